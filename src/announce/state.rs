@@ -202,6 +202,8 @@ pub struct MountRow {
     /// The candidates of that sweep. What a later configuration adds to them was there before, as far as anybody
     /// knows (R13).
     pub candidates: Option<Candidates>,
+    /// True if a sweep noted the file systems below the root: those that are not in `nested` came later (R15).
+    pub knows_nested: bool,
     /// The file systems below the root that held documents, by their paths from there (R15).
     pub nested: BTreeMap<Arc<[u8]>, NestedRow>,
 }

@@ -234,6 +234,7 @@ fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
         held_document: fields.take()?,
         swept: fields.optional()?,
         candidates: candidates(fields.take()?, fields.take()?),
+        knows_nested: fields.take()?,
         nested: BTreeMap::new(),
     };
     Ok((id, mount))

@@ -104,7 +104,7 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
         candidates.map(|candidates| serde_json::json!(of(candidates)).to_string())
     };
     on.prepare_cached(
-        "INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         id,
@@ -118,6 +118,7 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
         row.swept.map(Column),
         globs(Candidates::include),
         globs(Candidates::exclude),
+        row.knows_nested,
     ])?;
     for (below, nested) in &row.nested {
         on.prepare_cached("INSERT INTO nested_file_systems VALUES (?1, ?2, ?3, ?4, ?5)")?

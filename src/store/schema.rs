@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -298,6 +298,9 @@ CREATE TABLE nested_file_systems (
 ",
     "
 ALTER TABLE change_sets ADD COLUMN last_words_on INTEGER;
+",
+    "
+ALTER TABLE mounts ADD COLUMN knows_nested INTEGER NOT NULL DEFAULT 0;
 ",
 ];
 

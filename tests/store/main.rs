@@ -108,6 +108,7 @@ fn everything() -> Save {
             candidates: Some(
                 Candidates::new(vec!["**/*.xml".into()], vec!["\"a\"/**".into()]).unwrap(),
             ),
+            knows_nested: true,
             nested: BTreeMap::from([
                 (
                     Arc::from(&b"d/\xff"[..]),

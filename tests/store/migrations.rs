@@ -52,7 +52,8 @@ fn of_the_seventh_schema(directory: &Path) -> rusqlite::Connection {
     let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
     database
         .execute_batch(
-            "ALTER TABLE change_sets DROP COLUMN last_words_on;
+            "ALTER TABLE mounts DROP COLUMN knows_nested;
+             ALTER TABLE change_sets DROP COLUMN last_words_on;
              ALTER TABLE change_lists DROP COLUMN closed;
              ALTER TABLE change_lists DROP COLUMN last;
              ALTER TABLE relays DROP COLUMN content_type;

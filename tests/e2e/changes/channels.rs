@@ -203,7 +203,8 @@ fn an_upgrade_announces_no_change_that_was_listed_before() {
     let database = rusqlite::Connection::open(path).unwrap();
     database
         .execute_batch(
-            "DROP TABLE nested_file_systems;
+            "ALTER TABLE mounts DROP COLUMN knows_nested;
+             DROP TABLE nested_file_systems;
              DROP TABLE published_topics;
              DROP TABLE daemon;
              ALTER TABLE relays DROP COLUMN content_type;

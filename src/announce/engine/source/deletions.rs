@@ -10,7 +10,7 @@ use crate::announce::catalog::Catalog;
 use crate::announce::catalog::census::{Census, MountCount, PresenceCount};
 use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::mounts::Mounts;
-use crate::announce::engine::source::nested::is_below;
+use crate::announce::engine::source::nested::tops_of;
 use crate::announce::engine::source::sighting::Sighting;
 use crate::announce::engine::step::Step;
 use crate::announce::event::{Fact, Suspension};
@@ -152,7 +152,7 @@ impl Deletions {
         self.absent.retain(|uri, _| {
             let path = catalog.get(uri).map(|record| &record.path);
             path.is_some_and(|path| {
-                path.mount != mount || !tops.iter().any(|top| is_below(&path.below, top))
+                path.mount != mount || !tops_of(&path.below).any(|top| tops.contains(top))
             })
         });
     }
@@ -320,9 +320,7 @@ impl Deletions {
     ) {
         let (were_suspended, was_mass) = (self.are_suspended(), self.is_mass);
         self.is_mass = is_mass_deletion(plan.mass_deletion, catalog.census(), mounts);
-        let before = self.count_away(catalog, mounts);
-        let is_more = !self.away.directories.is_subset(&before);
-        let is_less = !before.is_subset(&self.away.directories);
+        let (is_more, is_less) = self.count_away(catalog, mounts);
         match self.suspension(&plan.name, catalog.census(), mounts) {
             Some(suspension) if !were_suspended || is_more || self.is_mass && !was_mass => {
                 step.tell(Fact::Suspended(suspension));
@@ -338,12 +336,12 @@ impl Deletions {
         }
     }
 
-    /// Counts the documents that are missing with a file system, if that may have changed. Returns the directories that
-    /// were counted before.
-    fn count_away(&mut self, catalog: &Catalog, mounts: &Mounts) -> BTreeSet<String> {
+    /// Counts the documents that are missing with a file system, if that may have changed. Returns whether there are
+    /// directories of such file systems that were not counted before, and whether some are not counted any more.
+    fn count_away(&mut self, catalog: &Catalog, mounts: &Mounts) -> (bool, bool) {
         let version = catalog.census().missing_version();
         if self.away.counted_in == Some(version) {
-            return self.away.directories.clone();
+            return (false, false);
         }
         let mut away = AwayDocuments {
             counted_in: Some(version),
@@ -359,7 +357,9 @@ impl Deletions {
                 away.directories.extend(directory);
             }
         }
-        std::mem::replace(&mut self.away, away).directories
+        let before = std::mem::replace(&mut self.away, away).directories;
+        let is_more = !self.away.directories.is_subset(&before);
+        (is_more, !before.is_subset(&self.away.directories))
     }
 
     /// Returns the numbers of missing documents if they suspend deletions. `name` is the source's.

@@ -144,6 +144,7 @@ fn new_row(source: &SourcePlan, mount: &MountPlan) -> MountRow {
         held_document: false,
         swept: None,
         candidates: None,
+        knows_nested: false,
         nested: BTreeMap::new(),
     }
 }
@@ -190,13 +191,15 @@ impl KnownMount {
 
     /// Notes the file systems that begin below its root. Returns the paths of those that went or came.
     pub fn find_nested(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
-        let was_looked_at = self.row.baselined;
+        let was_looked_at = self.row.knows_nested;
         self.nested.find(&mut self.row.nested, found, was_looked_at)
     }
 
     /// Decides which of them are away, when a sweep has met everything below its root.
     pub fn settle_nested(&mut self, documents: &DocumentsBelow<'_>) {
-        self.nested.settle(&mut self.row.nested, documents);
+        let is_first = !std::mem::replace(&mut self.row.knows_nested, true);
+        self.nested
+            .settle(&mut self.row.nested, documents, is_first);
     }
 
     /// Returns the directory of a file system that is known to be away from above a path (R15), as text.
@@ -237,6 +240,7 @@ impl KnownMount {
         if !self.row.held_document {
             if self.row.identity != Some(identity) {
                 self.row.baselined = false;
+                self.row.knows_nested = false;
                 self.row.nested.clear();
             }
             self.row.identity = Some(identity);

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::troubles::Troubles;
 use crate::announce::observation::{MountId, NestedFileSystem};
-use crate::announce::state::{NestedRow, Presence, Record};
-use crate::resourcesync::uri::Uri;
+use crate::announce::state::{NestedRow, Presence};
 
 /// The stored rows of one mount.
 type Rows = BTreeMap<Arc<[u8]>, NestedRow>;
+/// The file systems below the root of one mount, by their paths from there.
+type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 
 /// The file systems that this run found below the root of one mount, compared with the stored rows.
 #[derive(Debug, Default)]
 pub struct NestedFileSystems {
     /// Nothing until the tree has told of them.
-    found: Option<BTreeMap<Arc<[u8]>, NestedFileSystem>>,
+    found: Option<Found>,
     /// Those that differ from their rows since the last sweep. Until the next one has ended, they count as away.
     unsettled: BTreeSet<Arc<[u8]>>,
 }
@@ -29,30 +30,40 @@ pub struct DocumentsBelow<'a> {
     pub troubles: &'a Troubles,
 }
 
+/// What is known of the documents below one directory.
+#[derive(Debug, Clone, Copy, Default)]
+struct Below {
+    is_any_known: bool,
+    /// True if one of them is there, and can be read.
+    is_any_seen: bool,
+    /// True if some are missing, and not accepted as deleted.
+    are_missing: bool,
+}
+
 impl DocumentsBelow<'_> {
-    /// Returns true if documents below a directory are missing, and not accepted as deleted.
-    fn are_missing(&self, top: &[u8]) -> bool {
-        let missing = self.catalog.census().missing().iter();
-        let mut records = missing.filter_map(|uri| self.catalog.get(uri));
-        records.any(|record| self.is_below(record, top) && !record.is_accepted())
-    }
-
-    /// Returns true if a document below a directory is there, and can be read.
-    fn is_any_seen(&self, top: &[u8]) -> bool {
-        let is_seen = |uri: &Uri, record: &Record| {
-            record.presence == Presence::Present && self.troubles.get(uri).is_none()
-        };
-        let mut documents = self.catalog.iter();
-        documents.any(|(uri, record)| self.is_below(record, top) && is_seen(uri, record))
-    }
-
-    fn is_any_known(&self, top: &[u8]) -> bool {
-        let mut documents = self.catalog.iter();
-        documents.any(|(_, record)| self.is_below(record, top) && !record.is_gone())
-    }
-
-    fn is_below(&self, record: &Record, top: &[u8]) -> bool {
-        record.path.mount == self.mount && is_below(&record.path.below, top)
+    /// Returns what is known of the documents below each of some directories, by one walk over all documents however many
+    /// the directories are.
+    fn of(&self, tops: BTreeSet<Arc<[u8]>>) -> BTreeMap<Arc<[u8]>, Below> {
+        let mut known: BTreeMap<Arc<[u8]>, Below> = BTreeMap::new();
+        if tops.is_empty() {
+            return known;
+        }
+        for (uri, record) in self.catalog.iter() {
+            if record.path.mount != self.mount || record.is_gone() {
+                continue;
+            }
+            let is_seen =
+                || record.presence == Presence::Present && self.troubles.get(uri).is_none();
+            for top in tops_of(&record.path.below) {
+                if let Some(top) = tops.get(top) {
+                    let below = known.entry(Arc::clone(top)).or_default();
+                    below.is_any_known = true;
+                    below.is_any_seen |= is_seen();
+                    below.are_missing |= record.is_missing() && !record.is_accepted();
+                }
+            }
+        }
+        known
     }
 }
 
@@ -66,15 +77,8 @@ impl NestedFileSystems {
         was_looked_at: bool,
     ) -> BTreeSet<Arc<[u8]>> {
         let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
-        let found: BTreeMap<_, _> = found.collect();
-        let differs = |(top, row): &(&Arc<[u8]>, &NestedRow)| {
-            row.device != found.get(*top).map(|found| found.device)
-        };
-        let mut unsettled: BTreeSet<Arc<[u8]>> = rows
-            .iter()
-            .filter(differs)
-            .map(|(top, _)| Arc::clone(top))
-            .collect();
+        let found: Found = found.collect();
+        let mut unsettled: BTreeSet<Arc<[u8]>> = differing(rows, &found).collect();
         if was_looked_at {
             // A link may lead elsewhere at any time: it hides nothing.
             let is_new =
@@ -99,13 +103,18 @@ impl NestedFileSystems {
         changed
     }
 
-    /// Compares the rows with what there is, once everything below the root was looked at.
-    pub fn settle(&mut self, rows: &mut Rows, documents: &DocumentsBelow<'_>) {
+    /// Compares the rows with what there is, once everything below the root was looked at. The rows are not complete if
+    /// `is_first`: nobody noted before where file systems begin.
+    pub fn settle(&mut self, rows: &mut Rows, documents: &DocumentsBelow<'_>, is_first: bool) {
         let Some(found) = &self.found else { return };
+        let came = found.values().filter(|it| !rows.contains_key(&it.below));
+        let came = came.map(|it| Arc::clone(&it.below));
+        let below = documents.of(came.chain(differing(rows, found)).collect());
+        let below = |top: &[u8]| below.get(top).copied().unwrap_or_default();
         for (top, there) in found {
             // What is missing below one that is new lay on the file system that it hides.
             rows.entry(Arc::clone(top)).or_insert_with(|| {
-                let hides = !there.is_link && documents.are_missing(top);
+                let hides = !there.is_link && !is_first && below(top).are_missing;
                 NestedRow {
                     device: (!hides).then_some(there.device),
                     is_link: there.is_link,
@@ -113,15 +122,13 @@ impl NestedFileSystems {
                 }
             });
         }
-        rows.retain(
-            |top, row| match settled(*row, top, found.get(top), documents) {
-                Some(settled) => {
-                    *row = settled;
-                    true
-                }
-                None => false,
-            },
-        );
+        rows.retain(|top, row| match settled(*row, found.get(top), below(top)) {
+            Some(settled) => {
+                *row = settled;
+                true
+            }
+            None => false,
+        });
         self.unsettled.clear();
     }
 
@@ -140,13 +147,17 @@ impl NestedFileSystems {
     }
 }
 
+/// Returns the directories where another file system is than the one of their row, or none.
+fn differing(rows: &Rows, found: &Found) -> impl Iterator<Item = Arc<[u8]>> {
+    let device = |top: &[u8]| found.get(top).map(|found| found.device);
+    let differing = rows
+        .iter()
+        .filter(move |(top, row)| row.device != device(top));
+    differing.map(|(top, _)| Arc::clone(top))
+}
+
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
-fn settled(
-    row: NestedRow,
-    top: &[u8],
-    found: Option<&NestedFileSystem>,
-    documents: &DocumentsBelow<'_>,
-) -> Option<NestedRow> {
+fn settled(row: NestedRow, found: Option<&NestedFileSystem>, below: Below) -> Option<NestedRow> {
     let away = NestedRow {
         is_away: true,
         ..row
@@ -159,16 +170,16 @@ fn settled(
     match (row.device, there) {
         (None, None) => None,
         (before, Some(there)) if before == there.device => Some(there),
-        (None, Some(_)) if documents.are_missing(top) => Some(away),
+        (None, Some(_)) if below.are_missing => Some(away),
         (None, Some(there)) => Some(there),
         // The numbers of devices may differ each time that a file system is mounted: one that holds some of the documents
         // is the same, or took its place.
-        (Some(_), Some(there)) if documents.is_any_seen(top) => Some(there),
-        (Some(_), Some(_)) if documents.are_missing(top) => Some(away),
+        (Some(_), Some(there)) if below.is_any_seen => Some(there),
+        (Some(_), Some(_)) if below.are_missing => Some(away),
         // A link that leads to some of the documents was made to lead there.
-        (Some(_), None) if row.is_link && documents.is_any_seen(top) => None,
-        (Some(_), None) if documents.are_missing(top) => Some(away),
-        (Some(_), None) if documents.is_any_seen(top) || !documents.is_any_known(top) => None,
+        (Some(_), None) if row.is_link && below.is_any_seen => None,
+        (Some(_), None) if below.are_missing => Some(away),
+        (Some(_), None) if below.is_any_seen || !below.is_any_known => None,
         // Nobody can see its documents, nor that they are missing.
         (Some(_), _) => Some(NestedRow {
             is_away: false,
@@ -177,14 +188,8 @@ fn settled(
     }
 }
 
-/// Returns true if a path lies below a directory, both below the same root.
-pub fn is_below(path: &[u8], top: &[u8]) -> bool {
-    path.strip_prefix(top)
-        .is_some_and(|rest| rest.first() == Some(&b'/'))
-}
-
 /// Returns the directories above a path, from the root down.
-fn tops_of(below: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn tops_of(below: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = (0..below.len()).filter(|&end| below[end] == b'/');
     ends.map(|end| &below[..end])
 }
