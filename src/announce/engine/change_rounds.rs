@@ -58,7 +58,7 @@ impl Engine {
                 }
             },
             None => {
-                known.forget_inventory(step);
+                known.deletions_mut().forget(step);
                 change_lists(known, source.catalog(), is_last, step)
             }
         };
@@ -173,7 +173,7 @@ impl Engine {
             tell_untold(channel, &lists, step);
         }
         if let (Some(missing), Some(known)) = (missing, self.change_sets.get_mut(set)) {
-            known.note_missing(missing, step);
+            known.deletions_mut().note(missing, step);
             find_missing(known, source, missing, step);
         }
         if let (Some(learned), Some(channel)) = (learned, self.channels.get_mut(id)) {

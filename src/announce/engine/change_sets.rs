@@ -212,7 +212,7 @@ impl ChangeSets {
     /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29).
     pub fn accept(&mut self, source: usize, step: &mut Step) {
         for known in self.of_source_mut(source) {
-            known.accept_deletions(step);
+            known.deletions_mut().accept(step);
         }
     }
 

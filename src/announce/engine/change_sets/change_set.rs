@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::changes::inventory::MissingResources;
 use crate::announce::changes::round::{ListToRead, Taken};
 use crate::announce::engine::change_sets::known_lists::KnownLists;
 use crate::announce::engine::change_sets::learning::{Learned, Learning, learned_at_once};
@@ -50,12 +49,12 @@ impl ChangeSet {
     pub fn new(uri: Uri, source: usize) -> ChangeSet {
         ChangeSet {
             lists: KnownLists::new(uri.clone()),
+            deletions: PendingDeletions::new(uri.clone()),
             uri,
             source,
             learning: Learning::default(),
             schedule: RoundSchedule::default(),
             stale: StaleLists::default(),
-            deletions: PendingDeletions::default(),
             watched_since: None,
             last_words_on: None,
             told_until: None,
@@ -98,10 +97,6 @@ impl ChangeSet {
         step.wake_at(at, Timer::Changes(self.uri.clone()));
     }
 
-    fn wake_at_steady(&self, at: Timestamp, step: &mut Step) {
-        step.wake_at_steady(at, Timer::Changes(self.uri.clone()));
-    }
-
     /// Returns the URI of its Capability List.
     pub fn uri(&self) -> &Uri {
         &self.uri
@@ -137,6 +132,10 @@ impl ChangeSet {
     /// Returns what is missing from its Resource Lists, if these are compared (C27).
     pub fn deletions(&self) -> &PendingDeletions {
         &self.deletions
+    }
+
+    pub fn deletions_mut(&mut self) -> &mut PendingDeletions {
+        &mut self.deletions
     }
 
     // Its channels.
@@ -235,9 +234,8 @@ impl ChangeSet {
     /// Returns true if a round is due. While no hub of its channel `is_free`, it waits.
     pub fn is_ready(&self, is_free: bool, window: &ChangeWindowPlan, step: &mut Step) -> bool {
         let Some(due) = self.due_at(window, step) else {
-            let next = self.deletions.next();
-            if let Some(next) = next.filter(|_| !self.schedule.is_under_way()) {
-                self.wake_at_steady(next, step);
+            if !self.schedule.is_under_way() {
+                self.deletions.wake(step);
             }
             return false;
         };
@@ -466,36 +464,6 @@ impl ChangeSet {
         let rows = step.rows();
         rows.forgotten_inventories.insert(self.uri.clone());
         rows.change_sets.insert(self.uri, None);
-    }
-
-    // Its resources, if its Resource Lists are compared.
-
-    /// Notes which resources are missing, and looks again once the first of them counts as deleted.
-    pub fn note_missing(&mut self, missing: MissingResources, step: &mut Step) {
-        self.deletions.note(missing);
-        if let Some(next) = missing.next {
-            self.wake_at_steady(next, step);
-        }
-    }
-
-    /// Looks at the next occasion for resources that were missing when the state was saved.
-    pub fn look_for_missing(&mut self, step: &Step) {
-        self.deletions.expect(step.steady());
-    }
-
-    /// Takes what is missing as deleted, as an operator wants it (C29).
-    pub fn accept_deletions(&mut self, step: &mut Step) {
-        if self.deletions.accept() {
-            self.wake_at(step.now(), step);
-        }
-    }
-
-    /// Forgets the resources of a set that has Change Lists now.
-    pub fn forget_inventory(&mut self, step: &mut Step) {
-        if self.deletions.forget() {
-            let sets = &mut step.rows().forgotten_inventories;
-            sets.insert(self.uri.clone());
-        }
     }
 
     // Since when its lists are seen.

@@ -29,7 +29,7 @@ pub fn note_lists(
     if source.documents().times_settled() == 1 {
         for known in change_sets.of_source_mut(source.documents().source()) {
             if compares_lists {
-                known.look_for_missing(step);
+                known.deletions_mut().look_for_stored(step);
             }
             known.sign(window, step);
             if !compares_lists {
