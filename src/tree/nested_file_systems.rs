@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
@@ -13,6 +13,9 @@ use crate::tree::mount_presence::Mounts;
 use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
 use crate::tree::work_queue::{Depth, WorkQueue};
+
+/// Time for more file systems to go or come before everything is looked at because of one.
+const SWEEP_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct NestedDirectories {
@@ -33,6 +36,16 @@ struct Nested {
     mount: usize,
     identity: Identity,
     is_link: bool,
+}
+
+/// The file systems below the root of a mount.
+#[derive(Debug, PartialEq, Eq)]
+struct NestedReport {
+    /// Position of the mount.
+    mount: usize,
+    file_systems: Vec<NestedFileSystem>,
+    /// True if the first sweep of the mount ends with it, so that everything was looked at.
+    ends_sweep: bool,
 }
 
 impl NestedDirectories {
@@ -152,15 +165,15 @@ impl NestedDirectories {
 
     /// Reports the file systems below each root, where the last report is outdated.
     pub(super) fn report(&mut self, model: &Model, mounts: &mut Mounts, reports: &mut Reports<'_>) {
-        while let Some((at, file_systems)) = self.pop_report(model, |at| mounts[at].was_swept()) {
-            let mount = &mut mounts[at];
-            if mount.was_swept() {
+        while let Some(report) = self.pop_report(model, |at| mounts[at].was_swept()) {
+            let mount = &mut mounts[report.mount];
+            if !report.ends_sweep {
                 // What is missing is judged when everything was looked at.
-                mount.sweep_by(Instant::now());
+                mount.sweep_by(Instant::now() + SWEEP_DELAY);
             }
             reports.send(TreeReport::Nested {
                 mount: mount.id,
-                file_systems,
+                file_systems: report.file_systems,
             });
         }
     }
@@ -171,7 +184,7 @@ impl NestedDirectories {
         &mut self,
         model: &Model,
         was_swept: impl Fn(usize) -> bool,
-    ) -> Option<(usize, Vec<NestedFileSystem>)> {
+    ) -> Option<NestedReport> {
         let is_due = |mount: &usize| self.announced.contains(mount) || was_swept(*mount);
         let due: Vec<usize> = self.outdated.iter().copied().filter(is_due).collect();
         for mount in due {
@@ -185,10 +198,14 @@ impl NestedDirectories {
             });
             let mut found: Vec<NestedFileSystem> = found.collect();
             found.sort_by(|one, other| one.below.cmp(&other.below));
-            let is_announced = self.announced.remove(&mount);
+            let ends_sweep = self.announced.remove(&mount);
             let before = self.reported.insert(mount, found.clone());
-            if is_announced || before.unwrap_or_default() != found {
-                return Some((mount, found));
+            if ends_sweep || before.unwrap_or_default() != found {
+                return Some(NestedReport {
+                    mount,
+                    file_systems: found,
+                    ends_sweep,
+                });
             }
         }
         None
@@ -204,7 +221,7 @@ fn is_there(path: &Path, identity: Identity) -> bool {
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::model::{DirectoryId, Model};
-    use crate::tree::nested_file_systems::NestedDirectories;
+    use crate::tree::nested_file_systems::{NestedDirectories, NestedReport};
 
     /// A root and a directory in it, on these devices.
     fn tree(device: u64, below: u64) -> (Model, DirectoryId) {
@@ -226,6 +243,14 @@ mod tests {
         }
     }
 
+    fn report(file_systems: Vec<NestedFileSystem>, ends_sweep: bool) -> Option<NestedReport> {
+        Some(NestedReport {
+            mount: 0,
+            file_systems,
+            ends_sweep,
+        })
+    }
+
     #[test]
     fn another_device_or_a_mount_point_begins_a_file_system() {
         for (device, is_mount_point, want) in [
@@ -238,7 +263,7 @@ mod tests {
             let mut nested = NestedDirectories::new();
             nested.note(id, &model);
             nested.announce(0);
-            assert_eq!(nested.pop_report(&model, |_| true), Some((0, want)));
+            assert_eq!(nested.pop_report(&model, |_| true), report(want, true));
         }
     }
 
@@ -249,7 +274,7 @@ mod tests {
         nested.note(id, &model);
         assert_eq!(nested.pop_report(&model, |_| false), None);
         nested.announce(0);
-        let want = Some((0, vec![inner(2)]));
+        let want = report(vec![inner(2)], true);
         assert_eq!(nested.pop_report(&model, |_| false), want);
     }
 
@@ -258,13 +283,13 @@ mod tests {
         let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
         nested.note(id, &model);
-        let all = Some((0, vec![inner(2)]));
+        let all = report(vec![inner(2)], false);
         assert_eq!(nested.pop_report(&model, |_| true), all);
         nested.remove(id);
         nested.note(id, &model);
         assert_eq!(nested.pop_report(&model, |_| true), None);
         nested.remove(id);
-        let none = Some((0, Vec::new()));
+        let none = report(Vec::new(), false);
         assert_eq!(nested.pop_report(&model, |_| true), none);
     }
 }
