@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
@@ -77,10 +78,17 @@ impl EntryUpdate<'_, '_> {
         let mount = &mut self.mounts[at];
         self.watching
             .watch(id, &path, self.model, mount, self.reports);
-        let found = match self.candidate_names(at, &fd, &path, &below) {
-            Ok(found) => found,
-            Err(error) => return self.deny(id, &path, error),
+        let mut names = NamesToLookAt {
+            candidates: self.candidates,
+            published: &self.mounts[at].published,
+            below,
+            found: Vec::new(),
         };
+        let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
+        if let Err(error) = read_names(&fd, &path, self.buffer, &mut take) {
+            return self.deny(id, &path, error);
+        }
+        let found = names.found;
         if was_denied {
             self.unreadable.allow(id, at);
             let directory = path.clone();
@@ -162,38 +170,6 @@ impl EntryUpdate<'_, '_> {
         Ok(())
     }
 
-    /// Returns the names in an open directory that may be candidates or lead to some.
-    fn candidate_names(
-        &mut self,
-        at: usize,
-        fd: &OwnedFd,
-        path: &Path,
-        below: &[u8],
-    ) -> Result<Vec<ListedName>, Errno> {
-        let mut found = Vec::new();
-        let (candidates, published) = (self.candidates, &self.mounts[at].published);
-        let mut whole = below.to_vec();
-        let mut take = |name: &[u8], kind: Option<FileKind>| {
-            let is_file = !matches!(kind, Some(FileKind::Directory));
-            let may_lead_on = !matches!(kind, Some(FileKind::File | FileKind::Special));
-            if !(is_file && candidates.may_be(name) || may_lead_on) {
-                return;
-            }
-            push_name(&mut whole, name);
-            if is_file && candidates.may_be(name) && candidates.is_candidate(published, &whole)
-                || may_lead_on && candidates.may_enter(published, name, || whole.clone())
-            {
-                found.push(ListedName {
-                    name: name.into(),
-                    kind,
-                });
-            }
-            whole.truncate(below.len());
-        };
-        read_names(fd, path, self.buffer, &mut take)?;
-        Ok(found)
-    }
-
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
     fn update_listed(
         &mut self,
@@ -261,6 +237,39 @@ impl EntryUpdate<'_, '_> {
     }
 }
 
+/// The names in a directory that may be candidates or lead to some.
+struct NamesToLookAt<'a> {
+    candidates: &'a Candidates,
+    published: &'a PublishedPath,
+    /// Path of the directory below its mount.
+    below: Vec<u8>,
+    found: Vec<ListedName>,
+}
+
+impl NamesToLookAt<'_> {
+    /// Takes a name, if it may matter. Links may lead to files and to directories.
+    fn take(&mut self, name: &[u8], kind: Option<FileKind>) {
+        let is_file = !matches!(kind, Some(FileKind::Directory));
+        let may_lead_on = !matches!(kind, Some(FileKind::File | FileKind::Special));
+        let may_be = is_file && self.candidates.may_be(name);
+        if !(may_be || may_lead_on) {
+            return;
+        }
+        let length = self.below.len();
+        push_name(&mut self.below, name);
+        let below = || self.below.clone();
+        if may_be && self.candidates.is_candidate(self.published, &self.below)
+            || may_lead_on && self.candidates.may_enter(self.published, name, below)
+        {
+            self.found.push(ListedName {
+                name: name.into(),
+                kind,
+            });
+        }
+        self.below.truncate(length);
+    }
+}
+
 /// A name in a directory, and its kind if the directory itself states it.
 struct ListedName {
     name: Box<[u8]>,
@@ -322,4 +331,44 @@ fn read_names(
         take(entry.file_name().as_bytes(), Some(kind));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::announce::candidates::{Candidates, PublishedPath};
+    use crate::tree::directory_listing::NamesToLookAt;
+    use crate::tree::file_status::FileKind;
+
+    #[test]
+    fn only_candidates_and_what_may_lead_to_some_are_looked_at() {
+        let globs = (vec!["**/*.xml".into()], vec!["old/**".into()]);
+        let candidates = Candidates::new(globs.0, globs.1).unwrap();
+        let published = PublishedPath::default();
+        let is_taken = |below: &str, name: &str, kind| {
+            let mut names = NamesToLookAt {
+                candidates: &candidates,
+                published: &published,
+                below: below.into(),
+                found: Vec::new(),
+            };
+            names.take(name.as_bytes(), kind);
+            assert_eq!(names.below, below.as_bytes());
+            !names.found.is_empty()
+        };
+        use FileKind::{Directory, File, Link, Special};
+        for (below, name, kind, want) in [
+            ("", "a.xml", Some(File), true),
+            ("", "a.xml", Some(Special), true),
+            ("", "a.html", Some(File), false),
+            ("", "a.html", Some(Link), true),
+            ("", "a.html", None, true),
+            ("", "deep", Some(Directory), true),
+            ("", ".git", Some(Directory), false),
+            ("", "old", Some(Directory), false),
+            ("old", "a.xml", Some(File), false),
+            ("a.xml", "b.html", Some(File), false),
+        ] {
+            assert_eq!(is_taken(below, name, kind), want, "{below} {name} {kind:?}");
+        }
+    }
 }

@@ -49,7 +49,7 @@ impl DirectoryWatching {
 
     /// Returns true if the kernel may be asked to report this mount's changes.
     pub(super) fn trusts_hints(&self, mount: &TreeMount) -> bool {
-        self.mode.trusts(mount.file_system)
+        self.mode.trusts(mount.file_system())
     }
 
     /// Returns true if the kernel can be asked, and may be.
@@ -61,7 +61,7 @@ impl DirectoryWatching {
     pub(super) fn begin(&self, mount: &mut TreeMount, reports: &mut Reports<'_>) {
         let directory = mount.directory.clone();
         let gives_hints = self.gives_hints(mount);
-        mount.is_polled = !gives_hints;
+        mount.expect_hints(gives_hints);
         reports.notice(match self.watches.backend().filter(|_| gives_hints) {
             Some(backend) => TreeNotice::Watching { directory, backend },
             None => TreeNotice::Polling {
@@ -114,7 +114,7 @@ impl DirectoryWatching {
                 }
             }
             Err(WatchError::RanOut(sysctl)) => {
-                mount.has_unwatched = true;
+                mount.lack_watch();
                 if self.watches.is_first_exhaustion() {
                     let limit = SystemLimit::now(sysctl);
                     let interval = self.poll_interval;
@@ -124,14 +124,14 @@ impl DirectoryWatching {
             }
             // Removed since it was opened: an event of its parent reports that.
             Err(WatchError::Failed(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(WatchError::Failed(_)) if mount.has_unwatched => {}
             Err(WatchError::Failed(error)) => {
-                mount.has_unwatched = true;
-                reports.notice(TreeNotice::Unwatchable {
-                    directory: path.to_owned(),
-                    reason: error.to_string(),
-                });
-                self.sweep_soon(mount);
+                if mount.lack_watch() {
+                    reports.notice(TreeNotice::Unwatchable {
+                        directory: path.to_owned(),
+                        reason: error.to_string(),
+                    });
+                    self.sweep_soon(mount);
+                }
             }
         }
     }
@@ -214,8 +214,7 @@ impl DirectoryWatching {
     }
 
     fn poll(&self, mount: &mut TreeMount, reason: String, reports: &mut Reports<'_>) {
-        mount.has_unwatched = true;
-        if !std::mem::replace(&mut mount.is_polled, true) {
+        if mount.poll() {
             reports.notice(TreeNotice::Polling {
                 directory: mount.directory.clone(),
                 reason,

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::announce::candidates::PublishedPath;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::MountPlan;
+use crate::tree::TreeSettings;
 use crate::tree::file::LastRead;
 use crate::tree::file_system::FileSystem;
 use crate::tree::model::{DirectoryId, FileId};
@@ -32,15 +33,15 @@ pub(super) struct TreeMount {
     pub(super) root: DirectoryId,
     presence: RootPresence,
     /// File system of the root that was found last.
-    pub(super) file_system: FileSystem,
+    file_system: FileSystem,
     /// The watch of the directory that holds the root, with the root's name there.
     pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
-    pub(super) is_polled: bool,
+    is_polled: bool,
     /// True if a directory of it could not be watched in the sweep that goes on.
-    pub(super) has_unwatched: bool,
+    has_unwatched: bool,
     pub(super) sweep: Option<Sweep>,
-    pub(super) next_sweep: Instant,
+    next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
     pub(super) unmet: HashMap<Box<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
@@ -186,11 +187,18 @@ impl TreeMount {
         matches!(self.presence, RootPresence::Present { was_swept, .. } if was_swept)
     }
 
-    /// Takes note that it was swept to its end.
-    pub(super) fn set_swept(&mut self) {
-        if let RootPresence::Present { was_swept, .. } = &mut self.presence {
+    /// Takes note of the end of its sweep, and sets the time of the next one: `poll_interval` from now if some directory
+    /// gives no hints, else `rescan_interval`.
+    pub(super) fn end_sweep(&mut self, complete: bool, gives_hints: bool, settings: &TreeSettings) {
+        if complete && let RootPresence::Present { was_swept, .. } = &mut self.presence {
             *was_swept = true;
         }
+        self.is_polled = !gives_hints || self.has_unwatched;
+        let interval = match self.is_polled {
+            true => settings.poll_interval,
+            false => settings.rescan_interval,
+        };
+        self.next_sweep = Instant::now() + interval;
     }
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
@@ -201,6 +209,31 @@ impl TreeMount {
             }
             RootPresence::Absent { .. } => false,
         }
+    }
+
+    pub(super) fn file_system(&self) -> FileSystem {
+        self.file_system
+    }
+
+    /// Returns true if some directory of it gives no hints, so that it is swept at the shorter interval.
+    pub(super) fn is_polled(&self) -> bool {
+        self.is_polled
+    }
+
+    /// Takes note that the kernel gives hints for it, or none, as far as is known before it is swept.
+    pub(super) fn expect_hints(&mut self, gives_hints: bool) {
+        self.is_polled = !gives_hints;
+    }
+
+    /// Takes note that a directory could not be watched. Returns true if it is the first one in this sweep.
+    pub(super) fn lack_watch(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_unwatched, true)
+    }
+
+    /// Takes note that a directory must be polled, and so all of it. Returns true if it was not polled before.
+    pub(super) fn poll(&mut self) -> bool {
+        self.has_unwatched = true;
+        !std::mem::replace(&mut self.is_polled, true)
     }
 
     /// Sweeps it, or does so from the beginning if it is being swept.
@@ -244,6 +277,11 @@ impl TreeMount {
             Some(sweep) => sweep.goes_on_at(),
             None => Some(self.next_sweep),
         }
+    }
+
+    /// Returns true if the next sweep is to begin.
+    pub(super) fn is_sweep_due(&self, now: Instant) -> bool {
+        self.is_present() && self.sweep.is_none() && self.next_sweep <= now
     }
 
     /// Makes the next sweep begin no later than this.
@@ -364,12 +402,14 @@ mod tests {
 
     use jiff::{SignedDuration, Timestamp};
 
+    use crate::announce::candidates::Candidates;
     use crate::announce::observation::{Identity, MountId, Stat};
     use crate::announce::plan::MountPlan;
     use crate::resourcesync::uri::Uri;
     use crate::tree::file_system::FileSystem;
     use crate::tree::model::Model;
     use crate::tree::mount::{Sweep, SweepStep, TICK, TreeMount, UnmetFile};
+    use crate::tree::{TreeSettings, WatchMode};
 
     fn mount(unmet: &[&str]) -> TreeMount {
         let plan = MountPlan {
@@ -432,6 +472,43 @@ mod tests {
         assert!(!mount.is_changed_since_found(&stat(TICK)));
         find(&mut mount, found, false);
         assert!(!mount.is_changed_since_found(&stat(TICK * 2)));
+    }
+
+    #[test]
+    fn a_mount_is_swept_at_the_shorter_interval_while_a_directory_gives_no_hints() {
+        let minute = Duration::from_secs(60);
+        let settings = TreeSettings {
+            mounts: Vec::new(),
+            candidates: Candidates::none(),
+            watch: WatchMode::Auto,
+            rescan_interval: 60 * minute,
+            poll_interval: minute,
+            settle: Duration::ZERO,
+            open_writer: Duration::ZERO,
+        };
+        let mut mount = mount(&[]);
+        find(&mut mount, Timestamp::now(), true);
+        mount.expect_hints(true);
+        let ends = |mount: &mut TreeMount, gives_hints| {
+            mount.sweep = None;
+            mount.end_sweep(true, gives_hints, &settings);
+            mount.is_sweep_due(Instant::now() + 2 * minute)
+        };
+        mount.begin_sweep();
+        assert!(mount.lack_watch() && !mount.lack_watch());
+        assert!(ends(&mut mount, true) && mount.is_polled());
+        mount.begin_sweep();
+        assert!(!ends(&mut mount, true) && !mount.is_polled());
+        mount.begin_sweep();
+        assert!(mount.poll() && !mount.poll());
+        assert!(ends(&mut mount, true));
+        mount.begin_sweep();
+        assert!(ends(&mut mount, false) && mount.is_polled());
+        // A directory found between two sweeps brings the next one forward.
+        mount.begin_sweep();
+        assert!(!ends(&mut mount, true));
+        mount.sweep_by(Instant::now());
+        assert!(mount.is_sweep_due(Instant::now()));
     }
 
     #[test]

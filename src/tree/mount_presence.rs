@@ -122,9 +122,7 @@ impl Mounts {
     /// Returns the positions of the mounts whose next sweep is due.
     pub(super) fn due_sweeps(&self, now: Instant) -> Vec<usize> {
         let mounts = self.mounts.iter().enumerate();
-        let due = mounts.filter(|(_, mount)| {
-            mount.is_present() && mount.sweep.is_none() && mount.next_sweep <= now
-        });
+        let due = mounts.filter(|(_, mount)| mount.is_sweep_due(now));
         due.map(|(at, _)| at).collect()
     }
 

@@ -2,7 +2,6 @@
 //! known earlier.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
@@ -71,21 +70,14 @@ impl Observer<'_> {
         }
         self.report_unreadable();
         let mount = &mut self.mounts[at];
-        if complete {
-            mount.set_swept();
-        }
-        mount.is_polled = !self.watching.gives_hints(mount) || mount.has_unwatched;
-        let interval = match mount.is_polled {
-            true => self.settings.poll_interval,
-            false => self.settings.rescan_interval,
-        };
-        mount.next_sweep = Instant::now() + interval;
+        let gives_hints = self.watching.gives_hints(mount);
+        mount.end_sweep(complete, gives_hints, &self.settings);
         let report = TreeReport::Swept {
             mount: mount.id,
             complete,
             files: sweep.met,
             took: sweep.started.elapsed(),
-            unwatched: self.watching.trusts_hints(mount) && mount.is_polled,
+            unwatched: self.watching.trusts_hints(mount) && mount.is_polled(),
         };
         self.send(report);
     }
