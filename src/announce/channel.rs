@@ -24,6 +24,9 @@ pub struct Channel {
     pub source: usize,
     // A node of the map has room for eleven, and most channels have one hub.
     pub ledgers: BTreeMap<Hub, Box<Ledger>>,
+    /// The time of the monotonic clock until which the channel is kept if it retired; nothing if an earlier run retired it,
+    /// until this one has set its clock.
+    pub kept_until: Option<Duration>,
     /// Open while changes gather (R16).
     pub window: Option<ChannelWindow>,
     /// The entries that its topic serves, if a ping hub reads it (R25); derived.
@@ -44,6 +47,7 @@ impl Channel {
             row,
             source,
             ledgers: BTreeMap::new(),
+            kept_until: None,
             window: None,
             page: Vec::new(),
             page_until: None,

@@ -307,8 +307,8 @@ impl Engine {
                     ping::report_unfetched(channel, id, &hub, step);
                 }
             }
-            Timer::Retired(channel, earliest) => self.retirement_ends(channel, earliest),
-            Timer::Left(channel, hub, earliest) => self.leaving_ends(channel, &hub, earliest),
+            Timer::Retired(channel) => self.retirement_ends(channel),
+            Timer::Left(channel, hub) => self.leaving_ends(channel, &hub),
             Timer::Hold(position, uri) => {
                 let documents = self.sources[position].documents_mut();
                 documents.hold_expires(&uri, window.hold, step);

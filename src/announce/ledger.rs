@@ -24,6 +24,9 @@ pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
 pub struct Ledger {
     pub mode: Mode,
     pub row: LedgerRow,
+    /// The time of the monotonic clock until which the account is kept if the hub left; nothing if it left in an earlier
+    /// run, until this one has set its clock.
+    pub kept_until: Option<Duration>,
     pub told: BTreeMap<Uri, Told>,
     /// The documents with a change to announce; derived.
     pub due: BTreeSet<Uri>,
@@ -82,6 +85,7 @@ impl Ledger {
         Ledger {
             mode,
             row: LedgerRow::default(),
+            kept_until: None,
             told: BTreeMap::new(),
             due: BTreeSet::new(),
             waiting: BTreeSet::new(),

@@ -786,3 +786,54 @@ fn a_document_that_leaves_a_set_before_a_hub_returns_is_not_pending_for_ever() {
     world.wait(10_000);
     assert_eq!(world.outbox("/a", HUB).hub.due, 0);
 }
+
+#[test]
+fn a_channel_that_retires_again_is_kept_while_the_clock_is_wrong() {
+    let month = SignedDuration::from_hours(31 * 24);
+    let day = 86_400;
+    let mut world = World::with_two_sets(plan());
+    let move_to = |world: &mut World, topic: &str, days: u64| {
+        world.write("/a/capabilitylist.xml", moved("/a", topic));
+        world.wait(days * day);
+    };
+    move_to(&mut world, "/new/", 1);
+    move_to(&mut world, "/a/framework/", 28);
+    move_to(&mut world, "/new/", 6);
+    world.set_clock(month);
+    world.wait(60);
+    world.set_clock(-month);
+    world.wait(60);
+    assert!(
+        world
+            .topics()
+            .iter()
+            .any(|topic| topic.ends_with("/a/framework/"))
+    );
+}
+
+#[test]
+fn a_hub_that_left_again_keeps_its_last_words_while_the_clock_is_wrong() {
+    let month = SignedDuration::from_hours(31 * 24);
+    let day = 86_400;
+    let mut world = World::with_two_sets(two_hubs());
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.news();
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    for (hub, days) in [(OTHER_HUB, 1), (HUB, 28), (OTHER_HUB, 6)] {
+        world.write("/a/capabilitylist.xml", set_a(&[hub]));
+        world.wait(days * day);
+    }
+    world.set_clock(month);
+    world.wait(60);
+    world.set_clock(-month);
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    let told = world.news();
+    assert!(
+        told.contains(&"updated changelist /a/changelist.xml".to_owned()),
+        "{told:?}"
+    );
+}

@@ -313,11 +313,12 @@ impl Channels {
             since: step.now(),
             last_words,
         });
+        channel.kept_until = Some(step.monotonic().saturating_add(kept));
         let (topic, set) = (channel.row.topic.clone(), channel.row.set.clone());
         self.freed.insert(topic.clone());
         step.save_channel(id);
         step.tell(Fact::ChannelRetired { topic, set });
-        step.wake_after(kept, Timer::Retired(id, step.monotonic().checked_add(kept)));
+        step.wake_after(kept, Timer::Retired(id));
     }
 
     /// R11: makes a retired channel live again, which still announces what was due of documents that are not its set's.

@@ -299,7 +299,7 @@ impl ChannelRestorer<'_> {
         let now = self.step.now();
         if let Some(retirement) = &mut row.retired {
             retirement.since = retirement.since.min(now);
-            self.step.wake_at(now, Timer::Retired(id, None));
+            self.step.wake_at(now, Timer::Retired(id));
         }
         for said in &mut row.said {
             said.at = said.at.min(now);
@@ -383,7 +383,7 @@ impl ChannelRestorer<'_> {
         });
         if row.left.is_some() {
             let now = self.step.now();
-            self.step.wake_at(now, Timer::Left(id, hub.clone(), None));
+            self.step.wake_at(now, Timer::Left(id, hub.clone()));
         }
         ledger.in_doubt = row.flight.is_some();
         ledger.row = row;

@@ -15,27 +15,25 @@ use crate::resourcesync::uri::{Hub, Uri};
 /// Least time for which a run keeps what an earlier one retired: a clock that is wrong at the start may be set meanwhile.
 const CLOCK_DOUBTED: Duration = Duration::from_secs(60 * 60);
 
-/// Returns how long something is still kept that retired at `since`, and until when by the monotonic clock; nothing if it
-/// is over by both clocks.
+/// Returns how long something is still kept that retired at `since`; zero if it is over by both clocks.
 ///
-/// The wall clock may be wrong for a while, so it ends nothing before `earliest`. If that is not known, an earlier run
-/// retired it.
+/// The wall clock may be wrong for a while, so it ends nothing before `kept_until` by the monotonic one. If that is not
+/// set, an earlier run retired it, and it is set now.
 fn still_kept(
     since: Timestamp,
     kept: Duration,
-    earliest: Option<Duration>,
+    kept_until: &mut Option<Duration>,
     step: &Step,
-) -> Option<(Duration, Duration)> {
+) -> Duration {
     let left = elapsed(step.now(), later(since, kept));
     let least = left.max(kept.min(CLOCK_DOUBTED));
-    let earliest = earliest.unwrap_or_else(|| step.monotonic().saturating_add(least));
-    let wait = left.max(earliest.saturating_sub(step.monotonic()));
-    (!wait.is_zero()).then_some((wait, earliest))
+    let kept_until = kept_until.get_or_insert(step.monotonic().saturating_add(least));
+    left.max(kept_until.saturating_sub(step.monotonic()))
 }
 
 impl Engine {
     /// Drops what a hub that left could not be told for so long.
-    pub(super) fn leaving_ends(&mut self, id: ChannelId, hub: &Hub, earliest: Option<Duration>) {
+    pub(super) fn leaving_ends(&mut self, id: ChannelId, hub: &Hub) {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
@@ -47,8 +45,9 @@ impl Engine {
             return;
         };
         let kept = self.plan.retired_topic;
-        if let Some((wait, earliest)) = still_kept(left.since, kept, earliest, &self.step) {
-            let timer = Timer::Left(id, hub.clone(), Some(earliest));
+        let wait = still_kept(left.since, kept, &mut ledger.kept_until, &self.step);
+        if !wait.is_zero() {
+            let timer = Timer::Left(id, hub.clone());
             self.step.wake_after(wait, timer);
             return;
         }
@@ -92,17 +91,17 @@ impl Engine {
     }
 
     /// Removes a retired channel that was kept for long enough.
-    pub(super) fn retirement_ends(&mut self, id: ChannelId, earliest: Option<Duration>) {
-        let Some(channel) = self.channels.get(id) else {
+    pub(super) fn retirement_ends(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
         let Some(retirement) = &channel.row.retired else {
             return;
         };
         let kept = self.plan.retired_topic;
-        if let Some((wait, earliest)) = still_kept(retirement.since, kept, earliest, &self.step) {
-            let timer = Timer::Retired(id, Some(earliest));
-            self.step.wake_after(wait, timer);
+        let wait = still_kept(retirement.since, kept, &mut channel.kept_until, &self.step);
+        if !wait.is_zero() {
+            self.step.wake_after(wait, Timer::Retired(id));
             return;
         }
         self.remove_channel(id);

@@ -23,10 +23,10 @@ pub enum Timer {
     Refusals(Hub),
     /// The least time between two pings of a topic (R24), and the time within which it should be fetched (R26).
     Ping(ChannelId, Hub),
-    /// The end of a retired channel (R11), not before a time of the monotonic clock; nothing if that is not known.
-    Retired(ChannelId, Option<Duration>),
-    /// The end of the account of a hub that is advertised no more (R11), likewise.
-    Left(ChannelId, Hub, Option<Duration>),
+    /// The end of a retired channel (R11).
+    Retired(ChannelId),
+    /// The end of the account of a hub that is advertised no more (R11).
+    Left(ChannelId, Hub),
     /// The next round of a set with a change channel (C20).
     Changes(Uri),
     /// The end of a hold (R17).

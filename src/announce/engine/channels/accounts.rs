@@ -171,12 +171,12 @@ impl<'a> ChannelAccounts<'a> {
             since: step.now(),
             last_words,
         });
+        ledger.kept_until = Some(step.monotonic().saturating_add(kept));
         for uri in doubtful {
             step.save_told(self.id, hub.clone(), uri);
         }
         step.save_ledger(self.id, hub.clone());
-        let earliest = step.monotonic().checked_add(kept);
-        step.wake_after(kept, Timer::Left(self.id, hub.clone(), earliest));
+        step.wake_after(kept, Timer::Left(self.id, hub.clone()));
     }
 
     /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.
