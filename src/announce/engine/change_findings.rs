@@ -73,7 +73,7 @@ pub fn find_in_lists(
                 count: odd.ahead,
             });
         }
-        if let Some(untold) = odd.rewritten {
+        if let Some(untold) = odd.rewritten.filter(|untold| *untold > 0) {
             findings.push(Finding::ClosedListRewritten {
                 list: list.clone(),
                 untold,

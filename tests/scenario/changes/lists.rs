@@ -559,11 +559,40 @@ fn of_a_list_that_was_closed_for_30_days_only_what_is_later_is_told() {
         untold: 2,
     };
     assert_eq!(findings(&world), [rewritten]);
-    world.crash_and_start();
+}
+
+#[test]
+fn a_list_that_was_closed_for_30_days_and_is_written_again_often_is_told_as_any_other() {
+    let mut world = closed_for(31);
+    let later = "u d 2026-11-21T10:00:00Z";
+    write_closed(&mut world, SECOND, &["u a 01:00", "u b 02:00", later]);
     world.wait(1_000);
-    write_closed(&mut world, SECOND, &["u e 00:40", "u b 02:00"]);
+    assert_eq!(
+        world.changes(),
+        ["[02:00, 2026-11-21T10:00:00] u d 2026-11-21T10:00:00"]
+    );
+    assert!(findings(&world).is_empty(), "nothing is untold");
+    world.crash_and_start();
+    world.wait(DAY);
+    // Published late.
+    let late = "u e 2026-11-21T09:00:00Z";
+    write_closed(&mut world, SECOND, &["u a 01:00", "u b 02:00", late, later]);
     world.wait(10);
-    assert_eq!(world.changes(), NOTHING, "it is closed as before");
+    assert_eq!(
+        world.changes(),
+        ["[2026-11-21T10:00:00, 2026-11-21T10:00:00.000001] u e"]
+    );
+}
+
+#[test]
+fn a_list_that_is_as_it_was_stays_closed_while_another_is_read() {
+    let mut world = closed_for(31);
+    world.write_changes(LIST, &["u z 00:00", "u y 03:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u y 03:00"]);
+    write_closed(&mut world, SECOND, &["u c 00:30", "u a 01:00", "u b 02:00"]);
+    world.wait(1_000);
+    assert_eq!(world.changes(), NOTHING);
 }
 
 #[test]

@@ -170,22 +170,20 @@ impl KnownLists {
         closed.filter(|closed| closed.is_settled(now))
     }
 
-    /// Returns how a list that was taken now is closed. One that was closed for good remains so.
+    /// Returns how a list that was taken now is closed. Another version of one that was closed for good has to stay for as
+    /// long once it was taken as a whole; its entries are no later than before.
     pub fn closed(&self, taken: &TakenList, step: &Step) -> Option<ClosedList> {
-        let (settled, now) = (self.closed_for_good(&taken.list, step), step.now());
+        if self.has_taken(&taken.list, taken.version) {
+            return self.row(&taken.list).and_then(|row| row.closed);
+        }
+        let settled = self.closed_for_good(&taken.list, step);
         if taken.fingerprint.is_none() {
             return settled;
         }
         let last = taken.closed_until?;
-        Some(match settled {
-            Some(ClosedList {
-                since,
-                last: before,
-            }) => ClosedList {
-                since,
-                last: last.max(before),
-            },
-            None => ClosedList { since: now, last },
+        Some(ClosedList {
+            since: step.now(),
+            last: settled.map_or(last, |settled| last.max(settled.last)),
         })
     }
 
@@ -219,7 +217,9 @@ impl KnownLists {
 
     /// Notes which entries of a list a round left, and until when others wait.
     pub fn note_rest(&mut self, taken: &TakenList, waiting_until: Timestamp) {
-        if taken.waiting > 0 {
+        // While others are left, the next round goes on with the same version.
+        let are_all_waiting = taken.taken + taken.waiting == taken.listed;
+        if taken.waiting > 0 && are_all_waiting {
             let waiting = WaitingEntries {
                 version: taken.version,
                 until: Some(waiting_until),
@@ -370,6 +370,23 @@ mod tests {
         assert_eq!(index.sets(&a.list), []);
         assert_eq!(index.sets(&b.list), std::slice::from_ref(&set));
         assert_eq!(step.rows().change_lists[&(set, a.list)], None);
+    }
+
+    #[test]
+    fn entries_wait_once_no_others_of_their_list_are_left() {
+        let mut known = KnownLists::new(Uri::parse("https://e.org/cl.xml").unwrap());
+        let list = list("a", 1);
+        for (taken_of_three, is_waiting) in [(1, false), (2, true)] {
+            let taken = TakenList {
+                fingerprint: None,
+                listed: 3,
+                taken: taken_of_three,
+                waiting: 1,
+                ..taken(&list)
+            };
+            known.note_rest(&taken, Timestamp::UNIX_EPOCH);
+            assert_eq!(known.is_waiting(&list.list, list.fingerprint), is_waiting);
+        }
     }
 
     #[test]
