@@ -10,10 +10,11 @@ use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
+use crate::tree::directories::{DirectoryState, TreeEntry, join, push_name};
 use crate::tree::entries::EntryUpdate;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
-use crate::tree::model::{DirectoryId, DirectoryState, TreeEntry, join, push_name};
+use crate::tree::ids::DirectoryId;
 use crate::tree::work_queue::Depth;
 
 /// The mode of a listing.
@@ -45,16 +46,16 @@ impl EntryUpdate<'_, '_> {
         depth: Depth,
         in_sweep: bool,
     ) -> Result<(), ListingFailure> {
-        let Some(directory) = self.model.directory(id) else {
+        let Some(directory) = self.model.directories().get(id) else {
             return Ok(());
         };
-        let (at, parent, is_link) = (directory.mount, directory.parent, directory.is_link);
+        let (at, parent, is_link) = (directory.mount(), directory.parent(), directory.is_link);
         let before = directory.identity;
         let was_denied = directory.state == DirectoryState::Denied;
         if !self.mounts[at].is_present() {
             return Ok(());
         }
-        let below = self.model.below(id);
+        let below = self.model.directories().below(id);
         let path = join(&self.mounts[at].directory, &below);
         let opened = open(&path, is_link).and_then(|fd| Ok((file_status::of(&fd)?, fd)));
         let (status, fd) = match opened {
@@ -73,7 +74,7 @@ impl EntryUpdate<'_, '_> {
         if is_another {
             self.meet_another_directory(id, &path, &fd, status.identity);
         }
-        self.nested.note(id, self.model);
+        self.nested.note(id, self.model.directories());
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
         let mount = &mut self.mounts[at];
         self.watching
@@ -124,7 +125,10 @@ impl EntryUpdate<'_, '_> {
     ) {
         self.watching.unwatch(id, self.model);
         // Queried only if it differs from the parent's.
-        let above = self.model.file_system_above(id, identity.device);
+        let above = self
+            .model
+            .directories()
+            .file_system_above(id, identity.device);
         let file_system = above.unwrap_or_else(|| file_system(path));
         let is_mount_point = file_status::is_mount_point(fd);
         if let Some(directory) = self.model.directory_mut(id) {
@@ -139,8 +143,8 @@ impl EntryUpdate<'_, '_> {
         let Some(directory) = self.model.directory_mut(id) else {
             return Ok(());
         };
-        let at = directory.mount;
-        if directory.parent.is_none() {
+        let at = directory.mount();
+        if directory.parent().is_none() {
             return Err(ListingFailure::UnreadableRoot(at, error));
         }
         let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
@@ -160,12 +164,10 @@ impl EntryUpdate<'_, '_> {
                 None => reason.clone(),
             },
         });
-        for directory in self.model.beneath(id) {
-            for file in self.model.files_in(directory) {
-                let reason = Incomplete::Denied(reason.clone());
-                self.reports
-                    .observe_incomplete(file, reason, self.model, self.mounts);
-            }
+        for file in self.model.directories().files_beneath(id) {
+            let reason = Incomplete::Denied(reason.clone());
+            self.reports
+                .observe_incomplete(file, reason, self.model, self.mounts);
         }
         Ok(())
     }

@@ -4,9 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::tree::directories::Directory;
 use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
-use crate::tree::model::{Directory, DirectoryId, FileId, Model};
+use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::Model;
 use crate::tree::mount::TreeMount;
 use crate::tree::pending_hints::HintBatch;
 use crate::tree::reports::Reports;
@@ -85,14 +87,14 @@ impl DirectoryWatching {
         mount: &mut TreeMount,
         reports: &mut Reports<'_>,
     ) {
-        let Some(directory) = model.directory(id) else {
+        let Some(directory) = model.directories().get(id) else {
             return;
         };
         let (is_link, before) = (directory.is_link, directory.watch);
         if !self.gives_hints(mount) {
             return;
         }
-        if self.mode == WatchMode::Auto && model.is_on_remote_device(id) {
+        if self.mode == WatchMode::Auto && model.directories().is_on_remote_device(id) {
             let reason = format!(
                 "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",
                 path.display()
@@ -104,11 +106,7 @@ impl DirectoryWatching {
             Ok(key) => {
                 self.unwatch(id, model);
                 // Events that closed files may have come before.
-                for file in model.files_in(id) {
-                    if let Some(file) = model.file_mut(file) {
-                        file.forget_writer();
-                    }
-                }
+                model.forget_writers_in(id);
                 if let Some(directory) = model.directory_mut(id) {
                     directory.watch = Some(key);
                 }
@@ -206,7 +204,7 @@ impl DirectoryWatching {
         let watch = match &file.link {
             Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
             None => {
-                let directory = model.directory(file.directory);
+                let directory = model.directories().get(file.directory);
                 directory.and_then(|directory| Some((directory.watch?, &*file.name)))
             }
         };

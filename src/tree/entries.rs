@@ -1,9 +1,12 @@
 //! One name in one directory: the model is updated to the present state of the file system, whatever the event was.
 
 use crate::announce::candidates::Candidates;
+use crate::tree::directories::TreeEntry;
 use crate::tree::directory_watching::DirectoryWatching;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{DirectoryId, FileId, Model, Removed, TreeEntry};
+use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::linked_directories::LinkedDirectories;
+use crate::tree::model::{Model, Removed};
 use crate::tree::mount::UnmetFile;
 use crate::tree::mount_presence::Mounts;
 use crate::tree::nested_file_systems::NestedDirectories;
@@ -16,6 +19,7 @@ use crate::tree::work_queue::{Depth, WorkQueue};
 pub(super) struct EntryUpdate<'a, 'r> {
     pub(super) candidates: &'a Candidates,
     pub(super) model: &'a mut Model,
+    pub(super) links: &'a mut LinkedDirectories,
     pub(super) mounts: &'a mut Mounts,
     pub(super) watching: &'a mut DirectoryWatching,
     pub(super) queue: &'a mut WorkQueue,
@@ -30,7 +34,7 @@ impl EntryUpdate<'_, '_> {
     /// Checks what a name stands for, because an event said that it changed. Returns the file that it stands for, if the
     /// event is about that.
     pub(super) fn check(&mut self, id: DirectoryId, name: &[u8], hint: Hint) -> Option<FileId> {
-        let existing = self.model.entry(id, name);
+        let existing = self.model.directories().entry(id, name);
         if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
             && !hint.unclear
@@ -90,20 +94,22 @@ impl EntryUpdate<'_, '_> {
         depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let at = self.model.mount_of(id)?;
-        let below = || self.model.below_name(id, name);
+        let directories = self.model.directories();
+        let at = directories.mount_of(id)?;
+        let below = || directories.below_name(id, name);
         let published = &self.mounts[at].published;
         if !self.candidates.may_enter(published, name, below) {
             self.remove(id, name);
             return None;
         }
-        let (child, depth) = match self.model.entry(id, name) {
+        let (child, depth) = match directories.entry(id, name) {
             Some(TreeEntry::Directory(child)) => (child, depth),
             existing => {
                 if existing.is_some() {
                     self.remove(id, name);
                 }
-                let child = self.model.add_directory(at, Some(id), name, false);
+                let child = self.model.add_directory(id, name)?;
+                self.links.reach_below(id, child, at);
                 (child, Some(Depth::Subtree))
             }
         };
@@ -111,7 +117,7 @@ impl EntryUpdate<'_, '_> {
         if let Some(directory) = self.model.directory_mut(child) {
             directory.is_link = false;
         }
-        self.model.remove_link(id, name);
+        self.links.remove(id, name);
         if let Some(depth) = depth {
             let sweep = sweep.and_then(|at| self.mounts[at].sweep.as_mut());
             match sweep {
@@ -124,7 +130,7 @@ impl EntryUpdate<'_, '_> {
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
     pub(super) fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
-        let existing = self.model.entry(id, name);
+        let existing = self.model.directories().entry(id, name);
         if let Some(TreeEntry::File(file)) = existing {
             self.model.meet_file(file);
             return Some(file);
@@ -135,8 +141,9 @@ impl EntryUpdate<'_, '_> {
         if !self.candidates.may_be(name) {
             return None;
         }
-        let mount = &mut self.mounts[self.model.mount_of(id)?];
-        let below = self.model.below_name(id, name);
+        let directories = self.model.directories();
+        let mount = &mut self.mounts[directories.mount_of(id)?];
+        let below = directories.below_name(id, name);
         if !self.candidates.is_candidate(&mount.published, &below) {
             return None;
         }
@@ -155,6 +162,7 @@ impl EntryUpdate<'_, '_> {
     /// Takes note that a name is gone, with all beneath it.
     pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) {
         let Removed { directories, files } = self.model.remove(id, name);
+        self.links.remove(id, name);
         // Their numbers may be used again: no part may refer to them from here on.
         for removed in files {
             if let Some(target) = &removed.file.link {
@@ -169,7 +177,8 @@ impl EntryUpdate<'_, '_> {
         }
         for (id, directory) in directories {
             self.watching.forget(id, &directory);
-            self.unreadable.allow(id, directory.mount);
+            self.links.forget(id, directory.mount());
+            self.unreadable.allow(id, directory.mount());
             self.nested.remove(id);
             self.queue.forget_directory(id);
         }

@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::announce::observation::{DocumentPath, Incomplete, NoDocument};
 use crate::resourcesync::document::Content;
 use crate::tree::TreeSettings;
+use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::join;
 use crate::tree::read_file::{ReadOutcome, read};
 
 /// Explains why there is no document at a path. Returns nothing if there is one, or if the mount is not there.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::observation::{Identity, Incomplete, Stat};
-use crate::tree::model::DirectoryId;
+use crate::tree::ids::DirectoryId;
 use crate::tree::pending_hints::Hint;
 use crate::tree::watches::WatchKey;
 
@@ -398,7 +398,7 @@ mod tests {
     const SETTLE: Duration = Duration::from_secs(1);
 
     fn file() -> File {
-        let root = Model::default().add_directory(0, None, b"", true);
+        let root = Model::default().add_root(0);
         File::new(root, b"a.xml".as_slice().into())
     }
 

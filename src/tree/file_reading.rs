@@ -9,10 +9,12 @@ use jiff::Timestamp;
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look, Stat};
 use crate::resourcesync::document::Content;
+use crate::tree::directories::join;
 use crate::tree::directory_watching::DirectoryWatching;
 use crate::tree::file::{File, HintOutcome, IncompleteRead, RACY, is_racy};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{DirectoryId, FileId, Model, join};
+use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::Model;
 use crate::tree::mount_presence::Mounts;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
@@ -126,11 +128,12 @@ impl FileReading<'_, '_> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
-        let mount = self.model.mount_of(directory)?;
+        let directories = self.model.directories();
+        let mount = directories.mount_of(directory)?;
         if !self.mounts[mount].is_present() {
             return None;
         }
-        let below = self.model.below_name(directory, &name);
+        let below = directories.below_name(directory, &name);
         let path = join(&self.mounts[mount].directory, &below);
         let found = match is_link {
             true => file_status::follow(&path),

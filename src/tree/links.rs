@@ -2,14 +2,16 @@
 //! all beneath them without any event near them (R1).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
+use crate::tree::directories::{DirectoryState, TreeEntry, join};
 use crate::tree::entries::EntryUpdate;
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
+use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::{LinkRefusal, MAX_LINKED};
-use crate::tree::model::{DirectoryId, DirectoryState, FileId, TreeEntry, join};
 use crate::tree::work_queue::Depth;
 
 /// Maximum links that are rechecked each second.
@@ -25,10 +27,15 @@ impl EntryUpdate<'_, '_> {
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         let path = self.mounts.path_of_name(self.model, id, name)?;
-        let existing = self.model.entry(id, name);
+        let directories = self.model.directories();
+        let existing = directories.entry(id, name);
+        let before = match existing {
+            Some(TreeEntry::Directory(child)) => directories.get(child)?.identity,
+            _ => None,
+        };
         let entry = match file_status::follow(&path) {
             Ok(status) if status.kind == FileKind::Directory => {
-                if self.model.leads_back(id, status.identity) {
+                if directories.leads_back(id, status.identity) {
                     if existing != Some(TreeEntry::Dangling) {
                         self.reports.notice(TreeNotice::Loop { link: path });
                     }
@@ -38,17 +45,13 @@ impl EntryUpdate<'_, '_> {
                 {
                     return Some(self.update_dead_link(id, name, TreeEntry::Refused));
                 }
-                let before = match existing {
-                    Some(TreeEntry::Directory(child)) => self.model.directory(child)?.identity,
-                    _ => None,
-                };
                 let depth = match before == Some(status.identity) {
                     true => depth,
                     false => Some(Depth::Subtree),
                 };
                 let entry = self.update_directory(id, name, depth, sweep);
                 if let Some(TreeEntry::Directory(child)) = entry {
-                    self.model.make_link(child);
+                    self.follow(child);
                 }
                 entry
             }
@@ -65,26 +68,39 @@ impl EntryUpdate<'_, '_> {
             Err(_) => existing,
         };
         if entry.is_some() {
-            self.model.add_link(id, name);
+            self.links.insert(id, name);
         }
         entry
     }
 
+    /// Takes note that a directory is reached by a link.
+    fn follow(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.model.directory_mut(id) {
+            directory.is_link = true;
+            self.links.reach(id, directory.mount());
+        }
+    }
+
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
     fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) -> TreeEntry {
-        if self.model.entry(id, name) != Some(entry) {
+        if self.model.directories().entry(id, name) != Some(entry) {
             self.remove(id, name);
         }
         self.model.add_dead_link(id, name, entry);
+        self.links.insert(id, name);
         entry
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
     fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
-        let Some(refusal) = self.model.link_refusal(id) else {
+        let directories = self.model.directories();
+        let Some(mount) = directories.mount_of(id) else {
+            return true;
+        };
+        let Some(refusal) = self.links.refusal(mount, directories.links_on_path(id)) else {
             return false;
         };
-        if self.model.is_first_refusal(id, refusal) {
+        if self.links.is_first(mount, refusal) {
             let link = link.to_owned();
             self.reports.notice(match refusal {
                 LinkRefusal::TooDeep => TreeNotice::LinkTooDeep { link },
@@ -104,10 +120,11 @@ impl EntryUpdate<'_, '_> {
         id: DirectoryId,
         identity: Identity,
     ) -> Option<PathBuf> {
-        let above = self.model.same_above(id, identity)?;
+        let directories = self.model.directories();
+        let above = directories.same_above(id, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
-        let mount = &self.mounts[self.model.mount_of(above)?];
-        let path = join(&mount.directory, &self.model.below(above));
+        let mount = &self.mounts[directories.mount_of(above)?];
+        let path = join(&mount.directory, &directories.below(above));
         let now = file_status::follow(&path).map(|status| status.identity);
         (now == Ok(identity)).then_some(path)
     }
@@ -127,8 +144,9 @@ impl EntryUpdate<'_, '_> {
         };
         known.identity = Some(identity);
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
-        self.unreadable.allow(id, known.mount);
-        for name in self.model.names_in(id) {
+        self.unreadable.allow(id, known.mount());
+        let names = known.entries().map(|(name, _)| Arc::clone(name));
+        for name in names.collect::<Vec<_>>() {
             self.remove(id, &name);
         }
         if before != DirectoryState::Circle {
@@ -144,7 +162,7 @@ impl EntryUpdate<'_, '_> {
         if file.link.as_ref().is_some_and(|it| it.identity == identity) {
             return;
         }
-        let at = self.model.mount_of(file.directory);
+        let at = self.model.directories().mount_of(file.directory);
         self.forget_target(id);
         let watch = at.and_then(|at| self.watching.watch_target(id, path, &self.mounts[at]));
         if let Some(file) = self.model.file_mut(id) {
@@ -162,17 +180,17 @@ impl EntryUpdate<'_, '_> {
         };
         self.watching.unwatch_target(id, &target);
         if let Some((directory, name)) = self.model.name_of(id) {
-            self.model.remove_link(directory, &name);
+            self.links.remove(directory, &name);
         }
     }
 
     /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere. Returns the
     /// number of links.
     pub(super) fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
-        let Some(at) = self.model.mount_of(directory) else {
+        let Some(at) = self.model.directories().mount_of(directory) else {
             return 0;
         };
-        let links = self.model.links_in(directory);
+        let links = self.links.names(directory);
         for name in &links {
             if !self.mounts[at].is_present() {
                 break;
@@ -205,8 +223,8 @@ impl EntryUpdate<'_, '_> {
     /// Rechecks links that no event tells about, a bounded number each time.
     pub(super) fn recheck_some_links(&mut self) {
         let mut left = MAX_RECHECKED;
-        for _ in 0..self.model.directories_with_links() {
-            let Some(id) = self.model.next_with_links() else {
+        for _ in 0..self.links.len() {
+            let Some(id) = self.links.next() else {
                 break;
             };
             left = left.saturating_sub(self.recheck_links(id, false));

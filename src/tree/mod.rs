@@ -5,8 +5,8 @@
 //! stay bytes below a mount here, and what is announced is decided elsewhere.
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
-//! mounts, and sends `reports`. Its parts own their state: `model` and `file` (the tree as far as it is known, with its
-//! `linked_directories`), `mount_presence` and `mount`, `directory_watching` (which has the `watches` of a backend,
+//! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
+//! each candidate `file`), `linked_directories`, `mount_presence` and `mount`, `directory_watching` (which has the `watches` of a backend,
 //! `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`, `nested_file_systems` (which has the
 //! `mount_table`), and the `work_queue` with its `timers`.
 //!
@@ -15,6 +15,7 @@
 //! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once.
 
 pub mod change_list;
+mod directories;
 mod directory_listing;
 mod directory_watching;
 mod entries;
@@ -23,6 +24,7 @@ mod file;
 mod file_reading;
 mod file_status;
 mod file_system;
+mod ids;
 #[cfg(target_os = "linux")]
 mod inotify;
 mod linked_directories;
@@ -37,6 +39,7 @@ mod observer;
 mod pending_hints;
 mod read_file;
 mod reports;
+mod slab;
 mod system_limit;
 mod timers;
 mod unreadable_directories;

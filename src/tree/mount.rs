@@ -12,7 +12,7 @@ use crate::announce::plan::MountPlan;
 use crate::tree::TreeSettings;
 use crate::tree::file::LastRead;
 use crate::tree::file_system::FileSystem;
-use crate::tree::model::{DirectoryId, FileId};
+use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::watches::WatchKey;
 
 /// The longest that the kernel's coarse clock stands still.
@@ -418,7 +418,7 @@ mod tests {
             prefix: Uri::parse("http://example.com/").unwrap(),
             aliases: Vec::new(),
         };
-        let root = Model::default().add_directory(0, None, b"", true);
+        let root = Model::default().add_root(0);
         let unmet = unmet
             .iter()
             .map(|it| (it.as_bytes().into(), UnmetFile::new(None)));
@@ -535,7 +535,7 @@ mod tests {
     #[test]
     fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
         let mut model = Model::default();
-        let root = model.add_directory(0, None, b"", true);
+        let root = model.add_root(0);
         let [file, unsettled] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let mut sweep = Sweep::begin(root, None);
         let later = Instant::now() + Duration::from_secs(60);
@@ -552,7 +552,7 @@ mod tests {
     #[test]
     fn a_sweep_that_begins_again_keeps_the_files_that_it_has_met() {
         let mut model = Model::default();
-        let root = model.add_directory(0, None, b"", true);
+        let root = model.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut before = Sweep::begin(root, None);
         assert_eq!(before.next_step(), SweepStep::List(root));

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use crate::announce::observation::{DocumentPath, Identity, MountId};
 use crate::diagnostics::access::{AccessFailure, remedy};
+use crate::tree::directories::join;
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{DirectoryId, FileId, Model, join};
+use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::Model;
 use crate::tree::mount::{SWAPPED_WITHIN, Sweep, SweepStep, TreeMount, UnmetFile};
 use crate::tree::{KnownFile, TreeSettings};
 
@@ -41,7 +43,7 @@ impl Mounts {
     pub(super) fn new(settings: &TreeSettings, known: Vec<KnownFile>, model: &mut Model) -> Mounts {
         let mut unmet = unmet_files(settings, known);
         let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
-            let root = model.add_directory(at, None, b"", true);
+            let root = model.add_root(at);
             TreeMount::new(plan, root, unmet.remove(&plan.id).unwrap_or_default())
         });
         Mounts {
@@ -147,16 +149,16 @@ impl Mounts {
         id: DirectoryId,
         name: &[u8],
     ) -> Option<PathBuf> {
-        let at = model.mount_of(id)?;
-        let below = model.below_name(id, name);
+        let at = model.directories().mount_of(id)?;
+        let below = model.directories().below_name(id, name);
         Some(join(&self.mounts[at].directory, &below))
     }
 
     /// Returns the path of a file as it is reported.
     pub(super) fn document_path(&self, model: &Model, id: FileId) -> Option<DocumentPath> {
         let file = model.file(id)?;
-        let at = model.mount_of(file.directory)?;
-        let below = model.below_name(file.directory, &file.name);
+        let at = model.directories().mount_of(file.directory)?;
+        let below = model.directories().below_name(file.directory, &file.name);
         Some(self.mounts[at].path(&below))
     }
 }

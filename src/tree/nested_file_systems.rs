@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
+use crate::tree::directories::{Directories, join};
 use crate::tree::file_status;
-use crate::tree::model::{DirectoryId, Model, join};
+use crate::tree::ids::DirectoryId;
 use crate::tree::mount_presence::Mounts;
 use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
@@ -60,11 +61,11 @@ impl NestedDirectories {
     }
 
     /// Takes note of whether another file system begins at a directory that is about to be listed.
-    pub(super) fn note(&mut self, id: DirectoryId, model: &Model) {
-        let Some(directory) = model.directory(id) else {
+    pub(super) fn note(&mut self, id: DirectoryId, directories: &Directories) {
+        let Some(directory) = directories.get(id) else {
             return;
         };
-        let parent = directory.parent.and_then(|id| model.directory(id));
+        let parent = directory.parent().and_then(|id| directories.get(id));
         let (Some(parent), Some(identity)) = (parent, directory.identity) else {
             return;
         };
@@ -75,7 +76,7 @@ impl NestedDirectories {
             return self.remove(id);
         }
         let nested = Nested {
-            mount: directory.mount,
+            mount: directory.mount(),
             identity,
             is_link: directory.is_link,
         };
@@ -102,7 +103,7 @@ impl NestedDirectories {
     pub(super) fn recheck<'a>(
         &mut self,
         missing: impl Iterator<Item = &'a DocumentPath>,
-        model: &Model,
+        directories: &Directories,
         mounts: &Mounts,
         queue: &mut WorkQueue,
     ) {
@@ -119,7 +120,7 @@ impl NestedDirectories {
         }
         let is_gone = |id: DirectoryId, nested: &Nested| {
             let mount = &mounts[nested.mount];
-            let below = model.below(id);
+            let below = directories.below(id);
             above.contains(&(mount.id, &*below))
                 && !is_there(&join(&mount.directory, &below), nested.identity)
         };
@@ -135,7 +136,7 @@ impl NestedDirectories {
     /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
     pub(super) fn recheck_mount_table(
         &mut self,
-        model: &Model,
+        directories: &Directories,
         mounts: &Mounts,
         queue: &mut WorkQueue,
     ) {
@@ -145,18 +146,16 @@ impl NestedDirectories {
         let mut points: BTreeSet<DirectoryId> = self.directories.keys().copied().collect();
         for mount in mounts.iter() {
             let below = MountTable::below(&table, &mount.directory);
-            let found = below
-                .iter()
-                .filter_map(|it| model.directory_at(mount.root, it));
+            let found = below.iter().filter_map(|it| directories.at(mount.root, it));
             points.extend(found);
         }
         for id in points {
-            let directory = model.directory(id);
-            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
+            let directory = directories.get(id);
+            let Some((at, identity)) = directory.and_then(|it| Some((it.mount(), it.identity?)))
             else {
                 continue;
             };
-            let path = join(&mounts[at].directory, &model.below(id));
+            let path = join(&mounts[at].directory, &directories.below(id));
             if mounts[at].is_present() && !is_there(&path, identity) {
                 queue.push_directory(id, Depth::Subtree);
             }
@@ -164,8 +163,13 @@ impl NestedDirectories {
     }
 
     /// Reports the file systems below each root, where the last report is outdated.
-    pub(super) fn report(&mut self, model: &Model, mounts: &mut Mounts, reports: &mut Reports<'_>) {
-        while let Some(report) = self.pop_report(model, |at| mounts[at].was_swept()) {
+    pub(super) fn report(
+        &mut self,
+        directories: &Directories,
+        mounts: &mut Mounts,
+        reports: &mut Reports<'_>,
+    ) {
+        while let Some(report) = self.pop_report(directories, |at| mounts[at].was_swept()) {
             let mount = &mut mounts[report.mount];
             if !report.ends_sweep {
                 // What is missing is judged when everything was looked at.
@@ -182,7 +186,7 @@ impl NestedDirectories {
     /// the first time, nobody knows all.
     fn pop_report(
         &mut self,
-        model: &Model,
+        directories: &Directories,
         was_swept: impl Fn(usize) -> bool,
     ) -> Option<NestedReport> {
         let is_due = |mount: &usize| self.announced.contains(mount) || was_swept(*mount);
@@ -192,7 +196,7 @@ impl NestedDirectories {
             let of_mount = self.directories.iter();
             let of_mount = of_mount.filter(|(_, nested)| nested.mount == mount);
             let found = of_mount.map(|(id, nested)| NestedFileSystem {
-                below: model.below(*id).into(),
+                below: directories.below(*id).into(),
                 device: nested.identity.device,
                 is_link: nested.is_link,
             });
@@ -220,19 +224,20 @@ fn is_there(path: &Path, identity: Identity) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
-    use crate::tree::model::{DirectoryId, Model};
+    use crate::tree::directories::Directories;
+    use crate::tree::ids::DirectoryId;
     use crate::tree::nested_file_systems::{NestedDirectories, NestedReport};
 
     /// A root and a directory in it, on these devices.
-    fn tree(device: u64, below: u64) -> (Model, DirectoryId) {
-        let mut model = Model::default();
-        let root = model.add_directory(0, None, b"", true);
-        let inner = model.add_directory(0, Some(root), b"inner", false);
+    fn tree(device: u64, below: u64) -> (Directories, DirectoryId) {
+        let mut directories = Directories::default();
+        let root = directories.add_root(0);
+        let inner = directories.add_below(root, b"inner").unwrap();
         for (id, device) in [(root, device), (inner, below)] {
             let identity = Some(Identity { device, inode: 1 });
-            model.directory_mut(id).unwrap().identity = identity;
+            directories.get_mut(id).unwrap().identity = identity;
         }
-        (model, inner)
+        (directories, inner)
     }
 
     fn inner(device: u64) -> NestedFileSystem {
@@ -258,38 +263,41 @@ mod tests {
             (1, true, vec![inner(1)]),
             (2, false, vec![inner(2)]),
         ] {
-            let (mut model, id) = tree(1, device);
-            model.directory_mut(id).unwrap().is_mount_point = is_mount_point;
+            let (mut directories, id) = tree(1, device);
+            directories.get_mut(id).unwrap().is_mount_point = is_mount_point;
             let mut nested = NestedDirectories::new();
-            nested.note(id, &model);
+            nested.note(id, &directories);
             nested.announce(0);
-            assert_eq!(nested.pop_report(&model, |_| true), report(want, true));
+            assert_eq!(
+                nested.pop_report(&directories, |_| true),
+                report(want, true)
+            );
         }
     }
 
     #[test]
     fn nothing_is_reported_before_the_end_of_the_first_sweep() {
-        let (model, id) = tree(1, 2);
+        let (directories, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
-        nested.note(id, &model);
-        assert_eq!(nested.pop_report(&model, |_| false), None);
+        nested.note(id, &directories);
+        assert_eq!(nested.pop_report(&directories, |_| false), None);
         nested.announce(0);
         let want = report(vec![inner(2)], true);
-        assert_eq!(nested.pop_report(&model, |_| false), want);
+        assert_eq!(nested.pop_report(&directories, |_| false), want);
     }
 
     #[test]
     fn a_report_is_sent_again_only_if_it_differs() {
-        let (model, id) = tree(1, 2);
+        let (directories, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
-        nested.note(id, &model);
+        nested.note(id, &directories);
         let all = report(vec![inner(2)], false);
-        assert_eq!(nested.pop_report(&model, |_| true), all);
+        assert_eq!(nested.pop_report(&directories, |_| true), all);
         nested.remove(id);
-        nested.note(id, &model);
-        assert_eq!(nested.pop_report(&model, |_| true), None);
+        nested.note(id, &directories);
+        assert_eq!(nested.pop_report(&directories, |_| true), None);
         nested.remove(id);
         let none = report(Vec::new(), false);
-        assert_eq!(nested.pop_report(&model, |_| true), none);
+        assert_eq!(nested.pop_report(&directories, |_| true), none);
     }
 }

@@ -14,7 +14,9 @@ use crate::tree::directory_watching::DirectoryWatching;
 use crate::tree::entries::EntryUpdate;
 use crate::tree::explanation::explain;
 use crate::tree::file_reading::{FileLook, FileReadJob, FileReading, ReadSettings};
-use crate::tree::model::{DirectoryId, FileId, Model};
+use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::linked_directories::LinkedDirectories;
+use crate::tree::model::Model;
 use crate::tree::mount::{Sweep, TreeMount};
 use crate::tree::mount_presence::{Mounts, RootChange};
 use crate::tree::nested_file_systems::NestedDirectories;
@@ -34,6 +36,7 @@ pub(super) struct Observer<'a> {
     reading: ReadSettings,
     watching: DirectoryWatching,
     model: Model,
+    links: LinkedDirectories,
     mounts: Mounts,
     queue: WorkQueue,
     unreadable: DeniedDirectories,
@@ -61,6 +64,7 @@ impl<'a> Observer<'a> {
             watching: DirectoryWatching::new(&settings, watches),
             settings,
             model,
+            links: LinkedDirectories::default(),
             mounts,
             queue: WorkQueue::default(),
             unreadable: DeniedDirectories::default(),
@@ -106,7 +110,9 @@ impl<'a> Observer<'a> {
     pub(super) fn directories_to_watch(&self) -> usize {
         let mounts = self.mounts.iter();
         let watched = mounts.filter(|it| it.is_present() && self.watching.trusts_hints(it));
-        watched.map(|it| self.model.beneath(it.root).len()).sum()
+        watched
+            .map(|it| self.model.directories().beneath(it.root).len())
+            .sum()
     }
 
     fn has_work(&self) -> bool {
@@ -181,8 +187,11 @@ impl<'a> Observer<'a> {
         if self.mounts.is_check_due(now) {
             self.check_mounts();
             self.updating().recheck_some_links();
-            self.nested
-                .recheck_mount_table(&self.model, &self.mounts, &mut self.queue);
+            self.nested.recheck_mount_table(
+                self.model.directories(),
+                &self.mounts,
+                &mut self.queue,
+            );
             for id in self.unreadable.due(now) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
@@ -234,6 +243,7 @@ impl<'a> Observer<'a> {
         EntryUpdate {
             candidates: &self.settings.candidates,
             model: &mut self.model,
+            links: &mut self.links,
             mounts: &mut self.mounts,
             watching: &mut self.watching,
             queue: &mut self.queue,
@@ -273,13 +283,13 @@ impl<'a> Observer<'a> {
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
     fn recheck_directory(&mut self, id: DirectoryId) {
         self.watching.unwatch(id, &mut self.model);
-        let Some(directory) = self.model.directory(id) else {
+        let Some(directory) = self.model.directories().get(id) else {
             return;
         };
-        match directory.parent {
-            None => self.relist_mount(directory.mount),
+        match directory.parent() {
+            None => self.relist_mount(directory.mount()),
             Some(parent) => {
-                let name = Arc::clone(&directory.name);
+                let name = Arc::clone(directory.name());
                 self.check_name(parent, &name, Hint::RENAMED);
             }
         }
@@ -318,7 +328,10 @@ impl<'a> Observer<'a> {
 
     /// Reports which directories may not be read, where the last report is outdated.
     fn report_unreadable(&mut self) {
-        while let Some(report) = self.unreadable.pop_report(&self.model, &self.mounts) {
+        while let Some(report) = self
+            .unreadable
+            .pop_report(self.model.directories(), &self.mounts)
+        {
             self.send(report);
         }
     }
@@ -337,13 +350,18 @@ impl<'a> Observer<'a> {
     /// another file system is reported after that is.
     fn flush(&mut self) {
         let missing = self.reports.missing();
-        self.nested
-            .recheck(missing, &self.model, &self.mounts, &mut self.queue);
+        self.nested.recheck(
+            missing,
+            self.model.directories(),
+            &self.mounts,
+            &mut self.queue,
+        );
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.mounts.check_by(Instant::now());
         }
+        let directories = self.model.directories();
         self.nested
-            .report(&self.model, &mut self.mounts, &mut self.reports);
+            .report(directories, &mut self.mounts, &mut self.reports);
         self.reports.flush();
     }
 }

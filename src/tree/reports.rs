@@ -9,7 +9,8 @@ use crate::announce::observation::{
     DocumentPath, Incomplete, Look, MountId, NoDocument, Observation,
 };
 use crate::tree::file_status;
-use crate::tree::model::{FileId, Model};
+use crate::tree::ids::FileId;
+use crate::tree::model::Model;
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::mount_presence::Mounts;
 use crate::tree::{TreeNotice, TreeReport};

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Instant;
 
-use crate::tree::model::FileId;
+use crate::tree::ids::FileId;
 
 #[derive(Debug, Default)]
 pub(super) struct FileTimers {
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn only_the_last_time_set_for_a_file_counts() {
         let mut model = Model::default();
-        let root = model.add_directory(0, None, b"", true);
+        let root = model.add_root(0);
         let [first, second] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let now = Instant::now();
         let later = now + Duration::from_secs(1);

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use crate::announce::observation::UnreadableDirectory;
 use crate::tree::TreeReport;
-use crate::tree::model::{DirectoryId, Model, join};
+use crate::tree::directories::{Directories, join};
+use crate::tree::ids::DirectoryId;
 use crate::tree::mount_presence::Mounts;
 
 /// Delay of the first retry, doubled each time, and the longest.
@@ -74,17 +75,21 @@ impl DeniedDirectories {
     }
 
     /// Returns the paths in a mount of the directories that could not be read.
-    pub(super) fn paths(&self, mount: usize, model: &Model) -> Vec<Vec<u8>> {
-        let in_mount = |id: &&DirectoryId| model.mount_of(**id) == Some(mount);
+    pub(super) fn paths(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+        let in_mount = |id: &&DirectoryId| directories.mount_of(**id) == Some(mount);
         let ids = self.denials.keys().filter(in_mount);
-        ids.map(|id| model.below(*id)).collect()
+        ids.map(|id| directories.below(*id)).collect()
     }
 
     /// Takes the report about a mount of which the last one is outdated.
-    pub(super) fn pop_report(&mut self, model: &Model, mounts: &Mounts) -> Option<TreeReport> {
+    pub(super) fn pop_report(
+        &mut self,
+        directories: &Directories,
+        mounts: &Mounts,
+    ) -> Option<TreeReport> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];
-        let (directories, more) = self.in_mount(at, &mount.directory, model);
+        let (directories, more) = self.in_mount(at, &mount.directory, directories);
         Some(TreeReport::Unreadable {
             mount: mount.id,
             directories,
@@ -97,12 +102,12 @@ impl DeniedDirectories {
         &self,
         at: usize,
         directory: &Path,
-        model: &Model,
+        directories: &Directories,
     ) -> (Vec<UnreadableDirectory>, usize) {
         let of_mount = self.denials.iter();
-        let of_mount = of_mount.filter(|(id, _)| model.mount_of(**id) == Some(at));
+        let of_mount = of_mount.filter(|(id, _)| directories.mount_of(**id) == Some(at));
         let mut denials: Vec<(Vec<u8>, &Denial)> = of_mount
-            .map(|(id, denial)| (model.below(*id), denial))
+            .map(|(id, denial)| (directories.below(*id), denial))
             .collect();
         denials.sort_by(|(one, _), (other, _)| one.cmp(other));
         let named = denials.iter().take(MAX_NAMED);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::announce::observation::DocumentPath;
-use crate::tree::model::{DirectoryId, FileId};
+use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::timers::FileTimers;
 
 /// Extent of a listing.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_directory_waits_once_and_as_deep_as_was_asked() {
-        let root = Model::default().add_directory(0, None, b"", true);
+        let root = Model::default().add_root(0);
         let mut queue = WorkQueue::default();
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_not_read_for_another_with_its_number() {
         let mut model = Model::default();
-        let root = model.add_directory(0, None, b"", true);
+        let root = model.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut queue = WorkQueue::default();
         queue.push_file(file);

@@ -1,8 +1,9 @@
 //! Requests for a report on a path, whatever is known of it: each is answered.
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
+use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{FileId, TreeEntry, join};
+use crate::tree::ids::FileId;
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
@@ -70,13 +71,13 @@ impl Observer<'_> {
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
         for name in names {
-            match self.model.entry(directory, name)? {
+            match self.model.directories().entry(directory, name)? {
                 TreeEntry::Directory(id) => directory = id,
                 TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => return None,
             }
         }
         self.check_name(directory, last, Hint::UNCLEAR);
-        match self.model.entry(directory, last)? {
+        match self.model.directories().entry(directory, last)? {
             TreeEntry::File(id) => Some(id),
             TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
         }
