@@ -73,6 +73,15 @@ pub enum Hearing {
     LastWords,
 }
 
+/// A notification that is in flight no more, and was not accepted.
+#[derive(Debug, Default)]
+pub struct Withdrawn {
+    /// The documents that it covered.
+    pub covered: Vec<Uri>,
+    /// Those of which it is not known any more what the hub was told.
+    pub doubtful: Vec<Uri>,
+}
+
 impl Prepared {
     /// Returns true if something was prepared since the source last settled.
     pub fn is_valid(&self, settled: u64) -> bool {
@@ -282,28 +291,41 @@ impl Ledger {
     }
 
     /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub
-    /// knows of the documents; they are returned. A document that it was never told of counts as not told, unless it
-    /// `is_away`: its end is to be told then.
-    pub fn withdraw(&mut self, is_away: impl Fn(&Uri) -> bool) -> Vec<Uri> {
+    /// knows of the documents. A document that it was never told of counts as not told, unless it `is_away`: its end is to
+    /// be told then.
+    pub fn withdraw(&mut self, is_away: impl Fn(&Uri) -> bool) -> Withdrawn {
         let flight = self.row.flight.take();
         if self.in_doubt {
             // R20: the hub may have been told of a later time.
             self.row.until = None;
         }
-        let covers = flight.into_iter().flat_map(|flight| flight.covers);
-        let mut doubtful = Vec::new();
-        for (uri, covered) in covers.filter(|_| self.in_doubt) {
-            let told = self.told.get(&uri).copied();
-            if let Some(told) = told.or(covered.filter(|_| is_away(&uri))) {
+        let mut withdrawn = Withdrawn::default();
+        for (uri, covered) in flight.into_iter().flat_map(|flight| flight.covers) {
+            let told = self.told.get(&uri).copied().filter(|_| self.in_doubt);
+            let covered = covered.filter(|_| self.in_doubt && is_away(&uri));
+            if let Some(told) = told.or(covered) {
                 let unclear = Told {
                     fingerprint: None,
                     ..told
                 };
                 self.told.insert(uri.clone(), unclear);
-                doubtful.push(uri);
+                withdrawn.doubtful.push(uri.clone());
             }
+            withdrawn.covered.push(uri);
         }
-        doubtful
+        withdrawn
+    }
+
+    /// Strikes a document from the last words that the hub is due since it left, unless it is due it still. Returns true
+    /// if it was one.
+    pub fn strike_last_word(&mut self, uri: &Uri) -> bool {
+        let left = self.row.left.as_ref();
+        let was_last_word = left.is_some_and(|left| left.last_words.contains(uri));
+        if !was_last_word || self.owes(uri) {
+            return false;
+        }
+        let left = self.row.left.as_mut();
+        left.is_some_and(|left| left.last_words.remove(uri))
     }
 
     /// Returns the documents with a change that is due or in flight, each once.

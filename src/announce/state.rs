@@ -259,6 +259,14 @@ impl ChannelRow {
             said: Vec::new(),
         }
     }
+
+    /// Returns the documents whose changes are still due, as they were when the channel retired, or before it returned.
+    pub fn last_words_mut(&mut self) -> &mut BTreeSet<Uri> {
+        match &mut self.retired {
+            Some(retirement) => &mut retirement.last_words,
+            None => &mut self.last_words,
+        }
+    }
 }
 
 /// The end of a channel: its last words, and when it stopped hearing more (R11).

@@ -19,6 +19,7 @@ mod documents;
 mod figures;
 mod findings;
 mod hold;
+mod last_words;
 mod moves;
 mod outage;
 mod outbox;

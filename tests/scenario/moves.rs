@@ -15,7 +15,7 @@ const NOTHING: [&str; 0] = [];
 const FOREIGN_HUB: &str = "https://foreign.example.com/";
 
 /// The Capability List of `/a`, with these hubs.
-fn set_a(hubs: &[&str]) -> Doc {
+pub fn set_a(hubs: &[&str]) -> Doc {
     list("capabilitylist")
         .up("/.well-known/resourcesync")
         .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
@@ -604,7 +604,7 @@ fn a_hub_that_left_keeps_its_last_words_while_the_clock_is_wrong() {
 }
 
 /// The Capability List of `/a` or `/b`, on another topic.
-fn moved(set: &str, topic: &str) -> Doc {
+pub fn moved(set: &str, topic: &str) -> Doc {
     let names = ["resourcelist", "changelist"].map(|name| format!("{set}/{name}.xml"));
     list("capabilitylist")
         .version(1)

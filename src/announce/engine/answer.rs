@@ -191,7 +191,7 @@ impl Engine {
         });
         let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
         ledger.row.last = Some(answered.attempt(Some(refusal), now));
-        let doubtful = ledger.withdraw(|uri| catalog.is_away(uri));
+        let withdrawn = ledger.withdraw(|uri| catalog.is_away(uri));
         ledger.prepared = Prepared::default();
         ledger.row.limit = Some(limit);
         let content = bytes.saturating_sub(overhead);
@@ -210,7 +210,7 @@ impl Engine {
             limit,
             is_news,
         });
-        self.reconciler(position).doubted(id, hub, doubtful);
+        self.reconciler(position).withdrawn(id, hub, &withdrawn);
         self.hubs
             .release(&mut self.channels, hub, ended, &mut self.step);
     }

@@ -163,13 +163,13 @@ impl Engine {
         }
         let seq = ledger.row.flight.as_ref().map(|flight| flight.seq);
         let catalog = self.sources[position].catalog();
-        let doubtful = ledger.withdraw(|uri| catalog.is_away(uri));
+        let withdrawn = ledger.withdraw(|uri| catalog.is_away(uri));
         ledger.prepared = Prepared::default();
         self.step.save_ledger(id, hub.clone());
         if let Some(seq) = seq {
             self.history.note(id, seq, hub, Fate::Withdrawn);
         }
-        self.reconciler(position).doubted(id, hub, doubtful);
+        self.reconciler(position).withdrawn(id, hub, &withdrawn);
         self.cut_channel(id);
     }
 

@@ -6,6 +6,7 @@ use crate::announce::engine::channels::Channels;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::step::Step;
 use crate::announce::ids::ChannelId;
+use crate::announce::ledger::Withdrawn;
 use crate::announce::plan::WindowPlan;
 use crate::announce::state::Record;
 use crate::resourcesync::uri::{Hub, Uri, UriSet};
@@ -89,12 +90,16 @@ impl<'a> Reconciler<'a> {
         }
     }
 
-    /// Follows up on documents of which it is not known any more what a hub was told.
-    pub fn doubted(&mut self, id: ChannelId, hub: &Hub, uris: Vec<Uri>) {
-        for uri in uris {
+    /// Follows up on a notification that was withdrawn, and on documents of which it is not known any more what the hub was
+    /// told.
+    pub fn withdrawn(&mut self, id: ChannelId, hub: &Hub, withdrawn: &Withdrawn) {
+        for uri in &withdrawn.doubtful {
             self.step.save_told(id, hub.clone(), uri.clone());
-            self.channels.hears(id, &uri);
-            self.again(id, hub, &uri);
+            self.channels.hears(id, uri);
+            self.again(id, hub, uri);
+        }
+        if let Some(mut accounts) = self.channels.accounts(id) {
+            accounts.strike_last_words(&withdrawn.covered, self.step);
         }
     }
 

@@ -316,6 +316,7 @@ impl ChannelRestorer<'_> {
                 None => self.drop_account(id, &channel, hub, &row, &told),
             }
         }
+        self.strike_last_words(id, &mut channel);
         if channel.is_of_changes() {
             self.channels.set_ready(id);
         } else if channel.has_pinged() {
@@ -331,6 +332,17 @@ impl ChannelRestorer<'_> {
         }
         self.channels.restore(id, channel);
         self.step.serve_restored(id);
+    }
+
+    /// Strikes last words that no hub is due: only hubs that are no longer configured were, or an earlier version kept them.
+    fn strike_last_words(&mut self, id: ChannelId, channel: &mut Channel) {
+        let Channel { row, ledgers, .. } = channel;
+        let last_words = row.last_words_mut();
+        let before = last_words.len();
+        last_words.retain(|uri| ledgers.values().any(|ledger| ledger.owes(uri)));
+        if last_words.len() < before {
+            self.step.save_channel(id);
+        }
     }
 
     /// Drops the account of a hub that is no longer configured.
@@ -392,7 +404,7 @@ impl ChannelRestorer<'_> {
         if mode == Mode::Ping && flight.is_some_and(|flight| page::lacks(&channel.row.body, flight))
         {
             let catalog = self.sources[position].catalog();
-            for uri in ledger.withdraw(|uri| catalog.is_away(uri)) {
+            for uri in ledger.withdraw(|uri| catalog.is_away(uri)).doubtful {
                 self.step.save_told(id, hub.clone(), uri);
             }
             self.step.save_ledger(id, hub.clone());

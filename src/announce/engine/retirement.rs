@@ -80,11 +80,14 @@ impl Engine {
         let owed: Vec<Uri> = ledger.owed().cloned().collect();
         let changes = owed.len();
         let catalog = self.sources[source].catalog();
-        let doubtful = ledger.withdraw(|uri| catalog.is_away(uri));
+        let withdrawn = ledger.withdraw(|uri| catalog.is_away(uri));
         ledger.due.clear();
         ledger.prepared = Default::default();
-        for uri in doubtful {
+        for uri in withdrawn.doubtful {
             self.step.save_told(id, hub.clone(), uri);
+        }
+        if let Some(mut accounts) = self.channels.accounts(id) {
+            accounts.strike_last_words(&owed, &mut self.step);
         }
         self.sources[source].documents_mut().reconsider(owed);
         changes

@@ -163,9 +163,10 @@ impl<'a> ChannelAccounts<'a> {
             let position = &mut ledger.row.position;
             position.last = Some(if is_told { seq } else { position.heard });
         }
+        let owed: BTreeSet<Uri> = ledger.owed().cloned().collect();
         let (last_words, doubtful) = match is_told {
-            true => (ledger.owed().cloned().collect(), Vec::new()),
-            false => (BTreeSet::new(), ledger.withdraw(|_| false)),
+            true => (owed.clone(), Vec::new()),
+            false => (BTreeSet::new(), ledger.withdraw(|_| false).doubtful),
         };
         ledger.leave(Retirement {
             since: step.now(),
@@ -177,6 +178,7 @@ impl<'a> ChannelAccounts<'a> {
         }
         step.save_ledger(self.id, hub.clone());
         step.wake_after(kept, Timer::Left(self.id, hub.clone()));
+        self.strike_last_words(&owed, step);
     }
 
     /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.
@@ -194,17 +196,24 @@ impl<'a> ChannelAccounts<'a> {
         ended.collect()
     }
 
-    /// Strikes documents from the last words of a channel that no hub is due any more (R11).
-    pub fn strike_last_words<'u>(&mut self, said: impl Iterator<Item = &'u Uri>, step: &mut Step) {
-        let row = &mut self.channel.row;
-        let last_words = match &mut row.retired {
-            Some(retirement) => &mut retirement.last_words,
-            None => &mut row.last_words,
-        };
-        let ledgers = &self.channel.ledgers;
-        for uri in said {
-            let is_owed = ledgers.values().any(|ledger| ledger.owes(uri));
-            if !is_owed && last_words.remove(uri) {
+    /// Strikes documents from the last words of hubs that are not due them any more, and from those of the channel that no
+    /// hub is due (R11). A restart takes the others as due.
+    pub fn strike_last_words<'u>(
+        &mut self,
+        uris: impl IntoIterator<Item = &'u Uri>,
+        step: &mut Step,
+    ) {
+        let Channel { row, ledgers, .. } = &mut *self.channel;
+        let last_words = row.last_words_mut();
+        for uri in uris {
+            for (hub, ledger) in ledgers.iter_mut() {
+                if ledger.strike_last_word(uri) {
+                    step.save_ledger(self.id, hub.clone());
+                }
+            }
+            let is_owed = || ledgers.values().any(|ledger| ledger.owes(uri));
+            if last_words.contains(uri) && !is_owed() {
+                last_words.remove(uri);
                 step.save_channel(self.id);
             }
         }
@@ -232,13 +241,8 @@ impl<'a> ChannelAccounts<'a> {
         };
         let is_held = due == Due::Held;
         let is_due = matches!(due, Due::Announce(_));
-        let is_newly_due = match is_due {
-            true => ledger.due.insert(uri.clone()),
-            false => {
-                ledger.due.remove(uri);
-                false
-            }
-        };
+        let is_newly_due = is_due && ledger.due.insert(uri.clone());
+        let is_due_no_more = !is_due && ledger.due.remove(uri);
         if let Due::Absorbed(told) = due {
             ledger.set_told(uri, told);
             step.save_told(self.id, hub.clone(), uri.clone());
@@ -246,6 +250,9 @@ impl<'a> ChannelAccounts<'a> {
         }
         if is_due {
             self.hearers.insert(self.id, uri);
+        }
+        if is_due_no_more {
+            self.strike_last_words([uri], step);
         }
         Compared {
             is_held,

@@ -1,0 +1,150 @@
+//! Last words of channels that retire or move, and of hubs that leave: what ceases to be due stays so (R11).
+
+use crate::moves::{moved, set_a};
+use crate::world::{HUB, OTHER_HUB, Reply, World, list, plan, two_hubs};
+
+/// Part of the expected news of the old topic of `/a`.
+const CHANGE_LIST: &str = "/a/changelist.xml";
+
+/// A world in which the Change List of `/a` is due on its topic, and another change in flight, which the hub does not take.
+fn world_with_a_due_change() -> World {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world
+}
+
+/// `/a` moves to another topic; its old one is taken over by `/b`, which leaves it, or stays.
+fn move_sets(world: &mut World, topics_of_b: &[&str]) {
+    world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+    world.wait(100);
+    for topic in topics_of_b {
+        world.write("/b/capabilitylist.xml", moved("/b", topic));
+        world.wait(100);
+    }
+}
+
+fn roll_back(world: &mut World) {
+    let first = list("changelist").up("/a/capabilitylist.xml");
+    world.write(CHANGE_LIST, first);
+    world.wait(1_000);
+}
+
+fn delete(world: &mut World) {
+    world.delete(CHANGE_LIST);
+    world.wait(1_000);
+}
+
+/// Returns the news of the old topic of `/a` about its Change List, once the hub takes everything.
+fn late_news(world: &mut World) -> Vec<String> {
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    let mut news = world.news_by_topic();
+    let mut news = news.remove("/a/framework/").unwrap_or_default();
+    news.retain(|change| change.ends_with(CHANGE_LIST));
+    news
+}
+
+#[test]
+fn a_change_that_is_due_no_more_is_no_last_word_after_a_restart() {
+    let moves_of_b: [&[&str]; 4] = [
+        &[],
+        &["/a/framework/"],
+        &["/a/framework/", "/other/"],
+        &["/a/framework/", "/other/", "/a/framework/"],
+    ];
+    for topics in moves_of_b {
+        for undo in [roll_back, delete] {
+            let mut world = world_with_a_due_change();
+            move_sets(&mut world, topics);
+            undo(&mut world);
+            world.write(
+                CHANGE_LIST,
+                list("changelist").version(9).up("/a/capabilitylist.xml"),
+            );
+            world.wait(100);
+            world.crash_and_start();
+            world.wait(100);
+            assert_eq!(late_news(&mut world), [""; 0], "{topics:?}");
+        }
+    }
+}
+
+#[test]
+fn a_change_that_was_withdrawn_and_is_due_no_more_is_no_last_word_after_a_restart() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    move_sets(&mut world, &[]);
+    roll_back(&mut world);
+    world.script(HUB, Reply::AtMost(1));
+    world.wait(10_000);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(late_news(&mut world), [""; 0]);
+}
+
+#[test]
+fn a_hub_that_left_hears_no_last_word_twice_after_a_restart() {
+    let mut plan = two_hubs();
+    plan.window.max_entries = 1;
+    let mut world = World::with_two_sets(plan);
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.script(HUB, Reply::FirstOf(2, 503));
+    world.wait(10_000);
+    world.script(HUB, Reply::Status(503));
+    let told = world.news();
+    assert!(
+        told.contains(&format!("updated changelist {CHANGE_LIST}")),
+        "{told:?}"
+    );
+    assert!(
+        world.outbox("/a", HUB).hub.due > 0,
+        "it is still due something"
+    );
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(late_news(&mut world), [""; 0]);
+}
+
+#[test]
+fn what_only_a_hub_was_due_that_is_gone_is_no_last_word_for_the_others() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    move_sets(&mut world, &[]);
+    let told = world.news_at(OTHER_HUB);
+    assert!(
+        told.contains(&format!("updated changelist {CHANGE_LIST}")),
+        "{told:?}"
+    );
+    world.plan.hubs.remove(0);
+    world.crash_and_start();
+    world.wait(100);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(1_000);
+    let heard = world.heard_by(OTHER_HUB);
+    let mut heard = heard.iter().filter(|heard| heard.topic == "/a/framework/");
+    let is_of_a = |change: &String| change.ends_with(CHANGE_LIST);
+    assert!(!heard.any(|heard| heard.changes().iter().any(is_of_a)));
+}
