@@ -142,7 +142,7 @@ fn taken_changes(engine: &Engine, uri: &Uri, record: &Record) -> Option<TakenCha
     }
     let sets = record.relations.sets.iter();
     let sets = sets.filter_map(|set| engine.change_sets().get(set));
-    let changes = sets.filter(|set| set.is_learned()).map(|set| {
+    let changes = sets.filter(|set| set.learning().is_complete()).map(|set| {
         let row = set.lists().row(uri).copied().unwrap_or_default();
         let is_unread = !set.lists().has_taken(uri, fingerprint);
         TakenChanges {

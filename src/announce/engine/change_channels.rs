@@ -60,7 +60,7 @@ impl Engine {
         if let Some(known) = self.change_sets.get_mut(&set) {
             let catalog = self.sources[source].catalog();
             if !change_lists(known, catalog, true, step).is_empty() {
-                known.sign(&self.plan.window.changes, step);
+                known.schedule_mut().sign(&self.plan.window.changes, step);
             }
             known.give_last_words(id, step);
         }
@@ -100,7 +100,9 @@ impl Engine {
         }
         // On a channel that revives, the changes that came meanwhile are announced.
         let known = self.change_sets.open(set, position);
-        known.sign(&self.plan.window.changes, &mut self.step);
+        known
+            .schedule_mut()
+            .sign(&self.plan.window.changes, &mut self.step);
     }
 
     /// Lets hubs that are advertised no more leave, and others join. Returns true if any did.

@@ -49,34 +49,15 @@ impl Engine {
             return;
         }
         let counted = count(&changes);
-        let from = channel.told_until().unwrap_or(now);
-        let limits = interval_limits(&plan.window, set, from);
-        let mut back_dated = BTreeMap::new();
-        let mut notifications = 0;
-        for interval in intervals(changes, from, limits) {
-            for (list, count) in &interval.back_dated {
-                *back_dated.entry(*list).or_insert(0) += count;
-            }
-            notifications += 1;
-            let (seq, row) = push(channel, set, interval, now);
-            self.history.push(logged_notification(channel, id, &row));
+        let cut = cut_changes(channel, set, changes, &plan.window, now);
+        step.tell(took(channel, counted, lists, &cut));
+        find_in_lists(known, source, lists, &cut.back_dated, step);
+        for (seq, row) in cut.rows {
+            self.history
+                .push(logged_notification(channel, id, seq, &row));
             step.rows().change_log.insert((id, seq), Some(row));
         }
-        let [created, updated, deleted] = counted;
-        step.tell(Fact::Took {
-            source: channel.row.source.clone(),
-            topic: channel.row.topic.clone(),
-            seq: channel.row.seq,
-            created,
-            updated,
-            deleted,
-            lists: lists.iter().filter(|list| list.told > 0).count(),
-            notifications,
-            undated: undated(lists),
-            back_dated: back_dated.values().sum(),
-        });
-        find_in_lists(known, source, lists, &back_dated, step);
-        known.note_cut(now);
+        known.schedule_mut().cut(now);
         fall_behind(channel, id, plan.window.changes.backlog, step);
         trim_log(channel, id, plan, step);
         if let (false, Some(until)) = (channel.is_live(), channel.told_until())
@@ -213,6 +194,36 @@ fn interval_limits(window: &WindowPlan, set: &Uri, from: Timestamp) -> IntervalL
     }
 }
 
+/// Notifications that were cut from the changes of one round.
+struct CutNotifications {
+    /// By their numbers, as they are logged.
+    rows: Vec<(u64, LogRow)>,
+    /// Numbers of entries that are told without their datetime, by the position of the list (C15).
+    back_dated: BTreeMap<usize, usize>,
+}
+
+/// Cuts changes into notifications, and adds them to the log of a channel.
+fn cut_changes(
+    channel: &mut Channel,
+    set: &Uri,
+    changes: Vec<FreshChange>,
+    window: &WindowPlan,
+    now: Timestamp,
+) -> CutNotifications {
+    let from = channel.told_until().unwrap_or(now);
+    let mut cut = CutNotifications {
+        rows: Vec::new(),
+        back_dated: BTreeMap::new(),
+    };
+    for interval in intervals(changes, from, interval_limits(window, set, from)) {
+        for (list, count) in &interval.back_dated {
+            *cut.back_dated.entry(*list).or_insert(0) += count;
+        }
+        cut.rows.push(push(channel, set, interval, now));
+    }
+    cut
+}
+
 /// Adds a notification to the log of a channel. Returns its number, and the row to save.
 fn push(channel: &mut Channel, set: &Uri, interval: Interval, now: Timestamp) -> (u64, LogRow) {
     let (logged, body) = logged(set, interval, now);
@@ -223,13 +234,41 @@ fn push(channel: &mut Channel, set: &Uri, interval: Interval, now: Timestamp) ->
     (channel.row.seq, LogRow { logged, body })
 }
 
-/// Returns the last notification of the log of a channel, for the history.
-fn logged_notification(channel: &Channel, id: ChannelId, row: &LogRow) -> PastNotification {
+/// Returns what is told of the changes that a channel took from some lists: numbers of created, updated and deleted
+/// resources, and what was cut from them.
+fn took(
+    channel: &Channel,
+    counted: [usize; 3],
+    lists: &[TakenList],
+    cut: &CutNotifications,
+) -> Fact {
+    let [created, updated, deleted] = counted;
+    Fact::Took {
+        source: channel.row.source.clone(),
+        topic: channel.row.topic.clone(),
+        seq: channel.row.seq,
+        created,
+        updated,
+        deleted,
+        lists: lists.iter().filter(|list| list.told > 0).count(),
+        notifications: cut.rows.len(),
+        undated: undated(lists),
+        back_dated: cut.back_dated.values().sum(),
+    }
+}
+
+/// Returns a notification of the log of a channel, for the history.
+fn logged_notification(
+    channel: &Channel,
+    id: ChannelId,
+    seq: u64,
+    row: &LogRow,
+) -> PastNotification {
     let hubs = channel.listening();
     PastNotification {
         channel: id,
         topic: channel.row.topic.clone(),
-        seq: channel.row.seq,
+        seq,
         cut: row.logged.cut,
         changes: Some(row.logged.entries),
         bytes: Some(row.logged.bytes),

@@ -9,7 +9,7 @@ use crate::announce::engine::Engine;
 use crate::announce::engine::change_findings::{find_missing, tell_untold};
 use crate::announce::engine::change_log::begin_interval;
 use crate::announce::engine::change_sets::lists_to_read::{
-    change_lists, inventory_rules, resource_lists,
+    inventory_rules, next_change_lists, next_resource_lists,
 };
 use crate::announce::engine::change_sets::round_schedule::inventory_window;
 use crate::announce::event::Fact;
@@ -49,55 +49,30 @@ impl Engine {
         if !known.is_ready(is_free, &window, step) {
             return;
         }
-        let lists = match inventory {
-            Some(_) => match resource_lists(known, source.catalog(), step.steady()) {
-                Some(lists) => lists,
-                None => {
-                    known.delay(step);
-                    return;
-                }
-            },
-            None => {
-                known.deletions_mut().forget(step);
-                change_lists(known, source.catalog(), is_last, step)
-            }
+        let next = match inventory {
+            Some(_) => next_resource_lists(known, source.catalog(), step),
+            None => next_change_lists(known, source.catalog(), is_last, step),
         };
-        if lists.is_empty() && known.is_learned() {
-            known.skip(step);
+        let Some(next) = next else {
             return;
-        }
-        // An inventory is compared as a whole.
-        let (lists, is_partial, beyond) = match inventory {
-            Some(_) => (lists, false, None),
-            None => {
-                let Some(readable) = known.leave_stale_out(lists, step) else {
-                    return;
-                };
-                let count = readable.len();
-                let (lists, beyond) = known.next_lists(readable);
-                let is_partial = lists.len() < count;
-                (lists, is_partial, beyond)
-            }
         };
-        let after = known.last_taken();
         let now = step.steady();
-        let Some((round, since)) = self.change_sets.begin(set, is_partial, now) else {
+        let Some(round) = self.change_sets.begin(set, next.is_partial, now) else {
             return;
-        };
-        let watch = WatchedTime {
-            since,
-            now,
-            grace: source.plan().deletion_grace,
         };
         step.take_changes(TakeRequest {
             set: set.clone(),
-            round,
-            after,
+            round: round.number,
+            after: round.after,
             at: step.now(),
-            lists,
-            watch,
+            lists: next.lists,
+            watch: WatchedTime {
+                since: round.since,
+                now,
+                grace: source.plan().deletion_grace,
+            },
             limit: ROUND,
-            beyond,
+            beyond: next.beyond,
             told_until: channel.told_until(),
             inventory,
         });
@@ -113,7 +88,7 @@ impl Engine {
         let Some(known) = self.change_sets.get_mut(&set) else {
             return;
         };
-        if !known.end(round) {
+        if !known.schedule_mut().end(round) {
             return;
         }
         let (window, step) = (&self.plan.window.changes, &mut self.step);
@@ -127,7 +102,7 @@ impl Engine {
                 return;
             }
             TakeOutcome::Stale(lists) => {
-                let reported = known.note_stale(lists, window, step);
+                let reported = known.schedule_mut().note_stale(lists, window, step);
                 let Some(list) = reported.first() else {
                     return;
                 };
@@ -136,7 +111,7 @@ impl Engine {
             TakeOutcome::Failed(reason) => {
                 // What could not be read was not seen either.
                 known.overlook();
-                known.repeat(window, step);
+                known.schedule_mut().repeat(window, step);
                 reason
             }
         };

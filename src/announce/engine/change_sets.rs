@@ -4,6 +4,7 @@
 //! A [`ChangeSet`] joins the parts of one set; [`ChangeSets`] finds sets by list and by source.
 
 pub mod change_set;
+mod former_channels;
 pub mod known_lists;
 pub mod learning;
 pub mod list_index;
@@ -13,6 +14,7 @@ pub mod pending_deletions;
 pub mod round_schedule;
 pub mod seen_lists;
 mod stale_lists;
+mod steady_timer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -44,6 +46,16 @@ pub struct ChangeSets {
     /// Sets that lost a channel in this step, and may have another one at its end.
     bereft: BTreeSet<Uri>,
     last_round: u64,
+}
+
+/// A round that begins.
+#[derive(Debug, Clone, Copy)]
+pub struct BegunRound {
+    pub number: u64,
+    /// The last round of which something was taken, if its comparison still holds.
+    pub after: Option<u64>,
+    /// The time since which this run watches the lists, by the steady clock.
+    pub since: Timestamp,
 }
 
 impl ChangeSets {
@@ -140,7 +152,7 @@ impl ChangeSets {
         let until = later(step.steady(), grace);
         for set in self.of_list(list) {
             if let Some(known) = self.sets.get_mut(&set) {
-                known.end_list(list, until, step);
+                known.lists_mut().end(list, until, step);
             }
         }
     }
@@ -179,18 +191,16 @@ impl ChangeSets {
         }
     }
 
-    /// Begins a round, of only some of the lists if it `is_partial`. Returns its number, and since when this run watches the
-    /// lists; times are by the steady clock.
-    pub fn begin(
-        &mut self,
-        set: &Uri,
-        is_partial: bool,
-        steady: Timestamp,
-    ) -> Option<(u64, Timestamp)> {
+    /// Begins a round, of only some of the lists if it `is_partial`; times are by the steady clock.
+    pub fn begin(&mut self, set: &Uri, is_partial: bool, steady: Timestamp) -> Option<BegunRound> {
         let known = self.sets.get_mut(set)?;
         self.last_round += 1;
         let since = known.begin(self.last_round, is_partial, steady);
-        Some((self.last_round, since))
+        Some(BegunRound {
+            number: self.last_round,
+            after: known.schedule().last_taken(),
+            since,
+        })
     }
 
     /// Notes what was taken in a round, and saves it. If there is more, another round is due. Returns what was learned, once

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
 use crate::announce::engine::change_sets::list_index::ListIndex;
 use crate::announce::engine::change_sets::odd_entries::{LastOddEntries, OddEntries};
+use crate::announce::engine::change_sets::steady_timer::SteadyTimer;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::state::{ChangeListRow, ClosedList};
-use crate::announce::time::{earlier, elapsed, later};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
@@ -25,16 +25,7 @@ pub struct KnownLists {
     waiting: BTreeMap<Uri, WaitingEntries>,
     /// Documents that are Change Lists no more, and until when what was taken from them counts (C7), by the steady clock.
     ended: BTreeMap<Uri, Timestamp>,
-    timer: Option<ListTimer>,
-}
-
-/// The timer for the first time at which entries wait no more, or an ended list is forgotten.
-#[derive(Debug, Clone, Copy)]
-struct ListTimer {
-    /// That time, by the steady clock.
-    set_for: Timestamp,
-    /// The time at which it fires, by the wall clock; too early once that is set forward.
-    fires: Timestamp,
+    timer: SteadyTimer,
 }
 
 /// A list as far as its entries were taken.
@@ -61,7 +52,7 @@ impl KnownLists {
             lists: BTreeMap::new(),
             waiting: BTreeMap::new(),
             ended: BTreeMap::new(),
-            timer: None,
+            timer: SteadyTimer::default(),
         }
     }
 
@@ -118,14 +109,15 @@ impl KnownLists {
     }
 
     /// Lets entries be taken that no list told until now, by the steady clock. Returns true if there are any.
-    pub fn end_waiting(&mut self, steady: Timestamp) -> bool {
+    pub fn end_waiting(&mut self, step: &mut Step) -> bool {
         let mut is_any = false;
         for waiting in self.waiting.values_mut() {
-            if waiting.until.is_some_and(|until| until <= steady) {
+            if waiting.until.is_some_and(|until| until <= step.steady()) {
                 waiting.until = None;
                 is_any = true;
             }
         }
+        self.wake(step);
         is_any
     }
 
@@ -172,7 +164,7 @@ impl KnownLists {
 
     /// Returns how a list that was taken now is closed. Another version of one that was closed for good has to stay for as
     /// long once it was taken as a whole; its entries are no later than before.
-    pub fn closed(&self, taken: &TakenList, step: &Step) -> Option<ClosedList> {
+    fn closed(&self, taken: &TakenList, step: &Step) -> Option<ClosedList> {
         if self.has_taken(&taken.list, taken.version) {
             return self.row(&taken.list).and_then(|row| row.closed);
         }
@@ -189,8 +181,29 @@ impl KnownLists {
 
     // Changes.
 
-    /// Adds a list, or replaces its row.
-    pub fn put(&mut self, list: &Uri, row: ChangeListRow, index: &mut ListIndex, step: &mut Step) {
+    /// Takes what a round has taken of a list as known.
+    pub fn take(&mut self, taken: &TakenList, index: &mut ListIndex, step: &mut Step) {
+        let row = ChangeListRow {
+            fingerprint: taken.fingerprint,
+            listed: taken.listed,
+            taken: taken.taken,
+            closed: self.closed(taken, step),
+        };
+        self.put(&taken.list, row, index, step);
+    }
+
+    /// Adds a list of which nothing is known, or makes a known one such: an empty row is stored for what is to be learned.
+    pub fn put_empty(&mut self, list: &Uri, index: &mut ListIndex, step: &mut Step) {
+        self.put(list, ChangeListRow::default(), index, step);
+    }
+
+    /// Stores a list, which is added unless it is known.
+    pub fn store(&mut self, list: &Uri, index: &mut ListIndex, step: &mut Step) {
+        let row = self.row(list).copied().unwrap_or_default();
+        self.put(list, row, index, step);
+    }
+
+    fn put(&mut self, list: &Uri, row: ChangeListRow, index: &mut ListIndex, step: &mut Step) {
         self.lists.entry(list.clone()).or_default().row = row;
         index.add(list, &self.set);
         let key = (self.set.clone(), list.clone());
@@ -215,8 +228,15 @@ impl KnownLists {
         }
     }
 
-    /// Notes which entries of a list a round left, and until when others wait.
-    pub fn note_rest(&mut self, taken: &TakenList, waiting_until: Timestamp) {
+    /// Notes which entries of the lists a round left, and until when others wait, by the steady clock.
+    pub fn note_rest(&mut self, lists: &[TakenList], until: Timestamp, step: &mut Step) {
+        for taken in lists {
+            self.note_rest_of(taken, until);
+        }
+        self.wake(step);
+    }
+
+    fn note_rest_of(&mut self, taken: &TakenList, waiting_until: Timestamp) {
         // While others are left, the next round goes on with the same version.
         let are_all_waiting = taken.taken + taken.waiting == taken.listed;
         if taken.waiting > 0 && are_all_waiting {
@@ -243,9 +263,10 @@ impl KnownLists {
 
     // Documents that are no Change Lists any more.
 
-    /// Notes that a document is no Change List any more: what was taken from it counts until a time.
-    pub fn end(&mut self, list: &Uri, until: Timestamp) {
+    /// Notes that a document is no Change List any more: what was taken from it counts until a time, by the steady clock.
+    pub fn end(&mut self, list: &Uri, until: Timestamp, step: &mut Step) {
         self.ended.entry(list.clone()).or_insert(until);
+        self.wake(step);
     }
 
     /// Notes that a document is a Change List, perhaps again.
@@ -262,44 +283,30 @@ impl KnownLists {
     // The timer.
 
     /// Sets a timer for the first time at which entries wait no more or a list is forgotten, unless one is set.
-    pub fn wake(&mut self, step: &mut Step) {
+    fn wake(&mut self, step: &mut Step) {
         let waiting = self.waiting.values().flat_map(|waiting| waiting.until);
-        let Some(next) = waiting.chain(self.ended.values().copied()).min() else {
-            return;
-        };
-        let is_set = |timer: ListTimer| timer.set_for <= next && timer.fires > step.now();
-        if self.timer.is_some_and(is_set) {
-            return;
+        let next = waiting.chain(self.ended.values().copied()).min();
+        if let Some(next) = next {
+            let timer = || Timer::Changes(self.set.clone());
+            self.timer.wake_at(next, timer, step);
         }
-        let fires = later(step.now(), elapsed(step.steady(), next));
-        self.timer = Some(ListTimer {
-            set_for: next,
-            fires,
-        });
-        step.wake_at(fires, Timer::Changes(self.set.clone()));
     }
 
     /// Moves the timer as the clock was set back.
     pub fn set_back(&mut self, by: Duration) {
-        if let Some(timer) = &mut self.timer {
-            timer.fires = earlier(timer.fires, by);
-        }
+        self.timer.set_back(by);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::Timestamp;
 
     use super::KnownLists;
     use crate::announce::changes::round::{LeftEntries, ListToRead, TakenList};
     use crate::announce::engine::change_sets::list_index::ListIndex;
-    use crate::announce::engine::change_sets::tests::{list, names, taken};
+    use crate::announce::engine::change_sets::tests::{list, moment, names, taken, timers};
     use crate::announce::engine::step::Step;
-    use crate::announce::event::Now;
-    use crate::announce::state::ChangeListRow;
     use crate::resourcesync::fingerprint::Fingerprint;
     use crate::resourcesync::uri::Uri;
 
@@ -317,9 +324,8 @@ mod tests {
                 left: Some(left),
                 ..taken(list)
             };
-            let row = ChangeListRow::default();
-            known.put(&list.list, row, &mut index, &mut step);
-            known.note_rest(&taken, Timestamp::UNIX_EPOCH);
+            known.put_empty(&list.list, &mut index, &mut step);
+            known.note_rest(&[taken], Timestamp::UNIX_EPOCH, &mut step);
         }
         (known, lists)
     }
@@ -363,8 +369,7 @@ mod tests {
         let (mut index, mut step) = (ListIndex::default(), Step::new(Timestamp::UNIX_EPOCH));
         let (a, b) = (list("a", 1), list("b", 1));
         for list in [&a, &b] {
-            let row = ChangeListRow::default();
-            known.put(&list.list, row, &mut index, &mut step);
+            known.put_empty(&list.list, &mut index, &mut step);
         }
         known.keep_only(&[taken(&b)], &mut index, &mut step);
         assert_eq!(index.sets(&a.list), []);
@@ -375,6 +380,7 @@ mod tests {
     #[test]
     fn entries_wait_once_no_others_of_their_list_are_left() {
         let mut known = KnownLists::new(Uri::parse("https://e.org/cl.xml").unwrap());
+        let mut step = Step::new(Timestamp::UNIX_EPOCH);
         let list = list("a", 1);
         for (taken_of_three, is_waiting) in [(1, false), (2, true)] {
             let taken = TakenList {
@@ -384,7 +390,7 @@ mod tests {
                 waiting: 1,
                 ..taken(&list)
             };
-            known.note_rest(&taken, Timestamp::UNIX_EPOCH);
+            known.note_rest(&[taken], Timestamp::UNIX_EPOCH, &mut step);
             assert_eq!(known.is_waiting(&list.list, list.fingerprint), is_waiting);
         }
     }
@@ -392,48 +398,27 @@ mod tests {
     #[test]
     fn one_timer_is_set_for_all_lists() {
         let set = Uri::parse("https://e.org/cl.xml").unwrap();
-        let mut known = KnownLists::new(set.clone());
-        let moment = |seconds| Now {
-            wall: Timestamp::new(seconds, 0).unwrap(),
-            monotonic: Duration::from_secs(seconds.unsigned_abs()),
-        };
+        let mut known = KnownLists::new(set);
         let mut step = Step::new(Timestamp::UNIX_EPOCH);
         step.begin(moment(0));
-        let mut timers = |known: &mut KnownLists, now: Now| {
-            step.begin(now);
-            known.wake(&mut step);
-            let timers = step.take_timers();
-            timers.map(|(at, _)| at.as_second()).collect::<Vec<i64>>()
-        };
-        for (name, until) in [("a", 60), ("b", 50), ("c", 70)] {
+        let rests = [("a", 60), ("b", 50), ("c", 70)];
+        for (name, until) in rests {
             let taken = TakenList {
                 waiting: 1,
                 ..taken(&list(name, 1))
             };
-            known.note_rest(&taken, moment(until).wall);
+            known.note_rest(&[taken], moment(until).wall, &mut step);
         }
-        assert_eq!(timers(&mut known, moment(0)), [50]);
-        assert_eq!(timers(&mut known, moment(1)), [0; 0], "it is set");
-        known.end(&list("d", 1).list, moment(40).wall);
-        assert_eq!(timers(&mut known, moment(2)), [40], "an earlier one");
-        let forward = Now {
-            wall: moment(1_000).wall,
-            ..moment(3)
-        };
-        assert_eq!(timers(&mut known, forward), [1_037], "it fired too early");
+        assert_eq!(timers(&mut step), [60, 50]);
+        known.end(&list("d", 1).list, moment(40).wall, &mut step);
+        assert_eq!(timers(&mut step), [40]);
         known.revive(&list("d", 1).list);
-        known.end_waiting(moment(50).wall);
-        let forward = Now {
-            wall: moment(1_047).wall,
-            ..moment(50)
-        };
-        assert_eq!(timers(&mut known, forward), [1_057], "the next");
-        known.set_back(Duration::from_secs(1_000));
-        let back = Now {
-            wall: moment(48).wall,
-            ..moment(51)
-        };
-        assert_eq!(timers(&mut known, back), [0; 0], "it moved with the clock");
+        step.begin(moment(40));
+        assert!(!known.end_waiting(&mut step));
+        assert_eq!(timers(&mut step), [50]);
+        step.begin(moment(60));
+        assert!(known.end_waiting(&mut step));
+        assert_eq!(timers(&mut step), [70]);
     }
 
     #[test]

@@ -16,6 +16,16 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
 use crate::resourcesync::uri::Uri;
 
+/// The lists that a round reads.
+#[derive(Debug)]
+pub struct ReadLists {
+    pub lists: Vec<ListToRead>,
+    /// True if others are left to a later round.
+    pub is_partial: bool,
+    /// Time from which on entries wait, because lists that are not read may have earlier ones.
+    pub beyond: Option<Timestamp>,
+}
+
 /// Returns the rules for an inventory, if a set has Resource Lists and no Change List, and the source wants it (C27).
 pub fn inventory_rules(set: &ChangeSet, source: &Source) -> Option<DeletionRules> {
     let (plan, catalog) = (source.plan(), source.catalog());
@@ -32,9 +42,57 @@ pub fn inventory_rules(set: &ChangeSet, source: &Source) -> Option<DeletionRules
     })
 }
 
+/// Returns all Resource Lists of a set for its next round. Returns nothing if there is no reason to read them, or they are
+/// not complete: then the round is put off (C27).
+pub fn next_resource_lists(
+    set: &mut ChangeSet,
+    catalog: &Catalog,
+    step: &mut Step,
+) -> Option<ReadLists> {
+    let Some(lists) = resource_lists(set, catalog, step.steady()) else {
+        set.schedule_mut().delay(step);
+        return None;
+    };
+    if is_skipped(set, &lists, step) {
+        return None;
+    }
+    // An inventory is compared as a whole.
+    Some(ReadLists {
+        lists,
+        is_partial: false,
+        beyond: None,
+    })
+}
+
+/// Returns the Change Lists that the next round of a set reads; nothing if there are none to read now. For its last words,
+/// see [`change_lists`].
+pub fn next_change_lists(
+    set: &mut ChangeSet,
+    catalog: &Catalog,
+    is_last: bool,
+    step: &mut Step,
+) -> Option<ReadLists> {
+    set.deletions_mut().forget(step);
+    let lists = change_lists(set, catalog, is_last, step);
+    if is_skipped(set, &lists, step) {
+        return None;
+    }
+    set.next_lists(lists, step)
+}
+
+/// Ends the round of a set that has nothing to read. While a set is learned, there is more than the lists: that they are
+/// none.
+fn is_skipped(set: &mut ChangeSet, lists: &[ListToRead], step: &mut Step) -> bool {
+    let is_skipped = lists.is_empty() && set.learning().is_complete();
+    if is_skipped {
+        set.skip(step);
+    }
+    is_skipped
+}
+
 /// Returns all Resource Lists of a set, if any has changed or missing resources are to be looked for; `None` while one of
 /// them is not there, so that the inventory is not complete (C27). `steady` is the moment by the steady clock.
-pub fn resource_lists(
+fn resource_lists(
     set: &ChangeSet,
     catalog: &Catalog,
     steady: Timestamp,
@@ -64,7 +122,7 @@ pub fn resource_lists(
         path: record.path.clone(),
         stat: record.stat,
         fingerprint: record.version.fingerprint,
-        is_learned: set.learns(&list),
+        is_learned: set.learning().learns(&list),
         is_archived: false,
         closed_until: None,
         waits: false,
@@ -100,7 +158,7 @@ pub fn change_lists(
             path: record.path.clone(),
             stat: record.stat,
             fingerprint,
-            is_learned: set.learns(&list),
+            is_learned: set.learning().learns(&list),
             is_archived: record.relations.archived,
             closed_until: closed.map(|closed| closed.last),
             waits: known.waits(&list, fingerprint),

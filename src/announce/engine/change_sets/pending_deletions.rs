@@ -1,8 +1,11 @@
 //! Deletions that wait: resources that are missing from the Resource Lists of a set, until they count as deleted (C29).
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::announce::changes::inventory::MissingResources;
+use crate::announce::engine::change_sets::steady_timer::SteadyTimer;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::resourcesync::uri::Uri;
@@ -14,6 +17,7 @@ pub struct PendingDeletions {
     missing: Option<MissingResources>,
     /// True until the next round if an operator accepts what is missing as deleted.
     is_accepted: bool,
+    timer: SteadyTimer,
 }
 
 impl PendingDeletions {
@@ -22,6 +26,7 @@ impl PendingDeletions {
             set,
             missing: None,
             is_accepted: false,
+            timer: SteadyTimer::default(),
         }
     }
 
@@ -42,6 +47,7 @@ impl PendingDeletions {
 
     /// Forgets the resources of a set that has Change Lists now.
     pub fn forget(&mut self, step: &mut Step) {
+        self.is_accepted = false;
         if self.missing.take().is_some() {
             let sets = &mut step.rows().forgotten_inventories;
             sets.insert(self.set.clone());
@@ -56,11 +62,17 @@ impl PendingDeletions {
         }
     }
 
-    /// Sets a timer for the time at which the first counts as deleted.
-    pub fn wake(&self, step: &mut Step) {
+    /// Sets a timer for the time at which the first counts as deleted, unless one is set.
+    pub fn wake(&mut self, step: &mut Step) {
         if let Some(next) = self.next() {
-            step.wake_at_steady(next, Timer::Changes(self.set.clone()));
+            let timer = || Timer::Changes(self.set.clone());
+            self.timer.wake_at(next, timer, step);
         }
+    }
+
+    /// Moves the timer as the clock was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        self.timer.set_back(by);
     }
 
     /// Returns true if an operator accepts what is missing as deleted.
@@ -82,5 +94,65 @@ impl PendingDeletions {
     /// clock.
     pub fn is_due(&self, steady: Timestamp) -> bool {
         self.is_accepted || self.next().is_some_and(|next| next <= steady)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::PendingDeletions;
+    use crate::announce::changes::inventory::MissingResources;
+    use crate::announce::engine::change_sets::tests::{moment, timers};
+    use crate::announce::engine::step::Step;
+    use crate::resourcesync::uri::Uri;
+
+    /// Deletions of which the first is due at 50 s, after a round at 0 s.
+    fn pending() -> (PendingDeletions, Step) {
+        let mut deletions = PendingDeletions::new(Uri::parse("https://e.org/cl.xml").unwrap());
+        let mut step = Step::new(Timestamp::UNIX_EPOCH);
+        step.begin(moment(0));
+        let missing = MissingResources {
+            next: Some(moment(50).wall),
+            missing: 1,
+            ..MissingResources::default()
+        };
+        deletions.note(missing, &mut step);
+        assert_eq!(timers(&mut step), [50]);
+        (deletions, step)
+    }
+
+    #[test]
+    fn they_are_looked_for_once_the_first_counts_as_deleted() {
+        let (mut deletions, mut step) = pending();
+        deletions.wake(&mut step);
+        assert_eq!(timers(&mut step), [0; 0], "it is set");
+        assert!(deletions.is_any());
+        let is_due = [49, 50].map(|second| deletions.is_due(moment(second).wall));
+        assert_eq!(is_due, [false, true]);
+    }
+
+    #[test]
+    fn an_operator_accepts_them_for_one_round() {
+        let (mut deletions, mut step) = pending();
+        deletions.accept(&mut step);
+        assert_eq!(timers(&mut step), [0]);
+        assert!(deletions.is_accepted() && deletions.is_due(moment(0).wall));
+        deletions.note(MissingResources::default(), &mut step);
+        assert!(!deletions.is_accepted() && !deletions.is_any());
+        deletions.accept(&mut step);
+        assert!(!deletions.is_accepted(), "nothing is missing");
+    }
+
+    #[test]
+    fn nothing_of_them_is_left_once_the_set_has_change_lists() {
+        let (mut deletions, mut step) = pending();
+        deletions.accept(&mut step);
+        deletions.forget(&mut step);
+        assert!(!deletions.is_accepted() && !deletions.is_any());
+        assert_eq!(step.rows().forgotten_inventories.len(), 1);
+        step.rows().forgotten_inventories.clear();
+        deletions.forget(&mut step);
+        assert!(step.rows().forgotten_inventories.is_empty());
     }
 }

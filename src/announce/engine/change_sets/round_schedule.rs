@@ -1,23 +1,28 @@
-//! The schedule of a set's rounds: when the next one is due, and which one is under way (C8, C20).
+//! The schedule of a set's rounds: when the next one is due, which one is under way, and which lists wait because they were
+//! stale (C8, C20).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::changes::inventory::INVENTORY_QUIET;
+use crate::announce::changes::round::{ListToRead, TakenList};
+use crate::announce::engine::change_sets::stale_lists::{StaleLists, retry_delay};
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
+use crate::announce::observation::Stat;
 use crate::announce::plan::ChangeWindowPlan;
-use crate::announce::time::{earlier, later};
+use crate::announce::time::{earlier, elapsed, later};
+use crate::resourcesync::uri::Uri;
 
 /// The longest that fresh changes wait because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
-/// Delay before something is read again that could not be read.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The longest of these delays.
-pub const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The rounds of one set. All times are by the wall clock.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RoundSchedule {
+    set: Uri,
     /// Nothing if no change was seen since the last round began.
     signs: Option<Signs>,
     /// Time before which no round begins.
@@ -30,6 +35,7 @@ pub struct RoundSchedule {
     delays: u32,
     /// The time of the last cut.
     cut: Option<Timestamp>,
+    stale: StaleLists,
 }
 
 /// The first sign of a change since the last round, and the last.
@@ -55,12 +61,32 @@ impl Signs {
 }
 
 impl RoundSchedule {
+    pub fn new(set: Uri) -> RoundSchedule {
+        RoundSchedule {
+            set,
+            signs: None,
+            not_before: None,
+            under_way: None,
+            last_taken: None,
+            delays: 0,
+            cut: None,
+            stale: StaleLists::default(),
+        }
+    }
+
+    fn wake_at(&self, at: Timestamp, step: &mut Step) {
+        step.wake_at(at, Timer::Changes(self.set.clone()));
+    }
+
     // Reasons for a round.
 
     /// Notes that a change was seen. This version need not wait like a round that is repeated without one.
-    pub fn sign(&mut self, now: Timestamp) {
-        self.signs.get_or_insert(Signs::at(now)).last = now;
+    pub fn sign(&mut self, window: &ChangeWindowPlan, step: &mut Step) {
+        self.signs.get_or_insert(Signs::at(step.now())).last = step.now();
         self.not_before = None;
+        if !self.is_under_way() {
+            self.wake_when_due(window, step);
+        }
     }
 
     /// Lets a round follow, unless one does already.
@@ -69,9 +95,10 @@ impl RoundSchedule {
     }
 
     /// Lets a round be due at once.
-    pub fn hurry(&mut self) {
+    pub fn hurry(&mut self, step: &mut Step) {
         self.signs = Some(Signs::AT_ONCE);
         self.not_before = None;
+        self.wake_at(step.now(), step);
     }
 
     /// Forgets the signs of a change: there is nothing to read.
@@ -79,19 +106,32 @@ impl RoundSchedule {
         self.signs = None;
     }
 
-    /// Puts a round off, longer each time until something is taken. Returns when it begins, unless another version is seen
-    /// before.
-    pub fn delay(&mut self, now: Timestamp) -> Timestamp {
+    /// Puts a round off, longer each time until something is taken. It begins after that, or once another version is seen.
+    pub fn delay(&mut self, step: &mut Step) {
         self.delays = self.delays.saturating_add(1);
-        let at = later(now, retry_delay(self.delays));
-        self.delay_until(at, now);
-        at
+        let at = later(step.now(), retry_delay(self.delays));
+        self.delay_until(at, step);
     }
 
-    /// Puts a round off until a time.
-    pub fn delay_until(&mut self, at: Timestamp, now: Timestamp) {
-        self.signs = Some(Signs::at(now));
+    fn delay_until(&mut self, at: Timestamp, step: &mut Step) {
+        self.signs = Some(Signs::at(step.now()));
         self.not_before = Some(at);
+        self.wake_at(at, step);
+    }
+
+    /// Puts a round off that would read nothing but lists which are asked for again later.
+    fn delay_for_stale(&mut self, step: &mut Step) {
+        if let Some(next) = self.stale.next() {
+            let at = later(step.now(), elapsed(step.steady(), next));
+            self.delay_until(at, step);
+        }
+    }
+
+    /// Repeats a round in which nothing was taken: for the version that was seen meanwhile, or else after a while.
+    pub fn repeat(&mut self, window: &ChangeWindowPlan, step: &mut Step) {
+        if !self.wake_when_due(window, step) {
+            self.delay(step);
+        }
     }
 
     pub fn has_signs(&self) -> bool {
@@ -99,24 +139,72 @@ impl RoundSchedule {
     }
 
     /// Returns true if a round was to begin at once, and has not.
-    pub fn is_hurried(&self) -> bool {
+    fn is_hurried(&self) -> bool {
         self.signs
             .is_some_and(|signs| signs.first == Timestamp::MIN)
     }
 
     /// Returns when a round is due for the changes that were seen, if any were.
-    pub fn due_at(&self, window: &ChangeWindowPlan) -> Option<Timestamp> {
+    fn due_at(&self, window: &ChangeWindowPlan) -> Option<Timestamp> {
         let Signs { first, last } = self.signs?;
         let due = later(last, window.quiet).min(later(first, window.max_wait));
         Some(self.not_before.map_or(due, |at| due.max(at)))
     }
 
-    /// Returns until when a round waits that is due at a time, while no hub has heard what was cut (C20).
-    pub fn after_hubs(&self, due: Timestamp) -> Timestamp {
-        self.cut.map_or(due, |cut| due.max(later(cut, HUB_WAIT)))
+    /// Sets a timer for the next round. Returns false if there is no sign of a change.
+    fn wake_when_due(&self, window: &ChangeWindowPlan, step: &mut Step) -> bool {
+        let due = self.due_at(window);
+        due.inspect(|due| self.wake_at(*due, step)).is_some()
+    }
+
+    /// Returns when a round is due: for the changes that were seen, or at once if it `is_wanted_now`. While no hub of the
+    /// channel `is_free`, it waits for one (C20).
+    fn begins_at(
+        &self,
+        is_wanted_now: bool,
+        is_free: bool,
+        window: &ChangeWindowPlan,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let due = self.due_at(window).or(is_wanted_now.then_some(now))?;
+        let cut = self.cut.filter(|_| !is_free);
+        Some(cut.map_or(due, |cut| due.max(later(cut, HUB_WAIT))))
+    }
+
+    /// Returns true if a round is due now, see [`RoundSchedule::begins_at`]; sets a timer if one is due later.
+    pub fn is_ready(
+        &self,
+        is_wanted_now: bool,
+        is_free: bool,
+        window: &ChangeWindowPlan,
+        step: &mut Step,
+    ) -> bool {
+        let now = step.now();
+        let Some(at) = self.begins_at(is_wanted_now, is_free, window, now) else {
+            return false;
+        };
+        if at > now {
+            self.wake_at(at, step);
+        }
+        at <= now
     }
 
     // A round.
+
+    /// Removes those of the lists to read that cannot be read now, and returns them. If no other is left, returns nothing,
+    /// and the round is put off.
+    pub fn leave_stale_out(
+        &mut self,
+        lists: &mut Vec<ListToRead>,
+        step: &mut Step,
+    ) -> Option<BTreeSet<Uri>> {
+        let left_out = self.stale.leave_out(lists, step.steady());
+        if lists.is_empty() && !left_out.is_empty() {
+            self.delay_for_stale(step);
+            return None;
+        }
+        Some(left_out)
+    }
 
     /// Begins a round with this number.
     pub fn begin(&mut self, round: u64) {
@@ -137,10 +225,43 @@ impl RoundSchedule {
             .is_some()
     }
 
-    /// Notes that something was taken in a round.
-    pub fn taken(&mut self, round: u64) {
+    /// Notes that a round took these lists, and lets another one follow if there is a reason for it: at once, if it
+    /// `has_more`. Returns true if none follows at once.
+    pub fn taken(
+        &mut self,
+        round: u64,
+        lists: &[TakenList],
+        has_more: bool,
+        step: &mut Step,
+    ) -> bool {
+        self.stale.taken(lists);
         self.last_taken = Some(round);
         self.delays = 0;
+        if has_more {
+            self.hurry(step);
+        } else if self.has_signs() {
+            self.wake_at(step.now(), step);
+        } else {
+            self.delay_for_stale(step);
+        }
+        !self.is_hurried()
+    }
+
+    /// Notes the lists that were not the version that was asked for, with its stat data, and repeats the round. Returns those
+    /// that the operator is to be told of.
+    pub fn note_stale(
+        &mut self,
+        lists: BTreeMap<Uri, Stat>,
+        window: &ChangeWindowPlan,
+        step: &mut Step,
+    ) -> Vec<Uri> {
+        let found = self.stale.note(lists, step.steady());
+        // The others are read at once.
+        if found.are_left_out {
+            self.sign_if_none(step.now());
+        }
+        self.repeat(window, step);
+        found.reported
     }
 
     /// Returns the last round of which something was taken, if its comparison still holds.
@@ -153,13 +274,15 @@ impl RoundSchedule {
         self.last_taken = None;
     }
 
-    /// Gives the round up that is under way, for which another one is to follow. Returns false if there is none.
-    pub fn give_up(&mut self, now: Timestamp) -> bool {
-        let was_under_way = self.under_way.take().is_some();
-        if was_under_way {
-            self.signs = Some(Signs::at(now));
+    /// Notes that what was taken of a list is forgotten. The round that is under way compares with keys that are gone:
+    /// another one follows in its place.
+    pub fn forget_list(&mut self, list: &Uri, step: &mut Step) {
+        self.stale.forget(list);
+        self.compare_anew();
+        if self.under_way.take().is_some() {
+            self.signs = Some(Signs::at(step.now()));
+            self.wake_at(step.now(), step);
         }
-        was_under_way
     }
 
     /// Notes that notifications were cut.
@@ -178,17 +301,229 @@ impl RoundSchedule {
     }
 }
 
-/// Returns how long something is not read again that could not be read so many times.
-pub fn retry_delay(times: u32) -> Duration {
-    let delay = RETRY_DELAY.saturating_mul(1 << times.min(6));
-    delay.min(LONGEST_RETRY_DELAY)
-}
-
 /// Returns the window of a set whose Resource Lists are compared: they count once none has changed for a while (C27).
 pub fn inventory_window() -> ChangeWindowPlan {
     ChangeWindowPlan {
         quiet: INVENTORY_QUIET,
         max_wait: Duration::MAX,
         ..ChangeWindowPlan::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::RoundSchedule;
+    use crate::announce::engine::change_sets::tests::{list, moment, taken, timers};
+    use crate::announce::engine::step::Step;
+    use crate::announce::plan::ChangeWindowPlan;
+    use crate::resourcesync::uri::Uri;
+
+    /// A schedule with a window of 5 s after the last sign, and of 20 s after the first.
+    struct Rounds {
+        schedule: RoundSchedule,
+        window: ChangeWindowPlan,
+        step: Step,
+    }
+
+    impl Rounds {
+        fn new() -> Rounds {
+            let set = Uri::parse("https://e.org/cl.xml").unwrap();
+            let mut rounds = Rounds {
+                schedule: RoundSchedule::new(set),
+                window: ChangeWindowPlan {
+                    quiet: Duration::from_secs(5),
+                    max_wait: Duration::from_secs(20),
+                    ..ChangeWindowPlan::default()
+                },
+                step: Step::new(Timestamp::UNIX_EPOCH),
+            };
+            rounds.at(0);
+            rounds
+        }
+
+        fn at(&mut self, second: i64) -> &mut Rounds {
+            self.step.begin(moment(second));
+            self
+        }
+
+        fn sign(&mut self) -> Vec<i64> {
+            self.schedule.sign(&self.window, &mut self.step);
+            timers(&mut self.step)
+        }
+
+        fn is_ready(&mut self, is_free: bool) -> (bool, Vec<i64>) {
+            let (window, step) = (&self.window, &mut self.step);
+            let is_ready = self.schedule.is_ready(false, is_free, window, step);
+            (is_ready, timers(&mut self.step))
+        }
+
+        /// Ends a round in which lists were taken, if `has_more` not all of them. Returns whether it is the last one.
+        fn take(&mut self, round: u64, has_more: bool) -> (bool, Vec<i64>) {
+            self.schedule.begin(round);
+            assert!(self.schedule.end(round));
+            let lists = [taken(&list("a", 1))];
+            let is_last = self.schedule.taken(round, &lists, has_more, &mut self.step);
+            (is_last, timers(&mut self.step))
+        }
+
+        fn delay(&mut self) -> Vec<i64> {
+            self.schedule.delay(&mut self.step);
+            timers(&mut self.step)
+        }
+
+        /// Notes so often that a list was stale.
+        fn note_stale(&mut self, times: usize) -> Vec<i64> {
+            let stale = list("stale", 1);
+            for _ in 0..times {
+                let lists = BTreeMap::from([(stale.list.clone(), stale.stat)]);
+                self.schedule
+                    .note_stale(lists, &self.window, &mut self.step);
+            }
+            timers(&mut self.step)
+        }
+    }
+
+    #[test]
+    fn a_round_begins_when_no_change_is_seen_for_a_while_or_long_after_the_first() {
+        let mut rounds = Rounds::new();
+        assert_eq!(rounds.is_ready(true), (false, Vec::new()));
+        for (second, due) in [(0, 5), (4, 9), (8, 13), (12, 17), (16, 20), (19, 20)] {
+            assert_eq!(rounds.at(second).sign(), [due]);
+            assert_eq!(rounds.is_ready(true), (false, vec![due]));
+        }
+        assert_eq!(rounds.at(20).is_ready(true), (true, Vec::new()));
+        rounds.schedule.begin(1);
+        assert_eq!(rounds.sign(), [0; 0], "one is under way");
+        assert!(rounds.schedule.end(1));
+        assert_eq!(rounds.at(25).is_ready(true), (true, Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wanted_now_needs_no_sign() {
+        let rounds = Rounds::new();
+        let at = |second| moment(second).wall;
+        let begins_at = |schedule: &RoundSchedule, is_free| {
+            schedule.begins_at(true, is_free, &rounds.window, at(7))
+        };
+        let mut schedule = RoundSchedule::new(rounds.schedule.set.clone());
+        assert_eq!(begins_at(&schedule, true), Some(at(7)));
+        schedule.cut(at(1));
+        assert_eq!(begins_at(&schedule, false), Some(at(301)));
+    }
+
+    #[test]
+    fn a_round_waits_for_hubs_until_five_minutes_after_the_last_cut() {
+        let mut rounds = Rounds::new();
+        rounds.sign();
+        assert_eq!(rounds.at(5).is_ready(false), (true, Vec::new()), "no cut");
+        rounds.schedule.cut(moment(0).wall);
+        assert_eq!(rounds.is_ready(false), (false, vec![300]));
+        assert_eq!(rounds.is_ready(true), (true, Vec::new()));
+        assert_eq!(rounds.at(300).is_ready(false), (true, Vec::new()));
+    }
+
+    #[test]
+    fn a_round_is_put_off_for_longer_each_time_until_one_takes() {
+        let mut rounds = Rounds::new();
+        let delays = [2, 4, 8, 16, 32, 60, 60];
+        assert_eq!(delays.map(|_| rounds.delay()[0]), delays);
+        assert_eq!(rounds.at(59).is_ready(true), (false, vec![60]));
+        assert_eq!(rounds.at(60).is_ready(true), (true, Vec::new()));
+        rounds.take(1, false);
+        assert_eq!(rounds.delay(), [62], "anew");
+    }
+
+    #[test]
+    fn another_version_ends_the_wait_of_a_round_that_was_put_off() {
+        let mut rounds = Rounds::new();
+        for _ in 0..6 {
+            rounds.delay();
+        }
+        assert_eq!(rounds.at(1).sign(), [6]);
+        assert_eq!(rounds.at(6).is_ready(true), (true, Vec::new()));
+    }
+
+    #[test]
+    fn only_a_round_with_more_to_take_is_followed_by_another_at_once() {
+        let mut rounds = Rounds::new();
+        assert_eq!(rounds.take(1, true), (false, vec![0]));
+        assert_eq!(rounds.is_ready(true), (true, Vec::new()));
+        assert_eq!(rounds.take(2, false), (true, Vec::new()));
+        rounds.schedule.begin(3);
+        rounds.sign();
+        assert!(rounds.schedule.end(3));
+        let step = &mut rounds.step;
+        assert!(rounds.schedule.taken(3, &[], false, step));
+        assert_eq!(timers(step), [0], "a change was seen meanwhile");
+        assert!(rounds.schedule.has_signs());
+    }
+
+    #[test]
+    fn only_the_round_that_is_under_way_ends() {
+        let mut rounds = Rounds::new();
+        rounds.schedule.begin(1);
+        rounds.schedule.begin(2);
+        assert!(!rounds.schedule.end(1));
+        assert!(rounds.schedule.is_under_way());
+        assert!(rounds.schedule.end(2));
+        assert!(!rounds.schedule.end(2));
+    }
+
+    #[test]
+    fn a_comparison_holds_until_a_round_ends_or_a_list_is_forgotten() {
+        let mut rounds = Rounds::new();
+        let forgotten = list("a", 1).list;
+        rounds.take(1, false);
+        assert_eq!(rounds.schedule.last_taken(), Some(1));
+        rounds.schedule.forget_list(&forgotten, &mut rounds.step);
+        assert_eq!(rounds.schedule.last_taken(), None);
+        assert_eq!(timers(&mut rounds.step), [0; 0]);
+        rounds.take(2, false);
+        rounds.schedule.begin(3);
+        rounds.schedule.forget_list(&forgotten, &mut rounds.step);
+        assert_eq!(timers(&mut rounds.step), [0], "another one follows");
+        assert!(!rounds.schedule.end(3));
+        assert_eq!(rounds.at(5).is_ready(true), (true, Vec::new()));
+    }
+
+    #[test]
+    fn stale_lists_are_asked_for_again_after_the_others_were_read() {
+        let mut rounds = Rounds::new();
+        assert_eq!(rounds.note_stale(1), [2], "not left out yet");
+        rounds.schedule.begin(1);
+        assert_eq!(rounds.note_stale(1), [5], "the others");
+        let mut lists = vec![list("stale", 1), list("a", 1)];
+        let left_out = rounds
+            .schedule
+            .leave_stale_out(&mut lists, &mut rounds.step);
+        assert_eq!((left_out.unwrap().len(), lists.len()), (1, 1));
+        assert_eq!(rounds.take(1, false), (true, vec![4]), "the stale one");
+        let mut lists = vec![list("stale", 1)];
+        let left_out = rounds
+            .schedule
+            .leave_stale_out(&mut lists, &mut rounds.step);
+        assert_eq!(left_out, None, "nothing else to read");
+        assert_eq!(timers(&mut rounds.step), [4]);
+    }
+
+    #[test]
+    fn what_waits_waits_as_long_if_the_clock_is_set_back() {
+        let mut rounds = Rounds::new();
+        rounds.at(100).sign();
+        rounds.schedule.cut(moment(100).wall);
+        rounds.schedule.set_back(Duration::from_secs(100));
+        rounds.step = Step::new(Timestamp::UNIX_EPOCH);
+        rounds.at(0);
+        assert_eq!(rounds.is_ready(true), (false, vec![5]));
+        assert_eq!(rounds.is_ready(false), (false, vec![300]));
+        rounds.schedule.delay(&mut rounds.step);
+        rounds.schedule.set_back(Duration::from_secs(1));
+        timers(&mut rounds.step);
+        assert_eq!(rounds.is_ready(true), (false, vec![4]));
     }
 }

@@ -31,7 +31,7 @@ pub fn note_lists(
             if compares_lists {
                 known.deletions_mut().look_for_stored(step);
             }
-            known.sign(window, step);
+            known.schedule_mut().sign(window, step);
             if !compares_lists {
                 known.learn_at_once(step);
             }
@@ -66,7 +66,7 @@ pub fn note_lists(
                 change_sets.learn(set, uri, step);
             }
             if let Some(known) = change_sets.get_mut(set) {
-                known.sign(window, step);
+                known.schedule_mut().sign(window, step);
             }
         }
     }
@@ -100,7 +100,7 @@ fn note_resource_list(
             change_sets.learn(set, uri, step);
         }
         if let Some(known) = change_sets.get_mut(set) {
-            known.sign(&window, step);
+            known.schedule_mut().sign(&window, step);
         }
     }
 }

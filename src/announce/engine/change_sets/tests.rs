@@ -8,12 +8,27 @@ use jiff::Timestamp;
 use super::ChangeSets;
 use crate::announce::changes::round::{ListToRead, Taken, TakenList, UndatedChanges};
 use crate::announce::engine::step::Step;
+use crate::announce::event::Now;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::state::ChangeSetRow;
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
+
+/// Returns the time at which both clocks show this second.
+pub fn moment(second: i64) -> Now {
+    Now {
+        wall: Timestamp::new(second, 0).unwrap(),
+        monotonic: Duration::from_secs(second.unsigned_abs()),
+    }
+}
+
+/// Takes the seconds for which timers were set.
+pub fn timers(step: &mut Step) -> Vec<i64> {
+    let timers = step.take_timers();
+    timers.map(|(at, _)| at.as_second()).collect()
+}
 
 pub fn list(name: &str, size: u64) -> ListToRead {
     ListToRead {
@@ -79,19 +94,19 @@ fn a_comparison_holds_until_something_else_happens_to_the_set() {
     };
     let mut step = Step::new(Timestamp::UNIX_EPOCH);
     let take = |sets: &mut ChangeSets, step: &mut Step| {
-        let (round, _) = sets.begin(&set, false, step.steady()).unwrap();
+        let round = sets.begin(&set, false, step.steady()).unwrap().number;
         let known = sets.get_mut(&set).unwrap();
-        assert!(known.end(round));
-        assert_eq!(known.last_taken(), None, "nothing was taken yet");
+        assert!(known.schedule_mut().end(round));
+        assert_eq!(known.schedule().last_taken(), None, "nothing was taken yet");
         sets.taken(&set, round, &found, Duration::ZERO, step);
-        assert_eq!(sets.get(&set).unwrap().last_taken(), Some(round));
+        assert_eq!(sets.get(&set).unwrap().schedule().last_taken(), Some(round));
     };
     take(&mut sets, &mut step);
     sets.learn(&set, &a.list, &mut step);
-    assert_eq!(sets.get(&set).unwrap().last_taken(), None);
+    assert_eq!(sets.get(&set).unwrap().schedule().last_taken(), None);
     take(&mut sets, &mut step);
     sets.forget_list(&a.list, &mut step);
-    assert_eq!(sets.get(&set).unwrap().last_taken(), None);
+    assert_eq!(sets.get(&set).unwrap().schedule().last_taken(), None);
 }
 
 #[test]
@@ -100,11 +115,15 @@ fn a_channel_that_is_lost_is_saved_as_hearing_nothing_more() {
     let mut sets = ChangeSets::default();
     let mut step = Step::new(Timestamp::UNIX_EPOCH);
     let known = sets.open(&set, 0);
-    known.sign(&ChangeWindowPlan::default(), &mut step);
+    known
+        .schedule_mut()
+        .sign(&ChangeWindowPlan::default(), &mut step);
     sets.begin(&set, false, step.steady()).unwrap();
     sets.taken(&set, 1, &Taken::default(), Duration::ZERO, &mut step);
     let known = sets.get_mut(&set).unwrap();
-    known.sign(&ChangeWindowPlan::default(), &mut step);
+    known
+        .schedule_mut()
+        .sign(&ChangeWindowPlan::default(), &mut step);
     known.give_last_words(ChannelId(1), &mut step);
     let mut saved = |sets: &mut ChangeSets, lost| {
         sets.lose_channel(&set, lost, None, &mut step);
