@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::daemon::{Daemon, Setup, keys, output};
-use crate::support::documents::{Site, list};
+use crate::support::documents::{Site, capability_list, list};
 use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "https://topics.example/topics/main/a/capabilitylist/";
@@ -331,4 +331,45 @@ fn what_cannot_be_saved_is_not_reported_as_dropped() {
     daemon.await_log("the state can be saved again");
     daemon.kill();
     assert_eq!(json(&mut outbox(&setup, &["list"]))["outbox"][0]["due"], 0);
+}
+
+#[test]
+fn a_set_of_which_nothing_is_sent_is_told_as_loudly_as_a_hub_in_trouble() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let entry = format!(
+        "<url><loc>{TOPIC}</loc><rs:md capability=\"framework-notification\"/>\
+         <rs:ln rel=\"hub\" href=\"https://old.example/hub/\"/></url>\n</urlset>"
+    );
+    let advertising = capability_list("a", &["resourcelist", "changelist"]);
+    site.write(
+        "a/capabilitylist.xml",
+        &advertising.replace("</urlset>", &entry),
+    );
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    let (_, status, _) = output(&mut setup.command("status"));
+    let why = "advertises only hubs that are not configured";
+    let alert = format!("\n!! NOTHING IS SENT of {LIST}: it {why}: https://old.example/hub/\n");
+    assert!(status.contains(&alert), "{status}");
+    let (_, list, _) = output(&mut outbox(&setup, &["list"]));
+    let line = format!("!! NOTHING IS SENT on {TOPIC}: {LIST} {why}\n");
+    assert!(list.ends_with(&line), "{list}");
+    let (_, page) = daemon.get_admin("/");
+    assert!(page.contains("NOTHING IS SENT of "), "{page}");
+    // Nobody is told of its documents.
+    for (path, state) in [
+        ("a/changelist.xml", "unrouted"),
+        (".well-known/resourcesync", "unrouted"),
+    ] {
+        assert_eq!(setup.state_of(path), state, "{path}");
+    }
+    let (_, metrics) = daemon.get_admin("/metrics");
+    let documents = "rsnotify_documents{source=\"main\",capability=\"changelist\",state";
+    for (series, is_there) in [
+        ("rsnotify_muted_sets{source=\"main\"} 1\n", true),
+        (&format!("{documents}=\"unrouted\"}} 1\n"), true),
+        (&format!("{documents}=\"announced\"}}"), false),
+    ] {
+        assert_eq!(metrics.contains(series), is_there, "{series}: {metrics}");
+    }
 }

@@ -8,6 +8,7 @@ use rstest::rstest;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::daemon::output;
 use crate::support::documents::list;
 use crate::support::needs;
 
@@ -75,6 +76,29 @@ fn a_file_that_may_not_be_read_is_not_gone(#[values(Inotify, Notify, Poll)] watc
     story.ends();
 }
 
+/// Everybody says that the directory `a` may not be read, with the remedy; or nobody does.
+#[track_caller]
+fn is_told(story: &Story, is_unreadable: bool) {
+    let daemon = story.daemon.as_ref().unwrap();
+    daemon.await_status(|status| {
+        let unreadable = status["sources"][0]["mounts"][0]["unreadable"].as_array();
+        unreadable.is_some_and(|unreadable| !unreadable.is_empty()) == is_unreadable
+    });
+    let (_, status, _) = output(&mut story.setup.command("status"));
+    let (_, page) = daemon.get_admin("/");
+    let (_, metrics) = daemon.get_admin("/metrics");
+    let root = story.site.root.path().display();
+    let directory = story.site.path("a").display().to_string();
+    let alert = format!("\n!! the directory {directory} (main) cannot be read: ");
+    assert_eq!(status.contains(&alert), is_unreadable, "{status}");
+    let remedy = "(SupplementaryGroups= in its unit), or open it by chmod";
+    assert_eq!(status.contains(remedy), is_unreadable, "{status}");
+    assert_eq!(page.contains("cannot be read"), is_unreadable, "{page}");
+    let series = format!("rsnotify_unreadable_directories{{source=\"main\",mount=\"{root}\"}}");
+    let gauge = format!("{series} {}\n", u8::from(is_unreadable));
+    assert!(metrics.contains(&gauge), "{gauge}: {metrics}");
+}
+
 #[rstest]
 fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: Watch) {
     if was_run_without_power() {
@@ -90,12 +114,14 @@ fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: 
         "it may not be read"
     );
     story.stays_silent();
+    is_told(&story, true);
     story
         .site
         .write("b/changelist.xml", &list("b", "changelist", "2"));
     story.hears(&["updated changelist b/changelist.xml"]);
     allow(&story, "a", 0o755);
     story.stays_silent();
+    is_told(&story, false);
     allow(&story, "a", 0o300);
     story.site.write(PATH, &list("a", "changelist", "2"));
     allow(&story, "a", 0o755);
