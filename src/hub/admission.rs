@@ -322,7 +322,8 @@ mod tests {
             assert_eq!(admission.connect(address, START), Ok(()));
         }
         let mapped = "::ffff:9.9.9.9".parse().unwrap();
-        for address in [address, mapped] {
+        let translated = "64:ff9b::9.9.9.9".parse().unwrap();
+        for address in [address, mapped, translated] {
             let found = admission.connect(address, START);
             assert_eq!(
                 refused(found),

@@ -5,11 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use url::form_urlencoded;
 
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup, get, output};
 use crate::support::documents::{Site, URL, list};
+use crate::support::hub::{FakeHub, Manner};
 use crate::support::listener::Listener;
 use crate::support::localhost;
 
@@ -218,6 +220,47 @@ fn callbacks_that_are_refused_do_not_fill_the_log() {
         }
     }
     assert!((1..=20).contains(&lines), "{lines} lines");
+}
+
+#[test]
+fn subscriptions_of_strangers_are_some_lines_and_a_sum() {
+    const MANY: u64 = 120;
+    let (site, subscriber) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[], "");
+    // What is not logged at this level is in the sums.
+    setup.config += "max_requests_per_minute = 1000\n";
+    let daemon = Daemon::spawn({
+        let mut run = setup.command("run");
+        run.args(["--log-format", "json", "--log-level", "info"]);
+        run
+    });
+    daemon.await_log("ready");
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    for n in 0..MANY {
+        let callback = format!("http://{}/{n}", subscriber.address);
+        let answer = subscribe(daemon.public, &topic, &callback);
+        assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    }
+    daemon.await_status(|status| status["embedded_hub"]["subscriptions"] == MANY);
+    subscriber.behave(Manner::Refuse(410));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let (mut begun, mut ended, mut summed_up) = (0, 0, [0, 0]);
+    while begun + summed_up[0] < MANY || ended + summed_up[1] < MANY {
+        let line = daemon.await_log("subscri");
+        match (line["begun"].as_u64(), line["ended"].as_u64(), &line["why"]) {
+            (Some(more_begun), Some(more_ended), _) => {
+                summed_up[0] += more_begun;
+                summed_up[1] += more_ended;
+            }
+            (_, _, Value::Null) => begun += 1,
+            _ => ended += 1,
+        }
+    }
+    assert_eq!([begun + summed_up[0], ended + summed_up[1]], [MANY, MANY]);
+    // Those of the first ten seconds, and perhaps those after them.
+    for lines in [begun, ended] {
+        assert!((1..=100).contains(&lines), "{lines} lines");
+    }
 }
 
 #[test]

@@ -192,3 +192,26 @@ impl Drop for ResolvedName {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer than a lookup may take.
+    const SLOW: Duration = Duration::from_millis(2_500);
+
+    #[tokio::test]
+    async fn a_lookup_that_takes_long_has_failed_and_is_not_repeated_at_once() {
+        let slow = |_: &str| {
+            std::thread::sleep(SLOW);
+            vec![IpAddr::from([127, 0, 0, 1])]
+        };
+        let lookups = Lookups::new(Resolver::Given(Arc::new(slow)), 2);
+        let begun = Instant::now();
+        let first = lookups.resolve("slow.example", Priority::First).await;
+        assert!(matches!(first, Err(LookupError::Timeout(_))), "{first:?}");
+        assert!(begun.elapsed() < SLOW);
+        let again = lookups.resolve("slow.example", Priority::First).await;
+        assert!(matches!(again, Err(LookupError::Known(_))), "{again:?}");
+    }
+}

@@ -249,6 +249,41 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
 }
 
 #[tokio::test]
+async fn while_the_queue_is_full_a_verification_is_tried_once() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = nobody.local_addr().unwrap().port();
+    drop(nobody);
+    for (in_all, most) in [(1, 1), (100, 3)] {
+        let tried = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tried);
+        let running = start_with(SavedHub::default(), |settings| {
+            let counted = Arc::clone(&counted);
+            settings.limits.verifications.in_all = in_all;
+            settings.resolver = Resolver::Given(Arc::new(move |_| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                vec![IpAddr::from([127, 0, 0, 1])]
+            }));
+        })
+        .await;
+        let callback = format!("http://nobody.example:{port}/c");
+        assert_eq!(running.ask("subscribe", &callback, "").await.0, 202);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while running
+            .hub
+            .status(Timestamp::now())
+            .counts
+            .verifications
+            .failed
+            == 0
+        {
+            assert!(Instant::now() < deadline, "it never was given up");
+            tokio::time::sleep(Duration::from_millis(5)).await; // poll: the hub counts
+        }
+        assert_eq!(tried.load(Ordering::SeqCst), most, "of {in_all}");
+    }
+}
+
+#[tokio::test]
 async fn three_hundred_subscriptions_may_come_at_once() {
     let peer = Peer::start(willing).await;
     let mut running = start_with(SavedHub::default(), |_| {}).await;
