@@ -459,16 +459,32 @@ fn the_reason_why_only_this_host_reaches_an_address_is_told() {
     let of_hub = Setup::new(&site, &["http://localhost:1/hub".to_owned()], "");
     let mut of_topics = setup(&site, "");
     of_topics.config = of_topics.config.replace(TOPICS, "http://127.0.0.1:8400/");
-    for (setup, words) in [
+    const LOCAL: &str = "http://127.0.0.1:8000/";
+    let mut of_mount = setup(&site, "");
+    of_mount.config = of_mount.config.replace(URL, LOCAL);
+    let entry = format!(
+        "<url><loc>{LOCAL}a/framework/</loc><rs:md capability=\"framework-notification\"/></url></urlset>"
+    );
+    let list = capability_list("a", &["changelist"]);
+    let advertising = list.replace(URL, LOCAL).replace("</urlset>", &entry);
+    for (setup, list, words) in [
         (
             of_hub,
+            &list,
             "http://localhost:1: the hub is on localhost; subscribers elsewhere cannot reach it",
         ),
         (
             of_topics,
+            &list,
             "http://127.0.0.1:8400: server.public_url says so; give it the address",
         ),
+        (
+            of_mount,
+            &advertising,
+            "http://127.0.0.1:8000: the url of a mount says so; give it the address",
+        ),
     ] {
+        site.write("a/capabilitylist.xml", list);
         let (_, _, err) = output(&mut setup.command("advertise"));
         let words = format!("only this host reaches {words}");
         assert!(err.contains(&words), "{words} in {err}");

@@ -338,3 +338,28 @@ fn a_hub_that_refused_the_last_notification_is_a_finding_although_it_accepts_hea
         assert!(code == Some(1) || wanted == 0, "{out}");
     }
 }
+
+#[test]
+fn a_certificate_that_no_server_may_show_is_logged_in_words_with_its_hub() {
+    let site = Site::new();
+    let (pem, authority) = certificate(&["127.0.0.1"], |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
+    let (address, _asked) = hub(FINE.to_owned(), Some(authority));
+    let url = format!("https://{address}/");
+    let setup = Setup::new(
+        &site,
+        &[],
+        &format!("[[hub]]\nurl = \"{url}\"\nca_file = \"ca.pem\"\n"),
+    );
+    write_if_any(&setup.state.path().join("ca.pem"), Some(&pem));
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let refused = daemon.await_log("did not accept notification 1");
+    assert_eq!(refused["hub"], url.as_str());
+    let words = refused["reason"].as_str().unwrap();
+    assert!(words.contains("self-signed"), "{words}");
+    let (_, log) = daemon.stop_and_tell();
+    let raw = log.iter().find(|line| line.contains("CaUsedAsEndEntity"));
+    assert_eq!(raw, None);
+}
