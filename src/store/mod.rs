@@ -32,8 +32,6 @@ pub struct Store {
     path: PathBuf,
     /// The file as it was opened for writing.
     opened: Option<OpenedFile>,
-    /// True while a commit waits for the disk.
-    are_commits_synced: bool,
     /// The lock file, held while this store may write.
     _lock: Option<File>,
 }
@@ -153,7 +151,6 @@ impl Store {
             connection,
             path,
             opened: Some(opened),
-            are_commits_synced: true,
             _lock: Some(lock),
         })
     }
@@ -186,7 +183,6 @@ impl Store {
             connection,
             path,
             opened: None,
-            are_commits_synced: true,
             _lock: None,
         }))
     }
@@ -224,7 +220,6 @@ impl Store {
         })?;
         let (connection, opened) = open_to_write(&self.path)?;
         self.connection = connection;
-        self.are_commits_synced = true;
         self.opened = Some(opened);
         self._lock = Some(lock);
         Ok(true)

@@ -440,6 +440,23 @@ fn a_page_in_the_place_of_a_capability_list_is_its_deletion_after_the_grace() {
 }
 
 #[test]
+fn a_broken_file_in_the_place_of_a_page_is_not_the_list_that_was_there() {
+    let missing = |world: &World| report::sources::all(world.engine())[0].missing;
+    let mut world = World::with_two_sets(plan());
+    world.break_off("/a/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(missing(&world), 0, "its last good version is kept");
+    world.write_text("/a/capabilitylist.xml", b"<html/>");
+    world.wait(10);
+    assert_eq!(missing(&world), 1);
+    world.write_text("/a/capabilitylist.xml", b"<urlset");
+    world.wait(10);
+    assert_eq!(missing(&world), 1);
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
 fn pages_in_the_place_of_all_documents_are_suspended() {
     let mut world = small();
     for name in ["capabilitylist", "resourcelist", "changelist"] {
@@ -455,6 +472,8 @@ fn a_source_description_that_becomes_an_index_has_not_ended() {
     const NAME: &str = "/.well-known/resourcesync";
     let mut world = World::with_two_sets(plan());
     world.write(NAME, index("description").lists(&["/d.xml"]));
+    world.wait(10);
+    assert_eq!(world.state_of(NAME), Some(DocumentState::Silent));
     world.wait(10 * HOUR);
     assert_eq!(world.news(), NOTHING);
     world.crash_and_start();
@@ -500,6 +519,8 @@ fn a_baseline_announces_nothing_whatever_the_file_systems_clock_says() {
     for by in [-86_400, -61, -60, 60, 61, 3_600] {
         let mut world = World::new(plan());
         world.write_set("/a", &["resourcelist", "changelist"]);
+        world.wait(60);
+        world.update("/a/resourcelist.xml");
         world.wait(1);
         // Our clock is set, and the file system's is not.
         world.set_clock(SignedDuration::from_secs(by));

@@ -1,5 +1,7 @@
 //! Findings are reported in a few lines, whatever their number (R8).
 
+use std::collections::BTreeSet;
+
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
@@ -8,7 +10,7 @@ use rsnotify::report::documents::DocumentState;
 use rsnotify::report::status::alerts::Health;
 use rsnotify::resourcesync::uri::Uri;
 
-use crate::world::{Doc, World, capability_list, list, plan};
+use crate::world::{Doc, World, capability_list, list, mount, plan};
 
 /// More than a list that is gone through at once has.
 const MANY: usize = 20_000;
@@ -144,6 +146,24 @@ fn a_wrong_url_is_one_finding_that_names_cause_and_cure() {
 }
 
 #[test]
+fn a_wrong_url_of_one_mount_hides_no_finding_about_another() {
+    let mut plan = plan();
+    let other = mount("/srv/b", "https://example.org/b/");
+    plan.sources[0].mounts.push(other);
+    let mut world = World::new(plan);
+    misnamed(&mut world, 3);
+    world.write("/b/orphan.xml", list("changelist"));
+    world.start();
+    world.wait(100);
+    let (found, _) = told(&mut world);
+    let told: BTreeSet<&str> = found.iter().map(Finding::kind).collect();
+    let found = report::findings::all(world.engine());
+    let found: BTreeSet<&str> = found.iter().map(Finding::kind).collect();
+    assert_eq!(found, BTreeSet::from(["unrouted", "wrong_url"]));
+    assert_eq!(told, found);
+}
+
+#[test]
 fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
     let mut plan = plan();
     plan.public_url = Uri::parse("https://topics.example.org/").unwrap();
@@ -269,4 +289,23 @@ fn a_document_that_no_configured_hub_is_told_of_is_unrouted() {
     let announced = holdings.documents.iter();
     let mut announced = announced.filter(|((_, state), _)| *state == DocumentState::Announced);
     assert_eq!(announced.next(), None);
+}
+
+#[test]
+fn a_document_in_another_namespace_than_the_right_one_is_found() {
+    let mut world = World::with_two_sets(plan());
+    for (name, namespace) in [
+        ("/a/sitemap.xml", "http://www.sitemaps.org/"),
+        ("/a/terms.xml", "http://www.openarchives.org/"),
+    ] {
+        let text = list("changelist").up("/a/capabilitylist.xml").render();
+        let text = text.replace(namespace, &namespace.replace("http:", "https:"));
+        world.write_text(name, text.as_bytes());
+    }
+    world.wait(100);
+    let found = report::findings::all(world.engine());
+    let found = found
+        .iter()
+        .filter(|finding| finding.kind() == "foreign_namespace");
+    assert_eq!(found.count(), 2);
 }

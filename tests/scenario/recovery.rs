@@ -216,6 +216,27 @@ fn credentials_that_are_refused_are_the_hub_s_affair() {
 }
 
 #[test]
+fn what_waited_for_credentials_goes_with_the_first_that_is_accepted() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::Status(401));
+    update_all(&mut world, SETS);
+    world.wait(3_600);
+    world.script(HUB, Reply::Accept);
+    let mut heard = Vec::new();
+    // The next attempt comes by itself within a quarter of an hour.
+    for _ in 0..=900 {
+        world.wait(1);
+        heard.extend(world.heard_by(HUB));
+        if !heard.is_empty() {
+            break;
+        }
+    }
+    world.wait(2);
+    heard.extend(world.heard_by(HUB));
+    assert_eq!(heard.len(), SETS);
+}
+
+#[test]
 fn what_is_wrong_with_one_notification_stays_with_it() {
     let mut world = sets(plan(), SETS);
     world.script(HUB, Reply::RefuseTopic("/s0000/framework/", 400));

@@ -364,6 +364,22 @@ fn a_topic_that_ping_hubs_read_says_what_is_true_of_it() {
 }
 
 #[test]
+fn the_until_of_a_topic_that_ping_hubs_read_is_not_later_than_what_is_held() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.update("/a/changelist.xml");
+    world.wait(5);
+    world.fetch("/a/framework/");
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    let came = world.now;
+    world.wait(5);
+    world.update("/a/changelist.xml");
+    world.wait(5);
+    let page = world.fetch("/a/framework/").unwrap().body;
+    let until = attribute(&page, "until");
+    assert!(until.is_some_and(|until| until < came), "{until:?}");
+}
+
+#[test]
 fn a_topic_of_both_kinds_of_hub_never_says_the_same_until_twice() {
     let mut plan = plan();
     set_hubs(&mut plan, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
