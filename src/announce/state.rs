@@ -567,14 +567,25 @@ fn put<K: Ord, V>(rows: &mut BTreeMap<K, V>, key: K, row: Option<V>) {
 
 impl Save {
     pub fn is_empty(&self) -> bool {
+        self.ledgers.is_empty() && self.told.is_empty() && self.has_ledgers_only()
+    }
+
+    /// Returns true if it notes nothing but answers of hubs that nothing follows. Lost with the power, such an answer is asked
+    /// for again: the notification is sent once more, as after a crash before the answer came (R22).
+    pub fn only_notes_answers(&self) -> bool {
+        let mut ledgers = self.ledgers.values();
+        self.has_ledgers_only()
+            && ledgers.all(|row| row.as_ref().is_some_and(|row| row.flight.is_none()))
+    }
+
+    /// Returns true if there is nothing besides ledgers and what was told on them.
+    fn has_ledgers_only(&self) -> bool {
         self.mounts.is_empty()
             && self.documents.is_empty()
             && self.others.is_empty()
             && self.troubles.is_empty()
             && self.channels.is_empty()
             && self.ended_accounts.is_empty()
-            && self.ledgers.is_empty()
-            && self.told.is_empty()
             && self.hubs.is_empty()
             && self.change_sets.is_empty()
             && self.change_lists.is_empty()

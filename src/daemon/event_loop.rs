@@ -288,6 +288,7 @@ impl<R: Role> EventLoop<R> {
             counts,
             ..
         } = &mut self.parts;
+        saver.unsaved().is_awaited |= !self.replies.is_empty();
         match saver.save(must_answer, failpoints, counts) {
             Some(saved) => {
                 self.role.perform(saved, &mut self.parts);

@@ -32,6 +32,8 @@ pub struct Store {
     path: PathBuf,
     /// The file as it was opened for writing.
     opened: Option<OpenedFile>,
+    /// True while a commit waits for the disk.
+    are_commits_synced: bool,
     /// The lock file, held while this store may write.
     _lock: Option<File>,
 }
@@ -151,6 +153,7 @@ impl Store {
             connection,
             path,
             opened: Some(opened),
+            are_commits_synced: true,
             _lock: Some(lock),
         })
     }
@@ -183,6 +186,7 @@ impl Store {
             connection,
             path,
             opened: None,
+            are_commits_synced: true,
             _lock: None,
         }))
     }
@@ -220,6 +224,7 @@ impl Store {
         })?;
         let (connection, opened) = open_to_write(&self.path)?;
         self.connection = connection;
+        self.are_commits_synced = true;
         self.opened = Some(opened);
         self._lock = Some(lock);
         Ok(true)

@@ -31,23 +31,48 @@ impl Store {
         relays: &[Relay],
     ) -> Result<(), StoreError> {
         self.check()?;
-        self.write(save, records, relays)
-            .map_err(|source| StoreError::Save {
-                path: self.path.clone(),
-                source,
-            })
+        self.sync_commits(true)
+            .and_then(|()| self.write(save, records, relays))
+            .map_err(|source| self.save_error(source))
+    }
+
+    /// Commits the engine's changes as [`Store::save`] does, without waiting for the disk: until the next [`Store::save`] they
+    /// survive the end of this process, and not a power failure, which leaves the state as it was before them.
+    pub fn save_unsynced(&mut self, save: &Save) -> Result<(), StoreError> {
+        self.check()?;
+        self.sync_commits(false)
+            .and_then(|()| self.write(save, &[], &[]))
+            .map_err(|source| self.save_error(source))
+    }
+
+    /// Lets commits wait for the disk, or not. A write-ahead log is consistent either way.
+    fn sync_commits(&mut self, are_synced: bool) -> rusqlite::Result<()> {
+        if self.are_commits_synced != are_synced {
+            let synchronous = if are_synced { "FULL" } else { "NORMAL" };
+            self.connection
+                .pragma_update(None, "synchronous", synchronous)?;
+            self.are_commits_synced = are_synced;
+        }
+        Ok(())
+    }
+
+    fn save_error(&self, source: rusqlite::Error) -> StoreError {
+        StoreError::Save {
+            path: self.path.clone(),
+            source,
+        }
     }
 
     /// Checks that the state file can be written, by writing a value that it has already, with a sync. An empty transaction
     /// would only test the lock.
     pub fn probe(&mut self) -> Result<(), StoreError> {
         self.check()?;
-        self.connection
-            .pragma_update(None, "user_version", schema::VERSION as i64)
-            .map_err(|source| StoreError::Save {
-                path: self.path.clone(),
-                source,
+        self.sync_commits(true)
+            .and_then(|()| {
+                self.connection
+                    .pragma_update(None, "user_version", schema::VERSION as i64)
             })
+            .map_err(|source| self.save_error(source))
     }
 
     fn write(

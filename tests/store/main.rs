@@ -330,6 +330,60 @@ fn an_attempt_without_an_answer_and_one_that_was_accepted_are_loaded_as_they_wer
 }
 
 #[test]
+fn what_was_saved_without_a_sync_is_loaded_and_the_next_save_is_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let mut save = everything();
+    store.save(&save, &[], &[]).unwrap();
+    for ledger in save.ledgers.values_mut().flatten() {
+        ledger.flight = None;
+    }
+    let answered = Save {
+        ledgers: save.ledgers.clone(),
+        ..Save::default()
+    };
+    store.save_unsynced(&answered).unwrap();
+    let reader = Store::open_to_read(directory.path()).unwrap().unwrap();
+    assert_eq!(some(reader.load().unwrap().ledgers), save.ledgers);
+    store.save(&everything(), &[], &[]).unwrap();
+    store.probe().unwrap();
+    drop(store);
+    let state = Store::open(directory.path()).unwrap().load().unwrap();
+    assert_eq!(some(state.ledgers), everything().ledgers);
+}
+
+#[test]
+fn only_answers_that_nothing_follows_may_be_lost_with_the_power() {
+    let everything = everything();
+    let mut answers = Save {
+        told: everything.told.clone(),
+        ..Save::default()
+    };
+    assert!(answers.only_notes_answers());
+    answers.ledgers = everything.ledgers.clone();
+    assert!(!answers.only_notes_answers(), "a notification is in flight");
+    for ledger in answers.ledgers.values_mut().flatten() {
+        ledger.flight = None;
+    }
+    assert!(answers.only_notes_answers());
+    for ledger in answers.ledgers.values_mut() {
+        *ledger = None;
+    }
+    assert!(!answers.only_notes_answers(), "an account ends");
+    let with_rows: [fn(&mut Save, &Save); 4] = [
+        |save, all| save.documents = all.documents.clone(),
+        |save, all| save.channels = all.channels.clone(),
+        |save, all| save.mounts = all.mounts.clone(),
+        |save, all| save.hubs = all.hubs.clone(),
+    ];
+    for with_rows in with_rows {
+        let mut save = Save::default();
+        with_rows(&mut save, &everything);
+        assert!(!save.only_notes_answers(), "{save:?}");
+    }
+}
+
+#[test]
 fn a_deleted_channel_takes_its_ledgers_and_what_was_told_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();

@@ -25,11 +25,22 @@ pub struct Unsaved {
     pub records: Vec<HubRecord>,
     /// Deliveries that the embedded hub owes its subscribers.
     pub owed: Vec<Relay>,
+    /// True if somebody is answered once it is saved.
+    pub is_awaited: bool,
 }
 
 impl Unsaved {
     fn must_be_written(&self) -> bool {
-        !(self.save.is_empty() && self.records.is_empty() && self.owed.is_empty())
+        !(self.save.is_empty() && self.has_save_only())
+    }
+
+    /// Returns true if nobody waits for it to be on the disk.
+    fn can_lag(&self) -> bool {
+        self.save.only_notes_answers() && self.has_save_only() && !self.is_awaited
+    }
+
+    fn has_save_only(&self) -> bool {
+        self.records.is_empty() && self.owed.is_empty()
     }
 }
 
@@ -86,7 +97,8 @@ impl StateSaver {
         self.trouble.take().is_some()
     }
 
-    /// Saves all changes and returns them; returns nothing while the state cannot be saved. The store is probed if `must_answer`, and left alone while nothing changed and no probe is due.
+    /// Saves all changes and returns them; returns nothing while the state cannot be saved. The store is probed if it
+    /// `must_answer`, and left alone while nothing changed and no probe is due.
     pub fn save(
         &mut self,
         must_answer: bool,
@@ -107,9 +119,13 @@ impl StateSaver {
         let saved = if must_write {
             failpoints.saving(&unsaved.save, &unsaved.records);
             let began = Instant::now();
-            self.store
-                .save(&unsaved.save, &unsaved.records, &unsaved.owed)
-                .inspect(|()| counts.saves.observe(began.elapsed()))
+            let saved = match unsaved.can_lag() {
+                true => self.store.save_unsynced(&unsaved.save),
+                false => self
+                    .store
+                    .save(&unsaved.save, &unsaved.records, &unsaved.owed),
+            };
+            saved.inspect(|()| counts.saves.observe(began.elapsed()))
         } else if is_probe_due {
             self.store.probe()
         } else if is_check_due {
