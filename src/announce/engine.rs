@@ -43,7 +43,7 @@ use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
-use crate::announce::engine::source::Sight;
+use crate::announce::engine::source::mounts::Sight;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{EngineTimers, Timer};
@@ -315,7 +315,10 @@ impl Engine {
             }
             Timer::Broken(position, uri) => self.sources[position].trouble_lasted(&uri, step),
             Timer::Finding(position, uri) => self.sources[position].findings_lasted(&uri, step),
-            Timer::FindingKind(position, kind) => self.sources[position].tell_untold(kind, step),
+            Timer::FindingKind(position, kind) => {
+                let findings = self.sources[position].findings_mut();
+                findings.tell_untold(kind, step);
+            }
         }
     }
 

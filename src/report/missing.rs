@@ -42,7 +42,7 @@ pub fn first_suspended(engine: &Engine, position: usize) -> (Vec<MissingDirector
 /// Returns the directories in which documents are missing and not yet accepted, if that suspends deletions.
 pub fn suspended(engine: &Engine, position: usize) -> Vec<MissingDirectory> {
     let source = &engine.sources()[position];
-    if !source.is_suspended() {
+    if !source.deletions().are_suspended() {
         return Vec::new();
     }
     by_directory(source, |record| {

@@ -125,7 +125,7 @@ pub fn summary(engine: &Engine) -> Summary {
         }
     }
     for (source, plan) in engine.sources().iter().zip(&engine.plan().sources) {
-        if source.is_suspended() {
+        if source.deletions().are_suspended() {
             summary.suspended.push(plan.name.clone());
         }
         let mounts = source.mounts().iter().map(|(_, mount)| mount);

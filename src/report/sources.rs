@@ -79,7 +79,7 @@ pub fn all(engine: &Engine) -> Vec<SourceView> {
         SourceView {
             name: plan.name.clone(),
             settled: source.is_settled(),
-            suspension: source.suspension(&plan.name),
+            suspension: source.suspension(),
             documents: holdings.documents.values().sum(),
             missing: missing.map(|(_, count)| *count).sum(),
             broken: source.troubles().count(),

@@ -36,7 +36,9 @@ pub fn find_missing(
         of: missing.of,
     });
     let findings = finding.into_iter().collect();
-    source.find_about_entries(set.uri(), findings, step);
+    source
+        .findings_mut()
+        .replace_about_entries(set.uri(), findings, step);
 }
 
 /// Notes what is wrong with the entries of the lists that were read. `back_dated` are numbers of entries, by the position
@@ -79,7 +81,9 @@ pub fn find_in_lists(
                 untold,
             });
         }
-        source.find_about_entries(list, findings, step);
+        source
+            .findings_mut()
+            .replace_about_entries(list, findings, step);
         if count > 0 {
             step.tell(Fact::SkippedEntries {
                 source: source.plan().name.clone(),

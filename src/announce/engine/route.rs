@@ -83,7 +83,8 @@ impl Engine {
             }
             change_channels.push((set.clone(), of_changes));
             findings.extend(more);
-            self.sources[position].find_about_channel(set, findings, &mut self.step);
+            let known = self.sources[position].findings_mut();
+            known.replace_about_channel(set, findings, &mut self.step);
             let live = self.channels.live(set, ChannelKind::Framework);
             let (topic, hubs) = match (wanted, live) {
                 (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
@@ -286,7 +287,8 @@ fn starting_points(
 ) -> impl Iterator<Item = (Uri, Told)> {
     opening.documents.iter().filter_map(|uri| {
         let is_known = !opening.is_new_set;
-        let told = source.starting_point(uri, is_known, &changes.previous)?;
+        let (record, descriptions) = (source.catalog().get(uri)?, source.descriptions());
+        let told = descriptions.starting_point(uri, record, is_known, &changes.previous)?;
         Some((uri.clone(), told))
     })
 }

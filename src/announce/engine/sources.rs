@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::engine::source::mounts::{Mounts, UnreadableSample};
+use crate::announce::engine::source::Source;
+use crate::announce::engine::source::mounts::{Mounts, Sight, UnreadableSample};
 use crate::announce::engine::source::sighting::Recomputed;
-use crate::announce::engine::source::{Sight, Source};
 use crate::announce::engine::step::Step;
 use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
@@ -54,7 +54,7 @@ impl Sources {
             let sets = sets.map(|channel| channel.capability_list.clone());
             let sets: BTreeSet<Uri> = sets.filter(|set| plan.may_hold(source, set)).collect();
             let mounts = Mounts::new(source, &mut rows, step.now());
-            Source::new(position, source.clone(), sets, mounts)
+            Source::new(position, Arc::new(source.clone()), sets, mounts)
         });
         let sources = sources.collect();
         let rows = rows.into_keys().map(|id| (id, None));
@@ -101,7 +101,10 @@ impl Sources {
     pub fn restore_troubles(&mut self, troubles: BTreeMap<Uri, Trouble>, step: &mut Step) {
         for (uri, trouble) in troubles {
             match self.candidate(&trouble.path) {
-                Some(position) => self.sources[position].restore_trouble(uri, trouble, step),
+                Some(position) => {
+                    let troubles = self.sources[position].troubles_mut();
+                    troubles.restore(uri, trouble, step);
+                }
                 None => {
                     step.rows().troubles.insert(uri, None);
                 }
@@ -206,7 +209,8 @@ impl Sources {
                 more,
             } => {
                 if let Some(source) = self.of_mount(mount) {
-                    source.set_unreadable(mount, UnreadableSample { first, more });
+                    let unreadable = UnreadableSample { first, more };
+                    source.mounts_mut().set_unreadable(mount, unreadable);
                 }
             }
             Event::Nested {
@@ -232,8 +236,8 @@ impl Sources {
     /// Takes what happened to the sight of each source.
     pub fn take_sights(&mut self) -> Vec<(usize, Sight)> {
         let sources = self.sources.iter_mut().enumerate();
-        let sights =
-            sources.filter_map(|(position, source)| Some((position, source.take_sight()?)));
+        let sights = sources
+            .filter_map(|(position, source)| Some((position, source.mounts_mut().take_sight()?)));
         sights.collect()
     }
 
@@ -282,7 +286,7 @@ impl Sources {
     /// Makes each document that a list names, and of which there is no file, a finding of its own.
     pub fn find_each(&mut self) {
         for source in &mut self.sources {
-            source.find_each();
+            source.findings_mut().find_each();
         }
     }
 

@@ -23,8 +23,9 @@ use crate::resourcesync::uri::{Uri, UriMap};
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The missing documents of one source, as far as this run saw them to be absent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Deletions {
+    plan: Arc<SourcePlan>,
     absent: UriMap<Absence>,
     /// The end of each grace, by the monotonic clock.
     graces: BTreeSet<(Duration, Uri)>,
@@ -70,6 +71,17 @@ struct Absence {
 }
 
 impl Deletions {
+    pub fn new(plan: Arc<SourcePlan>) -> Deletions {
+        Deletions {
+            plan,
+            absent: UriMap::default(),
+            graces: BTreeSet::new(),
+            is_mass: false,
+            away: AwayDocuments::default(),
+            vanished: BTreeMap::new(),
+        }
+    }
+
     /// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun. It is
     /// deleted later; so is one whose path holds something else.
     pub fn vanished(
@@ -77,7 +89,6 @@ impl Deletions {
         uri: &Uri,
         vanishing: Vanishing,
         documents: &mut Documents,
-        grace: Duration,
         step: &mut Step,
     ) {
         let Some(record) = documents.catalog().get(uri) else {
@@ -103,7 +114,8 @@ impl Deletions {
         if absence.since.is_none() {
             let now = step.monotonic();
             absence.since = Some(now);
-            self.graces.insert((now.saturating_add(grace), uri.clone()));
+            let ends = now.saturating_add(self.plan.deletion_grace);
+            self.graces.insert((ends, uri.clone()));
         }
         let successor = match vanishing.found {
             FoundInstead::Document(successor) => Some(successor),
@@ -163,7 +175,8 @@ impl Deletions {
     }
 
     /// Returns true if a running daemon saw a document absent for the whole grace, in one piece.
-    fn is_grace_over(&self, uri: &Uri, grace: Duration, now: Duration) -> bool {
+    fn is_grace_over(&self, uri: &Uri, now: Duration) -> bool {
+        let grace = self.plan.deletion_grace;
         let since = self.since(uri);
         since.is_some_and(|since| since.saturating_add(grace) <= now)
     }
@@ -178,15 +191,9 @@ impl Deletions {
     }
 
     /// Asks for a look at each document whose grace has ended.
-    pub fn end_graces(
-        &mut self,
-        catalog: &Catalog,
-        mounts: &Mounts,
-        grace: Duration,
-        step: &mut Step,
-    ) {
+    pub fn end_graces(&mut self, catalog: &Catalog, mounts: &Mounts, step: &mut Step) {
         while let Some(uri) = self.take_ended(step.monotonic()) {
-            self.verify(&uri, catalog, mounts, grace, step);
+            self.verify(&uri, catalog, mounts, step);
         }
     }
 
@@ -200,19 +207,12 @@ impl Deletions {
     }
 
     /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
-    fn verify(
-        &mut self,
-        uri: &Uri,
-        catalog: &Catalog,
-        mounts: &Mounts,
-        grace: Duration,
-        step: &mut Step,
-    ) {
+    fn verify(&mut self, uri: &Uri, catalog: &Catalog, mounts: &Mounts, step: &mut Step) {
         let Some(record) = catalog.get(uri).filter(|record| record.is_missing()) else {
             return;
         };
         let now = step.monotonic();
-        if self.is_suspended(record, mounts) || !self.is_grace_over(uri, grace, now) {
+        if self.is_suspended(record, mounts) || !self.is_grace_over(uri, now) {
             return;
         }
         step.look_at(record.path.clone());
@@ -227,7 +227,6 @@ impl Deletions {
         swept: Option<MountId>,
         catalog: &Catalog,
         mounts: &Mounts,
-        grace: Duration,
         step: &mut Step,
     ) {
         for uri in catalog.census().missing() {
@@ -236,7 +235,7 @@ impl Deletions {
                 Some(path) if Some(path.mount) == swept && self.since(uri).is_none() => {
                     step.look_at(path.clone());
                 }
-                _ => self.verify(uri, catalog, mounts, grace, step),
+                _ => self.verify(uri, catalog, mounts, step),
             }
         }
     }
@@ -253,7 +252,6 @@ impl Deletions {
         uri: &Uri,
         documents: &mut Documents,
         mounts: &Mounts,
-        grace: Duration,
         step: &mut Step,
     ) -> bool {
         let Some(record) = documents.catalog().get(uri) else {
@@ -263,7 +261,7 @@ impl Deletions {
             return false;
         };
         let is_suspended = self.is_suspended(record, mounts);
-        let is_believed = !is_suspended && self.is_grace_over(uri, grace, step.monotonic());
+        let is_believed = !is_suspended && self.is_grace_over(uri, step.monotonic());
         if is_believed {
             self.end(uri);
             documents.delete(uri, since, step);
@@ -273,13 +271,7 @@ impl Deletions {
 
     /// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
     /// What goes missing later, or returns and goes missing again, is not accepted.
-    pub fn accept(
-        &mut self,
-        plan: &SourcePlan,
-        documents: &mut Documents,
-        mounts: &Mounts,
-        step: &mut Step,
-    ) {
+    pub fn accept(&mut self, documents: &mut Documents, mounts: &Mounts, step: &mut Step) {
         let catalog = documents.catalog();
         let missing = catalog.census().missing().iter().filter(|uri| {
             let record = catalog.get(uri);
@@ -291,11 +283,11 @@ impl Deletions {
         }
         if !missing.is_empty() {
             step.tell(Fact::Accepted {
-                source: plan.name.clone(),
+                source: self.plan.name.clone(),
                 documents: missing.len(),
             });
         }
-        self.look_at_missing(None, documents.catalog(), mounts, plan.deletion_grace, step);
+        self.look_at_missing(None, documents.catalog(), mounts, step);
     }
 
     /// Returns true if the deletions of some documents are suspended.
@@ -311,28 +303,22 @@ impl Deletions {
 
     /// Suspends deletions if too many documents are missing, or some are with the file system that held them, and believes
     /// them again if not.
-    pub fn judge(
-        &mut self,
-        plan: &SourcePlan,
-        catalog: &Catalog,
-        mounts: &Mounts,
-        step: &mut Step,
-    ) {
+    pub fn judge(&mut self, catalog: &Catalog, mounts: &Mounts, step: &mut Step) {
         let (were_suspended, was_mass) = (self.are_suspended(), self.is_mass);
-        self.is_mass = is_mass_deletion(plan.mass_deletion, catalog.census(), mounts);
+        self.is_mass = is_mass_deletion(self.plan.mass_deletion, catalog.census(), mounts);
         let (is_more, is_less) = self.count_away(catalog, mounts);
-        match self.suspension(&plan.name, catalog.census(), mounts) {
+        match self.suspension(catalog.census(), mounts) {
             Some(suspension) if !were_suspended || is_more || self.is_mass && !was_mass => {
                 step.tell(Fact::Suspended(suspension));
             }
             None if were_suspended => {
-                let source = plan.name.clone();
+                let source = self.plan.name.clone();
                 step.tell(Fact::Resumed { source });
             }
             _ => {}
         }
         if was_mass && !self.is_mass || is_less {
-            self.look_at_missing(None, catalog, mounts, plan.deletion_grace, step);
+            self.look_at_missing(None, catalog, mounts, step);
         }
     }
 
@@ -362,12 +348,12 @@ impl Deletions {
         (is_more, !before.is_subset(&self.away.directories))
     }
 
-    /// Returns the numbers of missing documents if they suspend deletions. `name` is the source's.
-    pub fn suspension(&self, name: &str, census: &Census, mounts: &Mounts) -> Option<Suspension> {
+    /// Returns the numbers of missing documents if they suspend deletions.
+    pub fn suspension(&self, census: &Census, mounts: &Mounts) -> Option<Suspension> {
         self.are_suspended().then(|| {
             let (missing, of) = missing(census, mounts, |count| count.all);
             Suspension {
-                source: name.to_owned(),
+                source: self.plan.name.clone(),
                 missing: match self.is_mass {
                     true => missing,
                     false => self.away.count,
@@ -379,7 +365,7 @@ impl Deletions {
     }
 
     /// Continues what an engine with another plan has seen to be absent.
-    pub fn inherit(&mut self, before: &Deletions, missing: &BTreeSet<Uri>, grace: Duration) {
+    pub fn inherit(&mut self, before: &Deletions, missing: &BTreeSet<Uri>) {
         for (uri, absence) in before
             .absent
             .iter()
@@ -387,8 +373,8 @@ impl Deletions {
         {
             self.absent.insert(uri.clone(), *absence);
             if let Some(since) = absence.since {
-                self.graces
-                    .insert((since.saturating_add(grace), uri.clone()));
+                let ends = since.saturating_add(self.plan.deletion_grace);
+                self.graces.insert((ends, uri.clone()));
             }
         }
     }

@@ -8,9 +8,9 @@ use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::changes::Changes;
-use crate::announce::state::{Record, Version};
+use crate::announce::state::{Hold, Record, Told, Version};
 use crate::announce::time::{earlier, later};
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Uri, UriMap};
 
 /// The versions of Source Descriptions before they changed, and when they last did, until their change is announced.
 #[derive(Debug, Default)]
@@ -40,9 +40,26 @@ impl Descriptions {
         }
     }
 
-    /// Returns the version before a change that is remembered; nothing inside if there was none.
-    pub fn before(&self, uri: &Uri) -> Option<&Option<Version>> {
-        self.changed.get(uri).map(|(before, _)| before)
+    /// R13: returns what a new account takes as told of a document: the version before the one that this step saw, of which
+    /// `previous` are known, or, of a Source Description, the one before the window's. Nothing for a document of a set that
+    /// is new.
+    pub fn starting_point(
+        &self,
+        uri: &Uri,
+        record: &Record,
+        is_known: bool,
+        previous: &UriMap<Option<Version>>,
+    ) -> Option<Told> {
+        let is_waiting = matches!(record.hold, Hold::Waiting { .. });
+        if !(is_known || record.is_source_description()) || is_waiting {
+            return None;
+        }
+        let changed = self.changed.get(uri).map(|(before, _)| before);
+        match changed.or(previous.get(uri)) {
+            Some(before) => before.map(Told::from),
+            None if record.is_gone() => None,
+            None => Some(record.version.into()),
+        }
     }
 
     /// Moves all times as the clock was set back.

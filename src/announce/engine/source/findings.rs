@@ -1,6 +1,7 @@
 //! The findings about one source: noted as its tree changes, and told once (R8).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -37,6 +38,7 @@ const MOST_WITHOUT_FILE: usize = 100;
 pub struct Findings {
     /// The position of the source in the plan.
     source: usize,
+    plan: Arc<SourcePlan>,
     /// The findings about each document or set. A node of a set has room for eleven, and most sets hold one.
     by_uri: BTreeMap<Uri, BTreeSet<Box<Finding>>>,
     /// The causes for which there is no document where a Capability List names one.
@@ -63,9 +65,10 @@ struct ToldLately {
 }
 
 impl Findings {
-    pub fn new(source: usize) -> Findings {
+    pub fn new(source: usize, plan: Arc<SourcePlan>) -> Findings {
         Findings {
             source,
+            plan,
             by_uri: BTreeMap::new(),
             explained: UriMap::default(),
             told: BTreeSet::new(),
@@ -114,7 +117,6 @@ impl Findings {
         changes: &Changes,
         affected: &mut BTreeSet<Uri>,
         catalog: &Catalog,
-        plan: &SourcePlan,
         step: &mut Step,
     ) {
         let came_or_went = changes
@@ -130,24 +132,15 @@ impl Findings {
         let (large, others): (BTreeSet<Uri>, BTreeSet<Uri>) =
             listers.into_iter().partition(is_large);
         affected.extend(others);
-        self.find_later(large, affected, plan.broken_after, step);
-        self.find(affected, &changes.changed, catalog, plan, step);
+        self.find_later(large, affected, step);
+        self.find(affected, &changes.changed, catalog, step);
     }
 
     /// Looks for findings about documents that changed, or that others changed of.
-    fn find(
-        &mut self,
-        uris: &BTreeSet<Uri>,
-        changed: &UriSet,
-        catalog: &Catalog,
-        plan: &SourcePlan,
-        step: &mut Step,
-    ) {
+    fn find(&mut self, uris: &BTreeSet<Uri>, changed: &UriSet, catalog: &Catalog, step: &mut Step) {
         for uri in uris {
             let findings = match catalog.get(uri) {
-                Some(record) if !record.is_gone() => {
-                    self.about_document(uri, record, catalog, plan)
-                }
+                Some(record) if !record.is_gone() => self.about_document(uri, record, catalog),
                 _ if !self.by_uri.contains_key(uri) => continue,
                 _ => Vec::new(),
             };
@@ -156,21 +149,15 @@ impl Findings {
             let new = findings.iter().filter(is_new);
             let unexplained = new
                 .filter_map(Finding::without_document)
-                .filter_map(|uri| plan.path_of(uri));
+                .filter_map(|uri| self.plan.path_of(uri));
             unexplained.for_each(|path| step.explain(path));
-            let told_at = later(step.now(), plan.broken_after);
-            self.replace(uri, findings, Finding::is_about_document, told_at, step);
+            self.replace(uri, findings, Finding::is_about_document, step.now(), step);
         }
     }
 
     /// Looks for findings about large lists once the operator may be told of them, unless that is done now.
-    fn find_later(
-        &mut self,
-        lists: BTreeSet<Uri>,
-        done_now: &BTreeSet<Uri>,
-        wait: Duration,
-        step: &mut Step,
-    ) {
+    fn find_later(&mut self, lists: BTreeSet<Uri>, done_now: &BTreeSet<Uri>, step: &mut Step) {
+        let wait = self.plan.broken_after;
         for uri in lists {
             if !done_now.contains(&uri) && self.outdated.insert(uri.clone()) {
                 step.wake_after(wait, Timer::Finding(self.source, uri));
@@ -180,23 +167,33 @@ impl Findings {
 
     /// Notes the findings about a file that was looked at: it is like a document and none that is announced (R2), or
     /// larger than one may be.
-    pub fn find_in_file(&mut self, uri: &Uri, look: &Look, told_at: Timestamp, step: &mut Step) {
+    pub fn find_in_file(&mut self, uri: &Uri, look: &Look, at: Timestamp, step: &mut Step) {
         let Some(findings) = about_file(uri, look) else {
             return;
         };
         if !findings.is_empty() || self.by_uri.contains_key(uri) {
-            self.replace(uri, findings, Finding::is_about_file, told_at, step);
+            self.replace(uri, findings, Finding::is_about_file, at, step);
         }
     }
 
-    /// Replaces the findings of one kind about `uri`. New ones are told at `told_at`, if they last until then: a
+    /// Replaces the findings about a set's channel.
+    pub fn replace_about_channel(&mut self, set: &Uri, findings: Vec<Finding>, step: &mut Step) {
+        self.replace(set, findings, Finding::is_about_channel, step.now(), step);
+    }
+
+    /// Replaces the findings about the entries of a list.
+    pub fn replace_about_entries(&mut self, list: &Uri, findings: Vec<Finding>, step: &mut Step) {
+        self.replace(list, findings, Finding::is_about_entries, step.now(), step);
+    }
+
+    /// Replaces the findings of one kind about `uri`. New ones, found at a time, are told if they last for `broken_after`: a
     /// generator that is half done looks wrong for a moment.
-    pub fn replace(
+    fn replace(
         &mut self,
         uri: &Uri,
         findings: Vec<Finding>,
         is_of_kind: impl Fn(&Finding) -> bool,
-        told_at: Timestamp,
+        found_at: Timestamp,
         step: &mut Step,
     ) {
         let before = self.by_uri.remove(uri).unwrap_or_default();
@@ -217,6 +214,7 @@ impl Findings {
             self.by_uri.insert(uri.clone(), after);
         }
         if is_news {
+            let told_at = later(found_at, self.plan.broken_after);
             step.wake_at(told_at, Timer::Finding(self.source, uri.clone()));
         }
     }
@@ -227,14 +225,8 @@ impl Findings {
     }
 
     /// Takes in what lies at a path that holds no document.
-    pub fn explain(
-        &mut self,
-        uri: Uri,
-        cause: NoDocument,
-        catalog: &Catalog,
-        wait: Duration,
-        step: &mut Step,
-    ) {
+    pub fn explain(&mut self, uri: Uri, cause: NoDocument, catalog: &Catalog, step: &mut Step) {
+        let wait = self.plan.broken_after;
         let before = match cause {
             NoDocument::Nothing => self.explained.remove(&uri),
             ref cause => self.explained.insert(uri.clone(), cause.clone()),
@@ -257,10 +249,10 @@ impl Findings {
     }
 
     /// Marks the findings about a document or set that have lasted, so that they are told at the end of the step.
-    pub fn lasted(&mut self, uri: &Uri, catalog: &Catalog, plan: &SourcePlan, step: &mut Step) {
+    pub fn lasted(&mut self, uri: &Uri, catalog: &Catalog, step: &mut Step) {
         if self.outdated.remove(uri) {
             let uris = BTreeSet::from([uri.clone()]);
-            self.find(&uris, &UriSet::default(), catalog, plan, step);
+            self.find(&uris, &UriSet::default(), catalog, step);
         }
         let findings = || self.about(uri);
         // What was counted before is not told again because it is named now.
@@ -282,7 +274,7 @@ impl Findings {
 
     /// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number
     /// of the others, and then nothing of that kind for a while.
-    pub fn tell_lasting(&mut self, catalog: &Catalog, plan: &SourcePlan, step: &mut Step) {
+    pub fn tell_lasting(&mut self, catalog: &Catalog, step: &mut Step) {
         let mut kinds = BTreeSet::new();
         for fact in std::mem::take(&mut self.lasting_broken) {
             kinds.insert(BROKEN);
@@ -290,12 +282,15 @@ impl Findings {
         }
         let mut wrong = None;
         for finding in std::mem::take(&mut self.lasting) {
-            if plan.is_acknowledged(&finding) {
+            if self.plan.is_acknowledged(&finding) {
                 continue;
             }
             if finding.is_of_wrong_url() {
-                let wrong = wrong.get_or_insert_with(|| wrong_urls(catalog, plan));
-                let mount = finding.uris().first().and_then(|uri| plan.mount_of(uri));
+                let wrong = wrong.get_or_insert_with(|| wrong_urls(catalog, &self.plan));
+                let mount = finding
+                    .uris()
+                    .first()
+                    .and_then(|uri| self.plan.mount_of(uri));
                 if let Some(cause) = mount.and_then(|mount| wrong.get(&mount.id)) {
                     if self.told.insert(cause.clone()) {
                         step.tell(Fact::Found(cause.clone()));
@@ -308,7 +303,7 @@ impl Findings {
             self.tell_one(kind, count, Fact::Found(finding), step);
         }
         for kind in kinds {
-            self.sum_up(kind, plan, step);
+            self.sum_up(kind, step);
         }
     }
 
@@ -337,19 +332,19 @@ impl Findings {
     }
 
     /// Reports how many more there are of a kind: once, and then when its time is over.
-    fn sum_up(&mut self, kind: &'static str, plan: &SourcePlan, step: &mut Step) {
+    fn sum_up(&mut self, kind: &'static str, step: &mut Step) {
         let Some(told) = self.kinds.get_mut(kind) else {
             return;
         };
         if told.untold > 0 && !told.is_summed_up {
             told.is_summed_up = true;
             let count = std::mem::take(&mut told.untold);
-            step.tell(more(plan, kind, count));
+            step.tell(more(&self.plan, kind, count));
         }
     }
 
     /// Tells how many were found of a kind since it was summed up.
-    pub fn tell_untold(&mut self, kind: &'static str, plan: &SourcePlan, step: &mut Step) {
+    pub fn tell_untold(&mut self, kind: &'static str, step: &mut Step) {
         let Some(told) = self.kinds.get_mut(kind) else {
             return;
         };
@@ -365,16 +360,10 @@ impl Findings {
             is_summed_up: true,
         };
         step.wake_after(COUNTED_FOR, Timer::FindingKind(self.source, kind));
-        step.tell(more(plan, kind, untold));
+        step.tell(more(&self.plan, kind, untold));
     }
 
-    fn about_document(
-        &self,
-        uri: &Uri,
-        record: &Record,
-        catalog: &Catalog,
-        plan: &SourcePlan,
-    ) -> Vec<Finding> {
+    fn about_document(&self, uri: &Uri, record: &Record, catalog: &Catalog) -> Vec<Finding> {
         let mut findings = Vec::new();
         let capability = record.version.capability;
         let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
@@ -397,7 +386,7 @@ impl Findings {
         if let Some(structure) = catalog.structure(uri)
             && structure.capability == Capability::CapabilityList
         {
-            self.about_members(uri, &structure.members, catalog, plan, &mut findings);
+            self.about_members(uri, &structure.members, catalog, &mut findings);
         }
         findings
     }
@@ -408,11 +397,10 @@ impl Findings {
         set: &Uri,
         members: &[Uri],
         catalog: &Catalog,
-        plan: &SourcePlan,
         findings: &mut Vec<Finding>,
     ) {
         let is_missing =
-            |member: &&Uri| !catalog.is_there(member) && plan.mount_of(member).is_some();
+            |member: &&Uri| !catalog.is_there(member) && self.plan.mount_of(member).is_some();
         let mut missing = members.iter().filter(is_missing);
         findings.extend(missing.by_ref().take(self.most_without_file).map(|member| {
             let cause = self.explained.get(member);
@@ -488,4 +476,90 @@ fn about_file(uri: &Uri, look: &Look) -> Option<Vec<Finding>> {
             relative.into_iter().chain(too_large).collect()
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXAMPLES, Findings};
+    use crate::announce::catalog::Catalog;
+    use crate::announce::engine::source::tests::{facts, plan, step, step_at, timers, uri};
+    use crate::announce::engine::step::Step;
+    use crate::announce::event::Fact;
+    use crate::announce::finding::Finding;
+    use crate::resourcesync::uri::Topic;
+
+    /// Finds something wrong with the channel of a set, or nothing.
+    fn find(findings: &mut Findings, set: &str, is_wrong: bool, step: &mut Step) {
+        let set = uri(set);
+        let topic = Topic::new("https://e.org/topic");
+        let finding = is_wrong.then(|| Finding::Unadvertised {
+            set: set.clone(),
+            topic,
+        });
+        findings.replace_about_channel(&set, finding.into_iter().collect(), step);
+    }
+
+    /// Returns what is told once the findings about these sets have lasted.
+    fn told(findings: &mut Findings, sets: &[&str], step: &mut Step) -> Vec<Fact> {
+        let catalog = Catalog::new(Default::default());
+        for set in sets {
+            findings.lasted(&uri(set), &catalog, step);
+        }
+        findings.tell_lasting(&catalog, step);
+        facts(step)
+    }
+
+    #[test]
+    fn a_finding_is_told_once_it_has_lasted_and_again_only_after_it_ended() {
+        let (mut findings, mut step) = (Findings::new(0, plan()), step());
+        for _ in 0..2 {
+            find(&mut findings, "a", true, &mut step);
+        }
+        assert_eq!(timers(&mut step), [10]);
+        for count in [1, 0] {
+            assert_eq!(told(&mut findings, &["a"], &mut step).len(), count);
+        }
+        find(&mut findings, "a", false, &mut step);
+        assert!(findings.is_empty());
+        assert_eq!(told(&mut findings, &["a"], &mut step), []);
+        find(&mut findings, "a", true, &mut step);
+        assert_eq!(told(&mut findings, &["a"], &mut step).len(), 1);
+    }
+
+    #[test]
+    fn findings_about_a_channel_leave_those_about_entries_alone() {
+        let (mut findings, mut step) = (Findings::new(0, plan()), step());
+        let back_dated = Finding::BackDated {
+            list: uri("a"),
+            count: 1,
+        };
+        findings.replace_about_entries(&uri("a"), vec![back_dated], &mut step);
+        find(&mut findings, "a", true, &mut step);
+        assert_eq!(findings.about(&uri("a")).count(), 2);
+        find(&mut findings, "a", false, &mut step);
+        assert_eq!(findings.about(&uri("a")).count(), 1);
+        findings.replace_about_entries(&uri("a"), Vec::new(), &mut step);
+        assert!(findings.is_empty());
+    }
+
+    #[test]
+    fn of_many_findings_of_a_kind_some_are_told_and_the_others_counted() {
+        let (mut findings, mut step) = (Findings::new(0, plan()), step());
+        let sets = ["a", "b", "c", "d", "e"];
+        for set in sets {
+            find(&mut findings, set, true, &mut step);
+        }
+        let told_now = told(&mut findings, &sets, &mut step);
+        assert_eq!(told_now.len(), EXAMPLES + 1);
+        assert!(matches!(
+            told_now[EXAMPLES],
+            Fact::FoundMore { count: 2, .. }
+        ));
+        step_at(&mut step, 30);
+        find(&mut findings, "f", true, &mut step);
+        assert_eq!(told(&mut findings, &["f"], &mut step), [], "too soon");
+        findings.tell_untold("unadvertised", &mut step);
+        let later = facts(&mut step);
+        assert!(matches!(later[..], [Fact::FoundMore { count: 1, .. }]));
+    }
 }

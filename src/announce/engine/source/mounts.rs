@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::engine::source::nested::{DocumentsBelow, NestedFileSystems};
 use crate::announce::engine::source::sighting::Sighting;
+use crate::announce::engine::step::Step;
+use crate::announce::event::Fact;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NestedFileSystem, UnreadableDirectory,
 };
@@ -16,10 +18,41 @@ use crate::announce::state::{MountRow, Told};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
-/// The mounts of one source.
+/// The mounts of one source. Each change of a row is saved.
 #[derive(Debug)]
 pub struct Mounts {
+    /// The name of the source.
+    source: String,
     mounts: BTreeMap<MountId, KnownMount>,
+    /// The last change of what can be seen of them, until it is taken.
+    sight: Option<Sight>,
+}
+
+/// A change of what can be seen of a source's mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// A mount was lost or found again: nothing was seen in one piece.
+    Lost,
+    /// Every mount is there, and was swept in this run.
+    Whole,
+}
+
+/// A complete sweep that has ended.
+#[derive(Debug)]
+pub struct EndedSweep {
+    /// True if the baseline of the mount is complete with it.
+    pub is_first: bool,
+    /// Documents whose first version counts as told after all (R13).
+    pub unclear: Vec<(Uri, Fingerprint)>,
+}
+
+/// A root that is taken for the mount, because it holds something.
+#[derive(Debug)]
+pub struct AcceptedRoot {
+    /// Documents that were not found below it.
+    pub unfound: BTreeSet<Uri>,
+    /// True if the mount was absent until now.
+    pub was_absent: bool,
 }
 
 /// A mount, with what this run knows of it.
@@ -91,7 +124,9 @@ impl Mounts {
             (mount.id, KnownMount::new(row, plan, now))
         });
         Mounts {
+            source: plan.name.clone(),
             mounts: mounts.collect(),
+            sight: None,
         }
     }
 
@@ -101,10 +136,6 @@ impl Mounts {
 
     pub fn get(&self, id: MountId) -> Option<&KnownMount> {
         self.mounts.get(&id)
-    }
-
-    pub fn get_mut(&mut self, id: MountId) -> Option<&mut KnownMount> {
-        self.mounts.get_mut(&id)
     }
 
     /// Returns true if every present mount was swept to its end in this run.
@@ -132,6 +163,169 @@ impl Mounts {
             .flat_map(|mount| mount.row.nested.values());
         rows.any(|row| row.is_away)
     }
+
+    /// Returns true if the root of a mount is there, but empty, so that the mount is absent (R15).
+    pub fn is_empty_root(&self, id: MountId) -> bool {
+        let mount = self.mounts.get(&id);
+        mount.is_some_and(|mount| mount.state == MountState::Absent && mount.is_doubtful())
+    }
+
+    /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
+    pub fn is_new_ground(&self, path: &DocumentPath) -> bool {
+        let mount = self.mounts.get(&path.mount);
+        mount.is_some_and(|mount| mount.is_new_ground(&path.below))
+    }
+
+    /// Takes the last change of what can be seen of them.
+    pub fn take_sight(&mut self) -> Option<Sight> {
+        self.sight.take()
+    }
+
+    // What the tree tells of them.
+
+    /// Begins the sweep of a root that was found. Returns true if the mount was found or lost before in this run, so that
+    /// it is not seen in one piece.
+    pub fn find(
+        &mut self,
+        id: MountId,
+        identity: Identity,
+        started: Timestamp,
+        step: &mut Step,
+    ) -> bool {
+        let Some(mount) = self.mounts.get_mut(&id) else {
+            return false;
+        };
+        let is_again = mount.state != MountState::Unknown;
+        mount.find(identity, started);
+        save(id, mount, step);
+        if is_again {
+            self.sight = Some(Sight::Lost);
+        }
+        is_again
+    }
+
+    /// Judges the root of a mount by the number of candidates that a complete sweep met.
+    pub fn judge_root(&self, id: MountId, candidates: u64) -> Option<RootJudgement> {
+        self.mounts
+            .get(&id)
+            .map(|mount| mount.judge_root(candidates))
+    }
+
+    /// Takes a mount to be absent whose root is empty, and is not the one that held documents (R15).
+    pub fn reject_root(&mut self, id: MountId, step: &mut Step) {
+        let mount = self.mounts.get_mut(&id);
+        if let Some(reason) = mount.and_then(KnownMount::reject_root) {
+            self.tell_lost(id, reason, step);
+        }
+    }
+
+    /// Takes another root than the one that held documents for the mount, because it holds something (R15).
+    pub fn accept_root(&mut self, id: MountId, step: &mut Step) -> Option<AcceptedRoot> {
+        let mount = self.mounts.get_mut(&id)?;
+        let accepted = mount.accept_root();
+        save(id, mount, step);
+        Some(accepted)
+    }
+
+    /// Ends a complete sweep of a mount, of which these documents are known.
+    pub fn end_sweep(
+        &mut self,
+        candidates: &Candidates,
+        documents: &DocumentsBelow<'_>,
+        step: &mut Step,
+    ) -> Option<EndedSweep> {
+        let id = documents.mount;
+        let mount = self.mounts.get_mut(&id)?;
+        let is_first = mount.end_sweep(candidates, step.now());
+        mount.settle_nested(documents);
+        save(id, mount, step);
+        let unclear = mount.take_unclear();
+        let mut states = self.mounts.values().map(KnownMount::state);
+        if states.all(|state| state == MountState::Ready) {
+            self.sight = Some(Sight::Whole);
+        }
+        Some(EndedSweep { is_first, unclear })
+    }
+
+    /// Leaves a mount whose root is lost, or could not be swept to the end. Returns true if its baseline was not finished.
+    pub fn leave(&mut self, id: MountId) -> bool {
+        self.sight = Some(Sight::Lost);
+        let Some(mount) = self.mounts.get_mut(&id) else {
+            return false;
+        };
+        mount.leave();
+        !mount.row.baselined
+    }
+
+    /// Notes why a mount that was left is absent.
+    pub fn lose(&mut self, id: MountId, reason: String, step: &mut Step) {
+        if let Some(mount) = self.mounts.get_mut(&id) {
+            mount.reason = Some(reason.clone());
+        }
+        self.tell_lost(id, reason, step);
+    }
+
+    fn tell_lost(&self, mount: MountId, reason: String, step: &mut Step) {
+        let source = self.source.clone();
+        step.tell(Fact::MountLost {
+            source,
+            mount,
+            reason,
+        });
+    }
+
+    /// Notes the file systems that begin below the root of a mount. Returns the paths of those that went or came.
+    pub fn find_nested(
+        &mut self,
+        id: MountId,
+        found: Vec<NestedFileSystem>,
+        step: &mut Step,
+    ) -> BTreeSet<Arc<[u8]>> {
+        let Some(mount) = self.mounts.get_mut(&id) else {
+            return BTreeSet::new();
+        };
+        let changed = mount.find_nested(found);
+        if !changed.is_empty() {
+            save(id, mount, step);
+        }
+        changed
+    }
+
+    /// Notes the directories of a mount that may not be read.
+    pub fn set_unreadable(&mut self, id: MountId, unreadable: UnreadableSample) {
+        if let Some(mount) = self.mounts.get_mut(&id) {
+            mount.unreadable = unreadable;
+        }
+    }
+
+    // What looks found below them.
+
+    /// Notes that a mount holds a document.
+    pub fn hold_document(&mut self, id: MountId, step: &mut Step) {
+        if let Some(mount) = self.mounts.get_mut(&id)
+            && !std::mem::replace(&mut mount.row.held_document, true)
+        {
+            save(id, mount, step);
+        }
+    }
+
+    /// Notes a document that was not found below a root that may be the wrong one. Returns false if the root is the right
+    /// one.
+    pub fn note_unfound(&mut self, id: MountId, uri: &Uri) -> bool {
+        let mount = self.mounts.get_mut(&id);
+        mount.is_some_and(|mount| mount.note_unfound(uri))
+    }
+
+    /// Returns what counts as told of a document that is read for the first time, below a mount whose baseline is taken:
+    /// see [`KnownMount::baseline`].
+    pub fn baseline(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Option<Told> {
+        let mount = self.mounts.get_mut(&sighting.path.mount)?;
+        Some(mount.baseline(uri, sighting, predates))
+    }
+}
+
+fn save(id: MountId, mount: &KnownMount, step: &mut Step) {
+    step.rows().mounts.insert(id, Some(mount.row.clone()));
 }
 
 fn new_row(source: &SourcePlan, mount: &MountPlan) -> MountRow {
@@ -185,18 +379,14 @@ impl KnownMount {
         &self.unreadable
     }
 
-    pub fn set_unreadable(&mut self, unreadable: UnreadableSample) {
-        self.unreadable = unreadable;
-    }
-
     /// Notes the file systems that begin below its root. Returns the paths of those that went or came.
-    pub fn find_nested(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
+    fn find_nested(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
         let was_looked_at = self.row.knows_nested;
         self.nested.find(&mut self.row.nested, found, was_looked_at)
     }
 
     /// Decides which of them are away, when a sweep has met everything below its root.
-    pub fn settle_nested(&mut self, documents: &DocumentsBelow<'_>) {
+    fn settle_nested(&mut self, documents: &DocumentsBelow<'_>) {
         let is_first = !std::mem::replace(&mut self.row.knows_nested, true);
         self.nested
             .settle(&mut self.row.nested, documents, is_first);
@@ -222,7 +412,7 @@ impl KnownMount {
 
     /// Returns true if its directory is another one than the one that held documents, so that it must hold something to
     /// be taken for the mount (R15).
-    pub fn is_doubtful(&self) -> bool {
+    fn is_doubtful(&self) -> bool {
         self.row.held_document && self.found.is_some() && self.found != self.row.identity
     }
 
@@ -234,7 +424,7 @@ impl KnownMount {
     }
 
     /// Begins a sweep of a root that was found.
-    pub fn found(&mut self, identity: Identity, started: Timestamp) {
+    fn find(&mut self, identity: Identity, started: Timestamp) {
         // R13: another directory at this path is another tree, unless the first one held documents. If it did, this one
         // is taken for the mount once it holds something (R15).
         if !self.row.held_document {
@@ -254,7 +444,7 @@ impl KnownMount {
     }
 
     /// Judges the root by the number of candidates that a complete sweep met.
-    pub fn root(&self, candidates: u64) -> RootJudgement {
+    fn judge_root(&self, candidates: u64) -> RootJudgement {
         match (self.is_doubtful(), candidates) {
             (false, _) => RootJudgement::Known,
             (true, 0) => RootJudgement::Empty,
@@ -263,7 +453,7 @@ impl KnownMount {
     }
 
     /// Ends a complete sweep. Returns true if it was the first.
-    pub fn swept(&mut self, candidates: &Candidates, now: Timestamp) -> bool {
+    fn end_sweep(&mut self, candidates: &Candidates, now: Timestamp) -> bool {
         self.state = MountState::Ready;
         self.reason = None;
         self.row.swept = Some(self.started);
@@ -274,18 +464,20 @@ impl KnownMount {
         !std::mem::replace(&mut self.row.baselined, true)
     }
 
-    /// Takes the root that is there for the mount. Returns the documents that were not found below it, and whether the
-    /// mount was absent.
-    pub fn accept_root(&mut self) -> (BTreeSet<Uri>, bool) {
+    /// Takes the root that is there for the mount.
+    fn accept_root(&mut self) -> AcceptedRoot {
         let was_absent = self.state == MountState::Absent;
         self.row.identity = self.found;
         self.state = MountState::Ready;
         self.reason = None;
-        (std::mem::take(&mut self.unfound), was_absent)
+        AcceptedRoot {
+            unfound: std::mem::take(&mut self.unfound),
+            was_absent,
+        }
     }
 
     /// Takes the mount to be absent, because its root is empty. Returns the reason, unless it is absent already.
-    pub fn reject_root(&mut self) -> Option<String> {
+    fn reject_root(&mut self) -> Option<String> {
         self.unfound.clear();
         if self.state == MountState::Absent {
             return None;
@@ -301,7 +493,7 @@ impl KnownMount {
 
     /// Notes a document that was not found below a root that may be the wrong one. Returns false if the root is the right
     /// one.
-    pub fn note_unfound(&mut self, uri: &Uri) -> bool {
+    fn note_unfound(&mut self, uri: &Uri) -> bool {
         let is_doubtful = self.is_doubtful();
         if is_doubtful {
             self.unfound.insert(uri.clone());
@@ -310,25 +502,16 @@ impl KnownMount {
     }
 
     /// Notes that the root is not there, or cannot be listed.
-    pub fn lost(&mut self) {
+    fn leave(&mut self) {
         self.state = MountState::Absent;
         self.found = None;
         self.unfound.clear();
         self.fresh.clear();
     }
 
-    pub fn set_reason(&mut self, reason: String) {
-        self.reason = Some(reason);
-    }
-
-    /// Notes that it held a document. Returns true if it is the first.
-    pub fn hold_document(&mut self) -> bool {
-        !std::mem::replace(&mut self.row.held_document, true)
-    }
-
     /// Returns what counts as told of a document that is read for the first time. Its content does not if it could not be
     /// read before, or changed while the mount was swept (R13).
-    pub fn baseline(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
+    fn baseline(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
         let Sighting {
             parsed, stat, at, ..
         } = sighting;
@@ -348,11 +531,124 @@ impl KnownMount {
 
     /// Returns the documents whose first version counts as told after all: where the file system's clock is not ours,
     /// nothing tells that a file changed while its mount was swept (R13).
-    pub fn take_unclear(&mut self) -> Vec<(Uri, Fingerprint)> {
+    fn take_unclear(&mut self) -> Vec<(Uri, Fingerprint)> {
         let fresh = std::mem::take(&mut self.fresh);
         match std::mem::take(&mut self.has_other_clock) {
             true => fresh,
             false => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::{EndedSweep, Mounts, RootJudgement, Sight};
+    use crate::announce::catalog::Catalog;
+    use crate::announce::engine::source::nested::DocumentsBelow;
+    use crate::announce::engine::source::tests::{MOUNT, facts, path, plan, step, uri};
+    use crate::announce::engine::source::troubles::Troubles;
+    use crate::announce::engine::step::Step;
+    use crate::announce::event::Fact;
+    use crate::announce::observation::Identity;
+
+    fn mounts() -> (Mounts, Step) {
+        let step = step();
+        (Mounts::new(&plan(), &mut BTreeMap::new(), step.now()), step)
+    }
+
+    /// Finds a root with this inode.
+    fn find(mounts: &mut Mounts, inode: u64, step: &mut Step) -> bool {
+        let identity = Identity { device: 1, inode };
+        mounts.find(MOUNT, identity, Timestamp::UNIX_EPOCH, step)
+    }
+
+    fn end_sweep(mounts: &mut Mounts, step: &mut Step) -> EndedSweep {
+        let plan = plan();
+        let documents = DocumentsBelow {
+            mount: MOUNT,
+            catalog: &Catalog::new(Default::default()),
+            troubles: &Troubles::new(0, plan.clone()),
+        };
+        mounts
+            .end_sweep(&plan.candidates, &documents, step)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_source_is_seen_whole_once_all_was_swept_until_a_root_goes_or_comes() {
+        let (mut mounts, mut step) = mounts();
+        assert!(!mounts.are_settled());
+        assert!(!find(&mut mounts, 1, &mut step));
+        assert_eq!(mounts.take_sight(), None);
+        assert!(end_sweep(&mut mounts, &mut step).is_first);
+        assert!(mounts.are_settled());
+        assert_eq!(mounts.take_sight(), Some(Sight::Whole));
+        assert_eq!(mounts.take_sight(), None);
+        mounts.leave(MOUNT);
+        assert_eq!(mounts.take_sight(), Some(Sight::Lost));
+        assert!(mounts.are_settled() && mounts.is_absent(MOUNT));
+        assert!(find(&mut mounts, 1, &mut step));
+        assert_eq!(mounts.take_sight(), Some(Sight::Lost));
+        assert!(!end_sweep(&mut mounts, &mut step).is_first);
+    }
+
+    #[test]
+    fn what_lies_there_before_the_first_sweep_has_ended_is_new_ground() {
+        let (mut mounts, mut step) = mounts();
+        find(&mut mounts, 1, &mut step);
+        assert!(mounts.is_new_ground(&path("a.xml")));
+        assert!(mounts.leave(MOUNT), "it was not finished");
+        find(&mut mounts, 1, &mut step);
+        end_sweep(&mut mounts, &mut step);
+        assert!(!mounts.is_new_ground(&path("a.xml")));
+        assert!(!mounts.leave(MOUNT));
+    }
+
+    #[test]
+    fn another_root_is_the_mount_only_if_it_holds_something() {
+        let (mut mounts, mut step) = mounts();
+        find(&mut mounts, 1, &mut step);
+        assert!(!mounts.note_unfound(MOUNT, &uri("a.xml")));
+        mounts.hold_document(MOUNT, &mut step);
+        end_sweep(&mut mounts, &mut step);
+        let judge = |mounts: &Mounts, candidates| mounts.judge_root(MOUNT, candidates).unwrap();
+        assert_eq!(judge(&mounts, 0), RootJudgement::Known);
+        facts(&mut step);
+
+        find(&mut mounts, 2, &mut step);
+        assert_eq!(judge(&mounts, 0), RootJudgement::Empty);
+        mounts.reject_root(MOUNT, &mut step);
+        assert!(mounts.is_absent(MOUNT) && mounts.is_empty_root(MOUNT));
+        assert!(matches!(facts(&mut step)[..], [Fact::MountLost { .. }]));
+        mounts.reject_root(MOUNT, &mut step);
+        assert_eq!(facts(&mut step), [], "it was told");
+
+        assert_eq!(judge(&mounts, 1), RootJudgement::Replaced);
+        assert!(mounts.note_unfound(MOUNT, &uri("a.xml")));
+        let accepted = mounts.accept_root(MOUNT, &mut step).unwrap();
+        assert_eq!(accepted.unfound, [uri("a.xml")].into());
+        assert!(accepted.was_absent);
+        assert_eq!(judge(&mounts, 0), RootJudgement::Known);
+        assert!(!mounts.is_absent(MOUNT));
+    }
+
+    #[test]
+    fn each_change_of_a_row_is_saved_once() {
+        let (mut mounts, mut step) = mounts();
+        let saved = |step: &mut Step| std::mem::take(&mut step.rows().mounts).len();
+        find(&mut mounts, 1, &mut step);
+        assert_eq!(saved(&mut step), 1);
+        for want in [1, 0] {
+            mounts.hold_document(MOUNT, &mut step);
+            assert_eq!(saved(&mut step), want);
+        }
+        end_sweep(&mut mounts, &mut step);
+        assert_eq!(saved(&mut step), 1);
+        mounts.leave(MOUNT);
+        assert_eq!(saved(&mut step), 0);
     }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::announce::catalog::{Catalog, Structure};
+use crate::announce::difference::{Permission, is_end_said};
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Version};
@@ -62,6 +63,32 @@ impl Sighting {
     /// Returns true if this is another version than the one before, or there was none.
     pub fn is_changed(&self, before: Option<&Record>) -> bool {
         before.is_none_or(|before| before.is_gone() || before.version != self.version())
+    }
+
+    /// R14, R15: returns true if it lies in the place of another document whose deletion is announced, so that that one gets
+    /// the grace of what is missing. An index of several Source Descriptions is no other document.
+    pub fn ends_aloud(&self, before: &Record, plan: &SourcePlan) -> bool {
+        if before.is_gone() {
+            return false;
+        }
+        // An index of Source Descriptions may be known to hubs as the Source Description that it was.
+        let form = match before.version.capability {
+            Capability::SourceDescription => Form::List,
+            _ => before.version.form,
+        };
+        let ended = Version {
+            form,
+            ..before.version
+        };
+        let found = self.version();
+        let is_description = found.capability == Capability::SourceDescription;
+        let is_same =
+            found.capability == ended.capability && (is_description || found.form == ended.form);
+        let permission = Permission {
+            archived: before.relations.archived,
+            all_deletions: plan.announce_all_deletions,
+        };
+        !is_same && is_end_said(&ended, permission)
     }
 
     /// Makes a record, with the entries if the document is structural.
