@@ -38,13 +38,13 @@ pub fn effects(
             None => Effect::Serve(page),
         }
     }));
+    // A cut is told before the submission.
+    effects.extend(collected.facts.into_iter().map(Effect::Tell));
     let submissions = collected.submit.into_iter();
     effects.extend(submissions.map(|(submission, part)| match part {
         Some(part) => Effect::SubmitLogged(submission, part),
         None => Effect::Submit(submission),
     }));
-    // No submission waits for its line in the log.
-    effects.extend(collected.facts.into_iter().map(Effect::Tell));
     let requests = collected.take.into_iter();
     effects.extend(requests.map(|request| Effect::Take(Box::new(request))));
     if !collected.look.is_empty() {
