@@ -409,6 +409,26 @@ fn a_denial_in_the_middle_of_a_lease_is_reported_and_the_subscription_requested_
 }
 
 #[test]
+fn what_is_no_topic_is_told_with_where_the_topic_is() {
+    let source = FakeSource::start();
+    source.publish("/list.xml", &document("capability=\"capabilitylist\"", ""));
+    source.publish("/changes.xml", &document("capability=\"changelist\"", ""));
+    for (path, words) in [
+        (
+            "/list.xml",
+            "and no topic; it advertises none, so ask its Source",
+        ),
+        (
+            "/changes.xml",
+            "is a changelist, and no topic; the Capability List that it belongs to advertises",
+        ),
+    ] {
+        let told = Listener::spawn(&source.url(path)).says();
+        assert!(told.contains(words), "{told}");
+    }
+}
+
+#[test]
 fn a_source_description_stands_for_all_channels_of_the_kind() {
     let source = FakeSource::start();
     for path in ["/a/framework", "/a/change", "/b/change", "/other"] {
