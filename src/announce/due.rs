@@ -50,8 +50,13 @@ pub fn may_become_due(
     due: &Due,
 ) -> bool {
     let ledger = channel.ledgers.get(hub);
-    let Some(ledger) = ledger.filter(|ledger| ledger.hearing(channel.is_live()) == Hearing::All)
-    else {
+    let is_description = catalog.get(uri).is_some_and(Record::is_source_description);
+    let hears_more = |hearing| match hearing {
+        Hearing::All => true,
+        Hearing::LastWordsAndDescriptions => is_description,
+        Hearing::LastWords => false,
+    };
+    let Some(ledger) = ledger.filter(|ledger| hears_more(ledger.hearing(channel.is_live()))) else {
         return false;
     };
     match due {
@@ -95,6 +100,7 @@ pub fn may_become_due(
 /// | one that may not be announced (R6, R7, R12) | any | `Absorbed` |
 /// | a change | must be listed first, on a live channel, and is no last word (R17) | `Held` |
 /// | a change that is not its end | is missing, on a live channel, and is no last word (R15) | `Missing` |
+/// | a change that is not its end | is a Source Description that the hub hears of, and missing (R15) | `Missing` |
 /// | a change | any other | `Announce` |
 pub fn due_after(
     source: &SourcePlan,
@@ -121,9 +127,12 @@ pub fn due_after(
         Difference::Silent => return Due::Absorbed(seen.copied().map(Told::from)),
         Difference::Say(changes) => changes,
     };
-    let is_last_word = is_last_word_of(channel, catalog, uri, is_due);
-    let is_heard = hearing == Hearing::All && !is_last_word;
-    let present = record.filter(|record| !record.is_gone() && is_heard);
+    let is_heard = |record: &Record| match hearing {
+        Hearing::All => !is_last_word_of(channel, catalog, uri, is_due),
+        Hearing::LastWordsAndDescriptions => record.is_source_description(),
+        Hearing::LastWords => false,
+    };
+    let present = record.filter(|record| !record.is_gone() && is_heard(record));
     let must_wait = present.is_some_and(|record| {
         let mut kinds = changes.iter().map(|(kind, _)| *kind);
         kinds.any(|kind| must_be_listed(uri, record, kind, told.is_some(), channel, catalog))
@@ -204,8 +213,12 @@ fn seen_on<'a>(
 }
 
 // R11: a set that takes a topic over, or has it again, announces what was due on it of documents that are not its own.
+// A Source Description is no set's, and heard on every channel.
 fn is_last_word_of(channel: &Channel, catalog: &Catalog, uri: &Uri, is_due: bool) -> bool {
-    is_due && channel.row.last_words.contains(uri) && !catalog.is_of_set(uri, &channel.row.set)
+    let is_own = |record: &Record| {
+        record.is_source_description() || record.relations.sets.contains(&channel.row.set)
+    };
+    is_due && channel.row.last_words.contains(uri) && !catalog.get(uri).is_some_and(is_own)
 }
 
 // R17: a created document waits for its Capability List, an index or an archive to list it, an updated one

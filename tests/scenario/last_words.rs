@@ -1,10 +1,10 @@
 //! Last words of channels that retire or move, and of hubs that leave: what ceases to be due stays so (R11).
 
 use crate::moves::{moved, set_a};
-use crate::world::{HUB, OTHER_HUB, Reply, World, list, plan, two_hubs};
+use crate::world::{Doc, HUB, OTHER_HUB, Reply, World, list, plan, two_hubs};
 
-/// Part of the expected news of the old topic of `/a`.
 const CHANGE_LIST: &str = "/a/changelist.xml";
+const DESCRIPTION: &str = "/.well-known/resourcesync";
 
 /// A world in which the Change List of `/a` is due on its topic, and another change in flight, which the hub does not take.
 fn world_with_a_due_change() -> World {
@@ -15,6 +15,11 @@ fn world_with_a_due_change() -> World {
     world.update(CHANGE_LIST);
     world.wait(100);
     world
+}
+
+/// The Source Description.
+fn description() -> Doc {
+    list("description").lists(&["/a/capabilitylist.xml", "/b/capabilitylist.xml"])
 }
 
 /// `/a` moves to another topic; its old one is taken over by `/b`, which leaves it, or stays.
@@ -147,4 +152,36 @@ fn what_only_a_hub_was_due_that_is_gone_is_no_last_word_for_the_others() {
     let mut heard = heard.iter().filter(|heard| heard.topic == "/a/framework/");
     let is_of_a = |change: &String| change.ends_with(CHANGE_LIST);
     assert!(!heard.any(|heard| heard.changes().iter().any(is_of_a)));
+}
+
+#[test]
+fn a_source_description_that_is_missing_is_no_last_word() {
+    let retire: fn(&mut World) = |world| move_sets(world, &[]);
+    let take_over: fn(&mut World) = |world| move_sets(world, &["/a/framework/"]);
+    let return_again: fn(&mut World) = |world| {
+        world.delete("/a/capabilitylist.xml");
+        world.wait(1_000);
+        world.write("/a/capabilitylist.xml", set_a(&[]).version(1));
+        world.wait(100);
+    };
+    for change in [retire, take_over, return_again] {
+        let mut world = world_with_a_due_change();
+        world.write(DESCRIPTION, description().version(1));
+        world.wait(100);
+        change(&mut world);
+        world.delete(DESCRIPTION);
+        world.wait(10);
+        world.script(HUB, Reply::Accept);
+        world.wait(200);
+        let mut news = world.news_by_topic();
+        let mut news = news.remove("/a/framework/").unwrap();
+        assert!(news.len() > 1, "{news:?}");
+        news.retain(|change| change.ends_with(DESCRIPTION));
+        assert_eq!(news, [""; 0]);
+        world.write(DESCRIPTION, description().version(2));
+        world.wait(100);
+        let news = world.news_by_topic();
+        let change = format!("updated description {DESCRIPTION}");
+        assert_eq!(news["/a/framework/"], [change]);
+    }
 }
