@@ -210,6 +210,14 @@ impl Channel {
         }
     }
 
+    /// Continues the times of the monotonic clock that the channel has in the engine before.
+    pub fn inherit(&mut self, before: &Channel) {
+        self.kept_until = before.kept_until;
+        for (hub, ledger) in &mut self.ledgers {
+            ledger.kept_until = before.ledgers.get(hub).and_then(|before| before.kept_until);
+        }
+    }
+
     /// Moves all times as the clock was set back to `now`; not that of the retirement, which may be of an earlier run.
     pub fn set_back(&mut self, by: Duration, now: Timestamp) {
         if let Some(window) = &mut self.window {

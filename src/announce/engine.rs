@@ -120,6 +120,7 @@ impl Engine {
         self.hubs.inherit(&mut before.hubs);
         self.history = std::mem::take(&mut before.history);
         self.step.continue_clock(&before.step);
+        self.channels.inherit(&before.channels);
         self.change_sets.inherit(&before.change_sets);
         self.sources.inherit(&before.sources);
     }

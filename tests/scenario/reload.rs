@@ -5,10 +5,11 @@ use rsnotify::report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, plan, set_hubs, two_hubs};
+use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, list, plan, set_hubs, two_hubs};
 
 const UPDATED: [&str; 1] = ["updated changelist /a/changelist.xml"];
 
@@ -47,6 +48,69 @@ fn what_is_under_way_to_a_hub_that_is_removed_and_added_again_means_nothing() {
         .collect();
     // The second goes to the other hub alone, because it has a `from` there.
     assert_eq!(seqs, [1, 3]);
+}
+
+/// A world in which the topic of `/a` retires, and a hub leaves that of `/b`, both with a change that is due.
+fn world_of_last_words(kept: Duration) -> World {
+    let mut plan = two_hubs();
+    plan.retired_topic = kept;
+    let mut world = World::with_two_sets(plan);
+    world.script(HUB, Reply::Status(503));
+    let list_of = |set: &str, topic: &str, hubs: &[&str]| {
+        list("capabilitylist")
+            .lists(&[&format!("{set}/changelist.xml")])
+            .channel(topic, hubs)
+    };
+    world.update("/a/changelist.xml");
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    let list_of_a = list_of("/a", "/new/", &[]);
+    world.write("/a/capabilitylist.xml", list_of_a);
+    let list_of_b = list_of("/b", "/b/framework/", &[OTHER_HUB]);
+    world.write("/b/capabilitylist.xml", list_of_b);
+    world.wait(100);
+    world
+}
+
+/// Returns whether the retired topic is served, and whether the hub that left has an account.
+fn are_kept(world: &World) -> [bool; 2] {
+    let is_served = world
+        .topics()
+        .iter()
+        .any(|it| it.ends_with("/a/framework/"));
+    let mut left = world.disk.ledgers.values();
+    [is_served, left.any(|ledger| ledger.left.is_some())]
+}
+
+#[test]
+fn what_retired_ends_in_time_however_often_the_plan_changes() {
+    let mut world = world_of_last_words(Duration::from_secs(2 * 3_600));
+    for _ in 0..3 {
+        assert_eq!(are_kept(&world), [true; 2]);
+        world.reload();
+        world.wait(1_800);
+    }
+    for _ in 0..2 {
+        world.reload();
+        world.wait(1_800);
+    }
+    assert_eq!(are_kept(&world), [false; 2]);
+}
+
+#[test]
+fn what_retired_is_kept_while_the_clock_is_wrong_also_if_the_plan_changes() {
+    let mut world = world_of_last_words(Duration::from_secs(30 * 86_400));
+    let month = SignedDuration::from_hours(31 * 24);
+    world.wait(86_400);
+    world.set_clock(month);
+    world.reload();
+    world.wait(2 * 3_600);
+    assert_eq!(are_kept(&world), [true; 2]);
+    world.set_clock(-month);
+    world.wait(27 * 86_400);
+    assert_eq!(are_kept(&world), [true; 2]);
+    world.wait(4 * 86_400);
+    assert_eq!(are_kept(&world), [false; 2]);
 }
 
 #[test]

@@ -207,6 +207,18 @@ impl Channels {
         self.insert(id, channel);
     }
 
+    /// Keeps what retired, and hubs that left, for as long as the engine before would have (R11).
+    pub fn inherit(&mut self, before: &Channels) {
+        for (_, channel) in self.channels.iter_mut() {
+            let before = before
+                .of_topic(&channel.row.topic)
+                .and_then(|id| before.get(id));
+            if let Some(before) = before {
+                channel.inherit(before);
+            }
+        }
+    }
+
     /// Opens the channel of a topic for its set, revives it, or takes it over from another set. `hubs` is the number of
     /// hubs that it will have, `catalog` that of its source.
     pub fn open(
