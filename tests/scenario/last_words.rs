@@ -1,7 +1,9 @@
 //! Last words of channels that retire or move, and of hubs that leave: what ceases to be due stays so (R11).
 
+use rsnotify::resourcesync::payload::Payload;
+
 use crate::moves::{moved, set_a};
-use crate::world::{Doc, HUB, OTHER_HUB, Reply, World, list, plan, two_hubs};
+use crate::world::{Doc, HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, two_hubs};
 
 const CHANGE_LIST: &str = "/a/changelist.xml";
 const DESCRIPTION: &str = "/.well-known/resourcesync";
@@ -184,4 +186,39 @@ fn a_source_description_that_is_missing_is_no_last_word() {
         let change = format!("updated description {DESCRIPTION}");
         assert_eq!(news["/a/framework/"], [change]);
     }
+}
+
+#[test]
+fn a_topic_that_repeats_last_words_names_no_other_set_s_list() {
+    let mut plan = ping_hub();
+    plan.window.max_entries = 1;
+    let mut world = World::with_two_sets(plan);
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    move_sets(&mut world, &["/a/framework/"]);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    // The topic repeats only what is told later than this.
+    world.script(HUB, Reply::FirstOf(5, 503));
+    world.wait(5_000);
+    world.script(HUB, Reply::Accept);
+    world.wait(100);
+    world.plan.window.max_entries = 10;
+    world.reload();
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    let page = world.fetch("/a/framework/").unwrap();
+    let payload = Payload::parse(&page.body).unwrap();
+    let uris: Vec<&str> = payload.entries.iter().map(|it| it.uri.as_str()).collect();
+    assert_eq!(
+        uris,
+        [
+            "https://example.org/a/changelist.xml",
+            "https://example.org/b/changelist.xml"
+        ]
+    );
+    assert_eq!(payload.up, None);
 }

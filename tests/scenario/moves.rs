@@ -725,29 +725,35 @@ fn a_document_that_leaves_a_set_whose_topic_returned_is_no_last_word() {
 
 #[test]
 fn last_words_of_a_set_name_no_other_set_s_list() {
-    let mut plan = plan();
-    plan.window.max_entries = 1;
-    let mut world = World::with_two_sets(plan);
-    world.script(HUB, Reply::Status(503));
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
-    world.update("/a/changelist.xml");
-    world.wait(100);
-    world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
-    world.wait(100);
-    for topic in ["/a/framework/", "/other/"] {
-        world.write("/b/capabilitylist.xml", moved("/b", topic));
+    for has_ended in [false, true] {
+        let mut plan = plan();
+        plan.window.max_entries = 1;
+        let mut world = World::with_two_sets(plan);
+        world.script(HUB, Reply::Status(503));
+        world.update("/a/resourcelist.xml");
         world.wait(100);
+        world.update("/a/changelist.xml");
+        world.wait(100);
+        world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+        world.wait(100);
+        for topic in ["/a/framework/", "/other/"] {
+            world.write("/b/capabilitylist.xml", moved("/b", topic));
+            world.wait(100);
+        }
+        if has_ended {
+            world.delete("/a/capabilitylist.xml");
+            world.wait(1_000);
+        }
+        world.script(HUB, Reply::Accept);
+        world.wait(10_000);
+        let mut heard = world.heard_by(HUB);
+        heard.retain(|heard| heard.topic == "/a/framework/");
+        let last_word = heard.iter().find(|heard| {
+            let change = "updated changelist /a/changelist.xml".to_owned();
+            heard.changes() == [change]
+        });
+        assert_eq!(last_word.unwrap().payload.up, None, "{has_ended}");
     }
-    world.script(HUB, Reply::Accept);
-    world.wait(10_000);
-    let mut heard = world.heard_by(HUB);
-    heard.retain(|heard| heard.topic == "/a/framework/");
-    let last_word = heard.iter().find(|heard| {
-        let change = "updated changelist /a/changelist.xml".to_owned();
-        heard.changes() == [change]
-    });
-    assert_eq!(last_word.unwrap().payload.up, None);
 }
 
 #[test]

@@ -294,7 +294,7 @@ fn compose(
     span.fit(&mut cut.entries);
     channel.row.seq += 1;
     let payload = Payload {
-        up: up(&cut.entries, &channel.row, catalog),
+        up: up(&cut.entries, &channel.row.set, catalog),
         from: span.from,
         until: span.until,
         entries: cut.entries,

@@ -39,7 +39,7 @@ pub fn write(channel: &mut Channel, plan: &Plan, catalog: &Catalog, now: Timesta
     } = content(channel, plan, catalog, now);
     let span = channel.next_span(now, before, open);
     let payload = Payload {
-        up: up(&entries, &channel.row, catalog),
+        up: up(&entries, &channel.row.set, catalog),
         from: span.from,
         until: span.until,
         entries,
