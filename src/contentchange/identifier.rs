@@ -68,11 +68,18 @@ pub(crate) fn directory(uri: &str) -> Option<&str> {
 
 /// Returns the offset of the slash that the path begins with.
 fn path_start(uri: &str) -> Option<usize> {
-    let authority = uri.find("://")? + "://".len();
+    let authority = authority_start(uri)?;
     let slash = uri[authority..].find(['/', '?', '#'])?;
     uri[authority + slash..]
         .starts_with('/')
         .then_some(authority + slash)
+}
+
+/// Returns the offset of the authority, after the scheme. A URI such as `urn:` has none, but may contain another URI.
+fn authority_start(uri: &str) -> Option<usize> {
+    let scheme = uri.find(':')?;
+    let is_authority = uri[scheme..].starts_with("://");
+    is_authority.then_some(scheme + "://".len())
 }
 
 /// Begins the path of an object in the interface of Fedora 3.
@@ -84,7 +91,7 @@ const REST: &str = "/rest/";
 /// whole path of others. A datastream is named after its object. A URI without an authority, such as `info:` or `urn:`, is
 /// an identifier already.
 fn info_fedora(uri: &str) -> String {
-    if !uri.contains("://") {
+    if authority_start(uri).is_none() {
         return uri.to_owned();
     }
     let Some(start) = path_start(uri) else {
@@ -134,6 +141,7 @@ mod tests {
             ("https://e.org", None),
             ("https://e.org?a/b", None),
             ("urn:a/b", None),
+            ("urn:a/http://e.org/b/c", None),
             ("", None),
         ] {
             assert_eq!(directory(uri), want, "{uri}");
@@ -170,6 +178,11 @@ mod tests {
             ("info:fedora/demo:1", "info:fedora/demo:1"),
             ("urn:uuid:1", "urn:uuid:1"),
             ("hdl:1/a", "hdl:1/a"),
+            (
+                "urn:x?u=http://e.org/objects/a:1",
+                "urn:x?u=http://e.org/objects/a:1",
+            ),
+            ("urn:a:http://h", "urn:a:http://h"),
         ] {
             assert_eq!(Identifiers::InfoFedora.of(uri), want);
             assert_eq!(Identifiers::Uri.of(uri), uri);
