@@ -163,11 +163,8 @@ impl KnownLists {
     }
 
     /// Returns how a list that was taken now is closed. Another version of one that was closed for good has to stay for as
-    /// long once it was taken as a whole; its entries are no later than before.
+    /// long once it was taken as a whole; its last entry counts as no earlier than before.
     fn closed(&self, taken: &TakenList, step: &Step) -> Option<ClosedList> {
-        if self.has_taken(&taken.list, taken.version) {
-            return self.row(&taken.list).and_then(|row| row.closed);
-        }
         let settled = self.closed_for_good(&taken.list, step);
         if taken.fingerprint.is_none() {
             return settled;
