@@ -147,7 +147,7 @@ impl TreeMount {
 
     /// Takes note of why it is absent; `was_present` if it was there until now. Returns true if that is to be reported:
     /// once for each reason, and not while another root may be about to take its place.
-    pub(super) fn lose(&mut self, lost_because: &str, was_present: bool) -> bool {
+    pub(super) fn lose(&mut self, lost_because: &str, was_present: bool, now: Instant) -> bool {
         let RootPresence::Absent {
             reason,
             is_reported,
@@ -159,9 +159,9 @@ impl TreeMount {
         let is_known = *is_reported && reason.as_deref() == Some(lost_because);
         *reason = Some(lost_because.to_owned());
         if was_present {
-            *since = Some(Instant::now());
+            *since = Some(now);
         }
-        let is_to_be_reported = !is_known && !is_swapping(*since);
+        let is_to_be_reported = !is_known && !is_swapping(*since, now);
         *is_reported |= is_to_be_reported;
         is_to_be_reported
     }
@@ -175,9 +175,9 @@ impl TreeMount {
     }
 
     /// Returns true if its root went so shortly before that another may be about to take its place.
-    pub(super) fn is_swapping(&self) -> bool {
+    pub(super) fn is_swapping(&self, now: Instant) -> bool {
         match self.presence {
-            RootPresence::Absent { since, .. } => is_swapping(since),
+            RootPresence::Absent { since, .. } => is_swapping(since, now),
             RootPresence::Present { .. } => false,
         }
     }
@@ -300,8 +300,8 @@ impl RootPresence {
     }
 }
 
-fn is_swapping(since: Option<Instant>) -> bool {
-    since.is_some_and(|since| since.elapsed() < SWAPPED_WITHIN)
+fn is_swapping(since: Option<Instant>, now: Instant) -> bool {
+    since.is_some_and(|since| now.saturating_duration_since(since) < SWAPPED_WITHIN)
 }
 
 /// A sweep that goes on. All directories are listed first: changes in a watched directory need not settle.
@@ -366,9 +366,9 @@ impl Sweep {
     }
 
     /// Takes the next step.
-    pub(super) fn next_step(&mut self) -> SweepStep {
-        if self.reported.elapsed() >= PROGRESS_INTERVAL {
-            self.reported = Instant::now();
+    pub(super) fn next_step(&mut self, now: Instant) -> SweepStep {
+        if now.saturating_duration_since(self.reported) >= PROGRESS_INTERVAL {
+            self.reported = now;
             SweepStep::ReportProgress
         } else if let Some(id) = self.directories.pop_front() {
             SweepStep::List(id)
@@ -408,7 +408,9 @@ mod tests {
     use crate::resourcesync::uri::Uri;
     use crate::tree::file_system::FileSystem;
     use crate::tree::model::Model;
-    use crate::tree::mount::{Sweep, SweepStep, TICK, TreeMount, UnmetFile};
+    use crate::tree::mount::{
+        PROGRESS_INTERVAL, SWAPPED_WITHIN, Sweep, SweepStep, TICK, TreeMount, UnmetFile,
+    };
     use crate::tree::{TreeSettings, WatchMode};
 
     fn mount(unmet: &[&str]) -> TreeMount {
@@ -440,11 +442,12 @@ mod tests {
     #[test]
     fn a_loss_is_reported_once_for_each_reason() {
         let mut mount = mount(&[]);
-        assert!(mount.lose("gone", false));
-        assert!(!mount.lose("gone", false));
-        assert!(mount.lose("denied", false));
+        let now = Instant::now();
+        assert!(mount.lose("gone", false, now));
+        assert!(!mount.lose("gone", false, now));
+        assert!(mount.lose("denied", false, now));
         find(&mut mount, Timestamp::now(), true);
-        assert!(!mount.lose("gone", false) && mount.absence().is_none());
+        assert!(!mount.lose("gone", false, now) && mount.absence().is_none());
     }
 
     #[test]
@@ -452,8 +455,11 @@ mod tests {
         let mut mount = mount(&[]);
         find(&mut mount, Timestamp::now(), true);
         assert!(mount.leave() && !mount.leave());
-        assert!(!mount.lose("gone", true));
-        assert!(mount.is_swapping() && mount.absence() == Some("gone"));
+        let now = Instant::now();
+        assert!(!mount.lose("gone", true, now));
+        assert!(mount.is_swapping(now) && mount.absence() == Some("gone"));
+        let later = now + SWAPPED_WITHIN;
+        assert!(!mount.is_swapping(later) && mount.lose("gone", false, later));
     }
 
     #[test]
@@ -541,12 +547,16 @@ mod tests {
         let later = Instant::now() + Duration::from_secs(60);
         sweep.push_unsettled(unsettled, later);
         sweep.push_file(file);
-        assert_eq!(sweep.next_step(), SweepStep::List(root));
-        assert_eq!(sweep.next_step(), SweepStep::ReadFiles);
+        let now = sweep.started;
+        assert_eq!(sweep.next_step(now), SweepStep::List(root));
+        assert_eq!(sweep.next_step(now), SweepStep::ReadFiles);
         assert_eq!(sweep.pop_file(), Some(file));
         assert!(sweep.goes_on_at() == Some(later) && !sweep.has_work());
-        assert_eq!(sweep.next_step(), SweepStep::ReadUnsettled(unsettled));
-        assert!(sweep.next_step() == SweepStep::End && sweep.has_work());
+        assert_eq!(sweep.next_step(now), SweepStep::ReadUnsettled(unsettled));
+        assert!(sweep.next_step(now) == SweepStep::End && sweep.has_work());
+        let later = now + PROGRESS_INTERVAL;
+        assert_eq!(sweep.next_step(later), SweepStep::ReportProgress);
+        assert_eq!(sweep.next_step(later), SweepStep::End);
     }
 
     #[test]
@@ -555,13 +565,13 @@ mod tests {
         let root = model.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut before = Sweep::begin(root, None);
-        assert_eq!(before.next_step(), SweepStep::List(root));
+        let started = before.started;
+        assert_eq!(before.next_step(started), SweepStep::List(root));
         before.push_file(file);
         before.met = 1;
-        let started = before.started;
         let mut sweep = Sweep::begin(root, Some(before));
         assert!(sweep.met == 0 && sweep.started == started);
-        assert_eq!(sweep.next_step(), SweepStep::List(root));
+        assert_eq!(sweep.next_step(started), SweepStep::List(root));
         assert_eq!(sweep.pop_file(), Some(file));
     }
 }

@@ -105,13 +105,14 @@ impl Mounts {
     /// Takes note that the root of a mount is lost; `was_present` if it was there until now. Returns the reason, if
     /// that is to be reported.
     pub(super) fn lose(&mut self, at: usize, reason: &str, was_present: bool) -> Option<String> {
+        let now = Instant::now();
         if was_present {
             // A link may be removed before its replacement is there.
-            self.check_by(Instant::now() + SWAPPED_WITHIN);
+            self.check_by(now + SWAPPED_WITHIN);
         }
         let mount = &mut self.mounts[at];
         let reason = format!("{}: {reason}", mount.directory.display());
-        mount.lose(&reason, was_present).then_some(reason)
+        mount.lose(&reason, was_present, now).then_some(reason)
     }
 
     /// Returns when a check, a sweep or a part of a sweep is due next.
@@ -138,7 +139,7 @@ impl Mounts {
         let mut mounts = self.mounts.iter_mut().enumerate();
         mounts.find_map(|(at, mount)| {
             let sweep = mount.sweep.as_mut().filter(|sweep| sweep.has_work())?;
-            Some((at, sweep.next_step()))
+            Some((at, sweep.next_step(Instant::now())))
         })
     }
 

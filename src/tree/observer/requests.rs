@@ -1,5 +1,7 @@
 //! Requests for a report on a path, whatever is known of it: each is answered.
 
+use std::time::Instant;
+
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
 use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
@@ -24,7 +26,7 @@ impl Observer<'_> {
             return;
         }
         if !mount.is_present() {
-            if mount.is_swapping() {
+            if mount.is_swapping(Instant::now()) {
                 mount.requested.insert(path);
                 return;
             }
