@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rsnotify::announce::observation::Look;
 use rsnotify::tree::KnownFile;
@@ -96,6 +97,25 @@ fn one_of_two_file_systems_that_goes_is_reported_before_what_is_missing_with_it(
     }
     let is_missing = |below: &str| it.looks_at(below).contains(&Look::Missing);
     assert!(!is_missing("e/a.xml") && !is_missing("e/sub/a.xml"));
+}
+
+#[rstest]
+fn a_tree_is_swept_again_when_a_file_system_goes_and_not_because_one_is_there_at_its_start(
+    #[values(Inotify, Notify)] watch: WatchMode,
+) {
+    if was_run_again(AGAIN) {
+        return;
+    }
+    let mut it = Watched::start_on(watch, |root| {
+        mount_tmpfs(&root.join("d"));
+        fs::write(root.join("d/a.xml"), document(1)).unwrap();
+    });
+    assert_eq!(it.nested, [["d"]]);
+    std::thread::sleep(Duration::from_millis(1_500)); // a second sweep would begin: no event, so no deadline
+    it.wait_for_quiet();
+    assert_eq!(it.sweeps, 2, "the first, and the one that was asked for");
+    unmount(&it.root.join("d"));
+    it.wait("a sweep of what is there", |it| it.sweeps > 2);
 }
 
 #[rstest]
