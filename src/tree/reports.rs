@@ -1,4 +1,4 @@
-//! Reports about a tree: observations are collected, and sent before any other report.
+//! Reports about a tree: observations are collected, and sent before any other report but notices.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

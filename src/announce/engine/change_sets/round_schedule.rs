@@ -31,7 +31,7 @@ pub struct RoundSchedule {
     under_way: Option<u64>,
     /// The last round of which something was taken, if nothing else was done to the lists and keys since.
     last_taken: Option<u64>,
-    /// Number of times that a round was put off since something was taken.
+    /// Number of times that a round was put off because of a failed one, since something was taken.
     delays: u32,
     /// The time of the last cut.
     cut: Option<Timestamp>,
