@@ -171,7 +171,7 @@ impl RoundSchedule {
         Some(cut.map_or(due, |cut| due.max(later(cut, HUB_WAIT))))
     }
 
-    /// Returns true if a round is due now, see [`RoundSchedule::begins_at`]; sets a timer if one is due later.
+    /// Returns true if a round is due now, for what `begins_at` takes as a reason; sets a timer if one is due later.
     pub fn is_ready(
         &self,
         is_wanted_now: bool,

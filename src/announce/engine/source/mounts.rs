@@ -316,8 +316,8 @@ impl Mounts {
         mount.is_some_and(|mount| mount.note_unfound(uri))
     }
 
-    /// Returns what counts as told of a document that is read for the first time, below a mount whose baseline is taken:
-    /// see [`KnownMount::baseline`].
+    /// Returns what counts as told of a document that is read for the first time, below a mount whose baseline is taken
+    /// (R13).
     pub fn baseline(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Option<Told> {
         let mount = self.mounts.get_mut(&sighting.path.mount)?;
         Some(mount.baseline(uri, sighting, predates))
