@@ -301,6 +301,49 @@ fn what_was_dropped_leaves_from_out() {
 }
 
 #[test]
+fn what_a_hub_may_have_and_was_withdrawn_leaves_from_out() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let first = one(&mut world);
+    world.script(HUB, Reply::Fail(5));
+    world.update("/a/changelist.xml");
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.script(HUB, Reply::AtMost(1));
+    world.wait(1_000);
+    let halves = heard(&mut world, HUB);
+    assert_eq!(halves.len(), 2, "{halves:?}");
+    // The hub may have passed on a notification of both changes, whose `until` is later than that of the first.
+    assert!(until(&halves[0]) > until(&first));
+    assert_eq!(from(&halves[0]), None);
+}
+
+#[test]
+fn a_set_that_takes_a_topic_over_does_not_go_on_where_the_other_ended() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    assert!(
+        heard(&mut world, HUB)
+            .iter()
+            .any(|heard| until(heard).is_some())
+    );
+    let b = list("capabilitylist")
+        .up("/.well-known/resourcesync")
+        .lists(&["/b/resourcelist.xml", "/b/changelist.xml"]);
+    world.write("/b/capabilitylist.xml", b.channel("/a/framework/", &[]));
+    world.wait(1_000);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    let of_b = heard(&mut world, HUB);
+    assert!(!of_b.is_empty());
+    assert_eq!(from(&of_b[0]), None, "{:?}", of_b[0]);
+}
+
+#[test]
 fn halves_of_what_was_too_large_are_joined() {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml");

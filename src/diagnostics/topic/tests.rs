@@ -305,3 +305,28 @@ fn topics_that_hubs_cannot_reach_are_reported(
         .collect();
     assert_eq!(severities.join(" "), want.unwrap_or_default());
 }
+
+#[rstest]
+#[case(
+    Mode::Embedded,
+    "set server.public_url to an address that subscribers can reach"
+)]
+#[case(Mode::Content, "set url to an address that subscribers can reach")]
+fn a_hub_on_localhost_beside_public_topics_is_named(#[case] mode: Mode, #[case] remedy: &str) {
+    let hub = HubPlan {
+        hub: Hub::new("http://localhost:8400/hub"),
+        mode,
+        replaces: Replaces::Automatic,
+    };
+    let mount = Uri::parse("https://e.org/").unwrap();
+    let found = reach(&[Topic::new("https://e.org/t/")], &[hub], &[&mount]);
+    let [found] = &found[..] else {
+        panic!("{found:#?}");
+    };
+    assert_eq!(found.severity, Severity::Note);
+    assert_eq!(
+        found.message,
+        "the hub http://localhost:8400/hub is on localhost; subscribers elsewhere cannot reach it"
+    );
+    assert!(found.remedy.starts_with(remedy), "{found:?}");
+}
