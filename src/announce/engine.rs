@@ -43,7 +43,7 @@ use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
-use crate::announce::engine::source::mounts::Sight;
+use crate::announce::engine::source::mounts::Visibility;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{EngineTimers, Timer};
@@ -239,13 +239,13 @@ impl Engine {
                 for recomputed in self.sources.note(event, step) {
                     self.channels.recompute(&recomputed, step);
                 }
-                for (position, sight) in self.sources.take_sights() {
-                    match sight {
-                        Sight::Lost => self.change_sets.lose_sight(position),
+                for (position, visibility) in self.sources.take_visibility_changes() {
+                    match visibility {
+                        Visibility::Lost => self.change_sets.stop_watching(position),
                         // Which resources are absent from Resource Lists is seen by the next round only.
-                        Sight::Whole
+                        Visibility::Whole
                             if self.sources[position].plan().changes_from_resource_lists => {}
-                        Sight::Whole => self.change_sets.watch(position, step),
+                        Visibility::Whole => self.change_sets.watch(position, step),
                     }
                 }
             }

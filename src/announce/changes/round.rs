@@ -65,7 +65,7 @@ pub struct WatchedTime {
 
 impl WatchedTime {
     /// Returns the end of the grace of what was noted as absent at a time. What an earlier run noted, or this one before
-    /// it lost sight of the lists, counts from when they were watched again (R15).
+    /// it could not see the lists, counts from when they were watched again (R15).
     pub fn grace_end(&self, noted: Timestamp) -> Timestamp {
         let absent_since = match (self.since..=self.now).contains(&noted) {
             true => noted,

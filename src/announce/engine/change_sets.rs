@@ -234,7 +234,7 @@ impl ChangeSets {
     }
 
     /// Notes that lists of a source may not be seen now: a mount is away.
-    pub fn lose_sight(&mut self, source: usize) {
+    pub fn stop_watching(&mut self, source: usize) {
         for known in self.of_source_mut(source) {
             known.overlook();
         }

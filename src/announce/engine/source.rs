@@ -333,7 +333,7 @@ impl Source {
         step: &mut Step,
     ) {
         if self.mounts.find(id, identity, started, step) {
-            self.deletions.lose_sight(id, self.documents.catalog());
+            self.deletions.stop_watching(id, self.documents.catalog());
         }
     }
 
@@ -399,7 +399,7 @@ impl Source {
     /// Leaves a mount whose root is lost, or could not be swept to the end. R13: a baseline that was not finished is taken
     /// again, so nothing of it is kept.
     pub fn leave_mount(&mut self, id: MountId, step: &mut Step) {
-        self.deletions.lose_sight(id, self.documents.catalog());
+        self.deletions.stop_watching(id, self.documents.catalog());
         if self.mounts.leave(id) {
             self.documents.forget_mount(id, step);
             self.troubles.forget_mount(id, step);
@@ -414,7 +414,7 @@ impl Source {
             return;
         }
         self.deletions
-            .lose_sight_below(id, &changed, self.documents.catalog());
+            .stop_watching_below(id, &changed, self.documents.catalog());
         if self.is_settled() {
             self.look_at_missing(Some(id), step);
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source::mounts::{Mounts, Sight, UnreadableSample};
+use crate::announce::engine::source::mounts::{Mounts, UnreadableSample, Visibility};
 use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Event;
@@ -233,12 +233,13 @@ impl Sources {
         recomputed
     }
 
-    /// Takes what happened to the sight of each source.
-    pub fn take_sights(&mut self) -> Vec<(usize, Sight)> {
+    /// Takes what happened to the visibility of each source.
+    pub fn take_visibility_changes(&mut self) -> Vec<(usize, Visibility)> {
         let sources = self.sources.iter_mut().enumerate();
-        let sights = sources
-            .filter_map(|(position, source)| Some((position, source.mounts_mut().take_sight()?)));
-        sights.collect()
+        let changes = sources.filter_map(|(position, source)| {
+            Some((position, source.mounts_mut().take_visibility_change()?))
+        });
+        changes.collect()
     }
 
     // All sources.

@@ -145,7 +145,7 @@ impl Deletions {
     }
 
     /// Ends all absences below a mount: what is away with its mount is not seen to be absent, and its grace begins anew.
-    pub fn lose_sight(&mut self, mount: MountId, catalog: &Catalog) {
+    pub fn stop_watching(&mut self, mount: MountId, catalog: &Catalog) {
         self.absent.retain(|uri, _| {
             let record = catalog.get(uri);
             record.is_some_and(|record| record.path.mount != mount)
@@ -154,7 +154,7 @@ impl Deletions {
 
     /// Ends all absences below directories of a mount at which another file system is, or was: what was absent from one
     /// may be there in the other, and its grace begins anew.
-    pub fn lose_sight_below(
+    pub fn stop_watching_below(
         &mut self,
         mount: MountId,
         tops: &BTreeSet<Arc<[u8]>>,

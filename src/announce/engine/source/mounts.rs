@@ -25,12 +25,12 @@ pub struct Mounts {
     source: String,
     mounts: BTreeMap<MountId, KnownMount>,
     /// The last change of what can be seen of them, until it is taken.
-    sight: Option<Sight>,
+    visibility: Option<Visibility>,
 }
 
 /// A change of what can be seen of a source's mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum Visibility {
     /// A mount was lost or found again: nothing was seen in one piece.
     Lost,
     /// Every mount is there, and was swept in this run.
@@ -126,7 +126,7 @@ impl Mounts {
         Mounts {
             source: plan.name.clone(),
             mounts: mounts.collect(),
-            sight: None,
+            visibility: None,
         }
     }
 
@@ -177,8 +177,8 @@ impl Mounts {
     }
 
     /// Takes the last change of what can be seen of them.
-    pub fn take_sight(&mut self) -> Option<Sight> {
-        self.sight.take()
+    pub fn take_visibility_change(&mut self) -> Option<Visibility> {
+        self.visibility.take()
     }
 
     // What the tree tells of them.
@@ -199,7 +199,7 @@ impl Mounts {
         mount.find(identity, started);
         save(id, mount, step);
         if is_again {
-            self.sight = Some(Sight::Lost);
+            self.visibility = Some(Visibility::Lost);
         }
         is_again
     }
@@ -242,14 +242,14 @@ impl Mounts {
         let unclear = mount.take_unclear();
         let mut states = self.mounts.values().map(KnownMount::state);
         if states.all(|state| state == MountState::Ready) {
-            self.sight = Some(Sight::Whole);
+            self.visibility = Some(Visibility::Whole);
         }
         Some(EndedSweep { is_first, unclear })
     }
 
     /// Leaves a mount whose root is lost, or could not be swept to the end. Returns true if its baseline was not finished.
     pub fn leave(&mut self, id: MountId) -> bool {
-        self.sight = Some(Sight::Lost);
+        self.visibility = Some(Visibility::Lost);
         let Some(mount) = self.mounts.get_mut(&id) else {
             return false;
         };
@@ -546,7 +546,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{EndedSweep, Mounts, RootJudgement, Sight};
+    use super::{EndedSweep, Mounts, RootJudgement, Visibility};
     use crate::announce::catalog::Catalog;
     use crate::announce::engine::source::nested::DocumentsBelow;
     use crate::announce::engine::source::tests::{MOUNT, facts, path, plan, step, uri};
@@ -583,16 +583,16 @@ mod tests {
         let (mut mounts, mut step) = mounts();
         assert!(!mounts.are_settled());
         assert!(!find(&mut mounts, 1, &mut step));
-        assert_eq!(mounts.take_sight(), None);
+        assert_eq!(mounts.take_visibility_change(), None);
         assert!(end_sweep(&mut mounts, &mut step).is_first);
         assert!(mounts.are_settled());
-        assert_eq!(mounts.take_sight(), Some(Sight::Whole));
-        assert_eq!(mounts.take_sight(), None);
+        assert_eq!(mounts.take_visibility_change(), Some(Visibility::Whole));
+        assert_eq!(mounts.take_visibility_change(), None);
         mounts.leave(MOUNT);
-        assert_eq!(mounts.take_sight(), Some(Sight::Lost));
+        assert_eq!(mounts.take_visibility_change(), Some(Visibility::Lost));
         assert!(mounts.are_settled() && mounts.is_absent(MOUNT));
         assert!(find(&mut mounts, 1, &mut step));
-        assert_eq!(mounts.take_sight(), Some(Sight::Lost));
+        assert_eq!(mounts.take_visibility_change(), Some(Visibility::Lost));
         assert!(!end_sweep(&mut mounts, &mut step).is_first);
     }
 
