@@ -25,12 +25,13 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::cli::exit::Exit;
 use crate::cli::listen::channels::{Channel, channels};
 use crate::cli::listen::exit::Failure;
-use crate::cli::listen::keeper::Keeper;
+use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::{Heard, Memory};
 use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
 use crate::cli::listen::report::{Event, Reporter};
@@ -50,6 +51,7 @@ const LEASE: Duration = Duration::from_secs(60 * 60);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Minimum time between them, however often the documents that advertise channels change.
 const MIN_LOOK: Duration = Duration::from_secs(2);
+const ALMOST_A_SECOND: Duration = Duration::from_millis(999);
 /// Timeout for the last answers to hubs.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -102,7 +104,7 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in wanted.into_values() {
-        keepers.extend(opening.open(channel, &mut receivers));
+        keepers.extend(opening.open(channel, false, &mut receivers));
     }
     // All callbacks are known by now.
     destination.serve();
@@ -119,13 +121,17 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
                     break Err(failure);
                 }
             }
-            Some(ended) = receivers.join_next() => break of_output(ended.context("a task ended")?),
+            Some(ended) = receivers.join_next() => match ended.context("a task ended")? {
+                // Its subscription was given up.
+                Ok(()) => {}
+                ended => break of_output(ended),
+            },
             () = look.notified() => watched.look_soon(),
             found = watched.found() => {
                 let port = destination.address().port();
                 for channel in watched.save(found, port)? {
                     undecided.left += 1;
-                    if let Some(keeper) = opening.open(channel, &mut receivers) {
+                    if let Some(keeper) = opening.open(channel, true, &mut receivers) {
                         subscriptions.spawn(keeper.run(opening.stopped.clone()));
                     }
                 }
@@ -154,7 +160,7 @@ struct Opening<'a> {
     reporter: Reporter,
     state: &'a Arc<State>,
     destination: &'a Arc<Destination>,
-    first: mpsc::UnboundedSender<Result<(), (String, Failure)>>,
+    first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
     look: &'a Arc<Notify>,
     stopped: watch::Receiver<bool>,
 }
@@ -162,7 +168,12 @@ struct Opening<'a> {
 impl Opening<'_> {
     /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
     /// which is to be run.
-    fn open(&self, channel: Channel, receivers: &mut JoinSet<io::Result<()>>) -> Option<Keeper> {
+    fn open(
+        &self,
+        channel: Channel,
+        is_found_later: bool,
+        receivers: &mut JoinSet<io::Result<()>>,
+    ) -> Option<Keeper> {
         let saved = self.state.saved();
         let saved = saved.subscriptions.get(channel.topic.as_str())?;
         let key = CallbackKey {
@@ -195,6 +206,7 @@ impl Opening<'_> {
             state: Arc::clone(self.state),
             check,
             is_verified: saved.is_verified,
+            is_found_later,
             first: self.first.clone(),
         })
     }
@@ -357,8 +369,8 @@ fn recipient(options: &ListenOptions) -> Recipient {
 struct Undecided {
     left: usize,
     has_success: bool,
-    /// The first failure.
-    failure: Option<(String, Failure)>,
+    /// Failures that are not reported yet: if all fail, none is retried.
+    failures: Vec<FirstFailure>,
     reporter: Reporter,
 }
 
@@ -367,47 +379,46 @@ impl Undecided {
         Undecided {
             left,
             has_success: false,
-            failure: None,
+            failures: Vec::new(),
             reporter,
         }
     }
 
     /// Notes the outcome of a first request. Returns the first failure once all have failed.
-    fn decided(&mut self, first: Result<(), (String, Failure)>) -> Option<Failure> {
+    fn decided(&mut self, first: Result<(), FirstFailure>) -> Option<Failure> {
         self.left = self.left.saturating_sub(1);
         match first {
             Ok(()) => self.has_success = true,
-            Err(failed) => {
-                if let Some(earlier) = self.failure.take() {
-                    self.report(&earlier);
-                    self.report(&failed);
-                    self.failure = Some(earlier);
-                } else {
-                    self.failure = Some(failed);
-                }
-            }
+            Err(failure) => self.failures.push(failure),
         }
         if self.has_success {
-            if let Some(failed) = self.failure.take() {
-                self.report(&failed);
+            for failed in self.failures.drain(..) {
+                let left = |at: Instant| at.saturating_duration_since(Instant::now());
+                let left = failed.retry_at.map(left);
+                // Rounded up, so that it is no sooner than stated.
+                let retry_seconds = left.map(|left| (left + ALMOST_A_SECOND).as_secs());
+                report(self.reporter, &failed, retry_seconds);
             }
             return None;
         }
-        let is_over = self.left == 0;
-        let failed = self.failure.take_if(|_| is_over)?;
-        if self.reporter == Reporter::Json {
-            self.report(&failed);
+        if self.left > 0 || self.failures.is_empty() {
+            return None;
         }
-        Some(failed.1)
+        // As text, the first one is reported as the reason for the end.
+        let reported_later = usize::from(self.reporter == Reporter::Text);
+        for failed in self.failures.iter().skip(reported_later) {
+            report(self.reporter, failed, None);
+        }
+        Some(self.failures.swap_remove(0).failure)
     }
+}
 
-    fn report(&self, (topic, failure): &(String, Failure)) {
-        self.reporter.report(&Event::NotSubscribed {
-            topic,
-            reason: &error_chain(failure.error.as_ref()),
-            retry_seconds: failure.is_temporary().then_some(1),
-        });
-    }
+fn report(reporter: Reporter, failed: &FirstFailure, retry_seconds: Option<u64>) {
+    reporter.report(&Event::NotSubscribed {
+        topic: &failed.topic,
+        reason: &error_chain(failed.failure.error.as_ref()),
+        retry_seconds,
+    });
 }
 
 /// A closed output ends it like a signal.
@@ -460,11 +471,15 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Exit, Failure, Reporter, Signals, Undecided};
+    use super::{Duration, Exit, Failure, FirstFailure, Reporter, Signals, Undecided};
 
-    fn failed(exit: Exit) -> Result<(), (String, Failure)> {
+    fn failed(exit: Exit) -> Result<(), FirstFailure> {
         let error = anyhow::anyhow!("no");
-        Err(("https://e.org/t".to_owned(), Failure { error, exit }))
+        Err(FirstFailure {
+            topic: "https://e.org/t".to_owned(),
+            failure: Failure { error, exit },
+            retry_at: None,
+        })
     }
 
     #[test]

@@ -300,8 +300,14 @@ impl Destination {
         self.want(&subscription.id, topic, Intent::Unsubscribe);
         self.ask(subscription, hub, topic, "unsubscribe", &[])
             .await?;
-        self.callbacks.lock().remove(&subscription.id);
+        self.close_callback(subscription);
         Ok(())
+    }
+
+    /// Closes the callback of a subscription that is given up. A hub that verifies it late is refused, and one that
+    /// delivers is answered 410.
+    pub fn close_callback(&self, subscription: &Subscription) {
+        self.callbacks.lock().remove(&subscription.id);
     }
 
     fn want(&self, id: &str, topic: &Topic, intent: Intent) {

@@ -71,6 +71,13 @@ fn source() -> FakeSource {
     source
 }
 
+/// Another one, with a hub that behaves so.
+fn source_that(attitude: Attitude) -> FakeSource {
+    let source = source();
+    source.behave(attitude);
+    source
+}
+
 /// The last segment of a callback: what makes it the same one.
 fn path(request: &Request) -> &str {
     request.callback.rsplit('/').next().unwrap()
@@ -599,15 +606,34 @@ fn a_channel_whose_topic_moved_goes_on_where_it_was() {
 fn one_refused_topic_does_not_stop_the_others() {
     let source = source();
     source.publish_topic("/refused", "");
-    let refusing = FakeSource::start();
-    refusing.publish_topic("/topic", "");
-    refusing.behave(Attitude::Refuse(403));
+    let refusing = source_that(Attitude::Refuse(403));
     let listener = Listener::with(&[&source.url("/topic"), &refusing.url("/topic"), "--json"]);
     let failed = listener.event("not_subscribed");
     assert_eq!(failed["topic"], refusing.url("/topic"));
+    assert_eq!(failed["retry_seconds"], serde_json::Value::Null);
+    let given_up = refusing.request();
+    assert_eq!(given_up.verification(), Some(404), "nobody would renew it");
     let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(given_up.deliver(&body), Some(410));
     assert_eq!(source.request().deliver(&body), Some(200));
     listener.event("notification");
+}
+
+#[test]
+fn the_wait_that_a_busy_hub_asks_for_is_reported() {
+    let source = source();
+    let busy = source_that(Attitude::Busy);
+    let listener = Listener::with(&[&source.url("/topic"), &busy.url("/topic"), "--json"]);
+    let failed = listener.event("not_subscribed");
+    assert_eq!(failed["topic"], busy.url("/topic"));
+    let wait = failed["retry_seconds"].as_u64().unwrap();
+    assert!((3_000..=3_600).contains(&wait), "{wait}");
+
+    let (exit, said) = Listener::with(&[&busy.url("/topic"), "--json"]).ended();
+    assert_eq!(exit, Some(75), "{said}");
+    let listener = Listener::with(&[&busy.url("/topic"), "--json"]);
+    let failed = listener.event("not_subscribed");
+    assert_eq!(failed["retry_seconds"], serde_json::Value::Null, "it ends");
 }
 
 #[test]
@@ -805,7 +831,13 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
             "<url><loc>{list}</loc><rs:md change=\"updated\" capability=\"capabilitylist\"/></url>"
         ),
     );
+    source.behave(Attitude::Refuse(403));
     assert_eq!(subscription.deliver(&told), Some(200));
+    let refused = listener.event("not_subscribed");
+    assert_eq!(refused["topic"], source.url("/change"));
+    assert!(refused["retry_seconds"].is_u64(), "{refused}");
+    source.request();
+    source.behave(Attitude::Verify);
     assert_eq!(listener.event("subscribed")["topic"], source.url("/change"));
     let subscription = source.request();
     let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);

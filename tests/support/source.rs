@@ -26,6 +26,8 @@ pub enum Attitude {
     Verify,
     /// Answers with this status.
     Refuse(u16),
+    /// Answers that requests are answered again in an hour.
+    Busy,
     /// Accepts it and denies it afterwards.
     Deny,
 }
@@ -75,20 +77,15 @@ impl Request {
         exchange(&self.callback, "GET", &query, "", "")
     }
 
-    fn verify(&self) {
+    /// Sends a verification request. Returns the status of the answer.
+    pub fn verification(&self) -> Option<u16> {
         let lease = LEASE.to_string();
         let more = [
             ("hub.challenge", "a challenge"),
             ("hub.lease_seconds", lease.as_str()),
         ];
-        let answered = exchange(
-            &self.callback,
-            "GET",
-            &self.query(&self.mode, &more),
-            "",
-            "",
-        );
-        assert_eq!(answered, Some(200), "{self:?}");
+        let query = self.query(&self.mode, &more);
+        exchange(&self.callback, "GET", &query, "", "")
     }
 
     fn query(&self, mode: &str, more: &[(&str, &str)]) -> String {
@@ -273,13 +270,14 @@ fn serve(
         let attitude = *attitude.lock().unwrap();
         match attitude {
             Attitude::Refuse(status) => respond(&stream, &format!("{status} No"), "", b"not now"),
+            Attitude::Busy => respond(&stream, "503 No", "Retry-After: 3600\r\n", b"not now"),
             Attitude::Verify | Attitude::Deny => respond(&stream, "202 Accepted", "", b""),
         }
         let _ = stream.flush();
         match attitude {
-            Attitude::Verify => request.verify(),
+            Attitude::Verify => assert_eq!(request.verification(), Some(200), "{request:?}"),
             Attitude::Deny => assert_eq!(request.deny(), Some(200)),
-            Attitude::Refuse(_) => {}
+            Attitude::Refuse(_) | Attitude::Busy => {}
         }
         let _ = requests.send(request);
         return;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
+use crate::cli::exit::Exit;
 use crate::cli::listen::channels::{Channel, current_hub};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::report::{Event, Reporter};
@@ -42,8 +43,19 @@ pub struct Keeper {
     pub check: Arc<Notify>,
     /// True once a hub has verified the subscription, now or in an earlier run.
     pub is_verified: bool,
+    /// True if the channel was found while others were being received.
+    pub is_found_later: bool,
     /// Receives the outcome of the first request.
-    pub first: mpsc::UnboundedSender<Result<(), (String, Failure)>>,
+    pub first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
+}
+
+/// The failure of a first request.
+#[derive(Debug)]
+pub struct FirstFailure {
+    pub topic: String,
+    pub failure: Failure,
+    /// The time of the next request, if others go on; none if there is none.
+    pub retry_at: Option<Instant>,
 }
 
 /// The lease of a subscription, and the time of the next renewal.
@@ -65,11 +77,15 @@ impl Lease {
 
 impl Keeper {
     /// Keeps the subscription until it is stopped, then ends it at the hub unless the next run goes on with it. Ends by
-    /// itself only if the first request is refused for good.
+    /// itself only if it is refused for good before a hub has verified it; its callback is closed then, so that no late
+    /// verification confirms a subscription that nobody renews.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = stopped(&mut stop) => {}
-            () = self.keep() => return,
+            () = self.keep() => {
+                self.destination.close_callback(&self.subscription);
+                return;
+            }
         }
         if !self.state.is_kept() {
             let Channel { hub, topic, .. } = &self.channel;
@@ -178,8 +194,8 @@ impl Keeper {
         Lease::new(granted, at)
     }
 
-    /// Notes a failed request. Returns the wait before the next one; `None` if there is none, because the first one
-    /// failed for good.
+    /// Notes a failed request. Returns the wait before the next one; `None` if there is none, because the subscription is
+    /// given up.
     fn failed(&mut self, error: SubscribeError, attempts: u32) -> Option<Duration> {
         let denial = match &error {
             SubscribeError::Denied { reason, .. } => Some(reason.clone()),
@@ -189,32 +205,36 @@ impl Keeper {
         let failure = Failure::from(error);
         let reason = error_chain(failure.error.as_ref());
         let topic = self.channel.topic.as_str().to_owned();
-        let is_temporary = failure.is_temporary();
+        let is_kept = self.is_verified || self.is_found_later || may_pass(failure.exit);
+        let wait = || asked_for.unwrap_or_else(|| backoff(attempts, fastrand::f64()));
+        let wait = is_kept.then(wait);
         let is_first = attempts == 1 && !self.is_verified;
         if is_first {
-            let _ = self.first.send(Err((topic.clone(), failure)));
-        } else if attempts == 1 {
+            if let (Some(reason), Reporter::Json) = (&denial, self.reporter) {
+                self.report_denial(reason);
+            }
+            let _ = self.first.send(Err(FirstFailure {
+                topic,
+                failure,
+                retry_at: wait.map(|wait| Instant::now() + wait),
+            }));
+            return wait;
+        }
+        if attempts == 1 {
             // It goes on where an earlier run ended, so that a hub that is down for the moment does not end it.
             let _ = self.first.send(Ok(()));
         }
-        if !self.is_verified && !is_temporary {
-            if let (Some(reason), Reporter::Json) = (denial, self.reporter) {
-                self.report_denial(&reason);
-            }
-            return None;
+        if let Some(reason) = &denial {
+            self.report_denial(reason);
         }
-        let wait = asked_for.unwrap_or_else(|| backoff(attempts, fastrand::f64()));
-        match denial {
-            Some(reason) => self.report_denial(&reason),
-            // The caller knows if it is retried.
-            None if is_first => {}
-            None => self.reporter.report(&Event::NotSubscribed {
+        if denial.is_none() || wait.is_none() {
+            self.reporter.report(&Event::NotSubscribed {
                 topic: &topic,
                 reason: &reason,
-                retry_seconds: Some(wait.as_secs()),
-            }),
+                retry_seconds: wait.map(|wait| wait.as_secs()),
+            });
         }
-        Some(wait)
+        wait
     }
 
     fn report_denial(&self, reason: &str) {
@@ -226,11 +246,30 @@ impl Keeper {
     }
 }
 
+/// Returns true for failures of a first request after which the same request may succeed: those of hubs that are busy, or
+/// that verify late. A hub that refuses or denies has decided.
+fn may_pass(exit: Exit) -> bool {
+    matches!(exit, Exit::Temporary | Exit::NotVerified)
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::{Duration, Instant, Lease};
+    use super::{Duration, Exit, Instant, Lease, may_pass};
+
+    #[test]
+    fn a_subscription_that_was_not_verified_is_requested_again() {
+        for (exit, want) in [
+            (Exit::Temporary, true),
+            (Exit::NotVerified, true),
+            (Exit::Refused, false),
+            (Exit::Denied, false),
+            (Exit::Failure, false),
+        ] {
+            assert_eq!(may_pass(exit), want, "{exit:?}");
+        }
+    }
 
     #[rstest]
     #[case(Some(0), 30)]
