@@ -9,6 +9,7 @@ mod keeper;
 mod memory;
 mod missed;
 mod notification;
+mod patience;
 mod receiver;
 mod report;
 mod state;

@@ -64,6 +64,17 @@ impl RetrieveError {
         }
     }
 
+    /// Returns true if the document is missing or broken, as it may be while it is written again.
+    pub fn may_return(&self) -> bool {
+        match self {
+            RetrieveError::Status { status, .. } => {
+                matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE)
+            }
+            RetrieveError::Unpack { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Returns the wait before the next request that the server asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

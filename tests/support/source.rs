@@ -189,6 +189,17 @@ impl FakeSource {
         self.insert(path, published);
     }
 
+    /// Answers 404 at a path for a while.
+    pub fn remove(&self, path: &str) {
+        let published = Published {
+            status: "404 Not Found",
+            is_topic: false,
+            header: "Retry-After: 20\r\n",
+            body: Vec::new(),
+        };
+        self.insert(path, published);
+    }
+
     fn serve_at(&self, path: &str, is_topic: bool, content: &str) {
         let published = Published {
             status: "200 OK",

@@ -4,11 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::cli::listen::memory::Memory;
 use crate::cli::listen::missed::{Missed, Selection};
+use crate::cli::listen::patience::Patience;
 use crate::daemon::log::error_chain;
-use crate::resourcesync::listing::Listing;
+use crate::resourcesync::listing::{ListedEntry, Listing};
 use crate::resourcesync::receive::{ReceivedChange, time_span};
 use crate::websub::retrieve::{Origins, RetrieveError, Retriever};
 
@@ -31,90 +33,173 @@ pub enum Unreadable {
     #[error("{url} is not readable: {reason}")]
     Document { url: String, reason: String },
     #[error(
-        "more than {MAX_DOCUMENTS} Change Lists, or {MAX_CHANGES} missed changes, are not read"
+        "there are more than {MAX_DOCUMENTS} Change Lists, or {MAX_CHANGES} missed changes, and the others are not read"
     )]
     TooMany,
+    #[error("given up after {attempts} attempts")]
+    GivenUp {
+        attempts: u32,
+        source: Box<Unreadable>,
+    },
 }
 
 /// Missed changes, as far as they could be read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReadChanges {
     /// In order.
     pub missed: Vec<Missed>,
-    /// Lists that can never be read.
+    /// Documents that can never be read, or were given up.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Reads the changes that are later than the last `until` in `memory`, and not later than `before`, in order. A malformed
-/// list is not waited for any more if `is_last_attempt`.
+/// Reads the changes that are later than the last `until` in `memory`, and not later than `before`, in order. Documents that
+/// are missing or malformed are waited for as long as `patience` says.
 ///
 /// Documents are read only from the servers of the topic and the Capability List.
+///
+/// # Errors
+///
+/// If a document cannot be read now, and may be later: without it, its changes would be lost.
 pub async fn missed(
     topic: &str,
     memory: &Memory,
     before: Option<Timestamp>,
     now: Timestamp,
-    is_last_attempt: bool,
+    patience: &mut Patience,
 ) -> Result<ReadChanges, Unreadable> {
-    let up = memory.up.as_deref().ok_or(Unreadable::NoCapabilityList)?;
-    let retriever = Retriever::new(Origins::of([topic, up]))?;
-    let capability_list = read(&retriever, up).await?;
-    let since = memory.known_until().and_then(time_span);
-    let is_old = |until: &Option<String>| {
-        let ended = until.as_deref().and_then(time_span);
-        matches!((ended, since), (Some((_, ended)), Some((since, _))) if ended <= since)
+    let mut read_changes = ReadChanges::default();
+    let Some(up) = memory.up.as_deref() else {
+        read_changes.unreadable.push(Unreadable::NoCapabilityList);
+        return Ok(read_changes);
     };
-    let lists = capability_list.entries.into_iter();
-    let mut waiting: VecDeque<String> = lists
-        .filter(|entry| names_changes(entry.capability.as_deref()))
-        .filter_map(|entry| entry.loc)
-        .collect();
-    if waiting.is_empty() {
-        return Err(Unreadable::NoChangeList(up.to_owned()));
-    }
-    let mut known: BTreeSet<String> = waiting.iter().cloned().collect();
-    let mut selection = Selection::new(memory, before, now);
-    let mut documents = 0;
-    let mut unreadable = Vec::new();
-    while let Some(url) = waiting.pop_front() {
-        documents += 1;
-        if documents > MAX_DOCUMENTS {
-            return Err(Unreadable::TooMany);
+    let retriever = Retriever::new(Origins::of([topic, up]))?;
+    let lists = match change_lists(&retriever, up).await {
+        Ok(lists) => lists,
+        Err(error) => {
+            let error = error.given_up(up, patience)?;
+            read_changes.unreadable.push(error);
+            return Ok(read_changes);
         }
-        let listing = match read(&retriever, &url).await {
+    };
+    patience.succeeded(up);
+    let last = memory.known_until().and_then(time_span);
+    let mut waiting = Waiting::new(last.map(|(start, _)| start));
+    waiting.add(lists);
+    let mut selection = Selection::new(memory, before, now);
+    // The others are read all the same, so that all that are missing are waited for at the same time.
+    let mut awaited = None;
+    while let Some(url) = waiting.next() {
+        let listing = match read_list(&retriever, &url).await {
             Ok(listing) => listing,
-            Err(error) if error.is_temporary() && !(is_last_attempt && error.is_malformed()) => {
-                return Err(error);
-            }
+            Err(error) if !error.may_return() && error.is_temporary() => return Err(error),
             Err(error) => {
-                unreadable.push(error);
+                match error.given_up(&url, patience) {
+                    Ok(error) => read_changes.unreadable.push(error),
+                    Err(error) => awaited = awaited.or(Some(error)),
+                }
                 continue;
             }
         };
-        if !names_changes(listing.capability.as_deref()) {
-            continue;
-        }
+        patience.succeeded(&url);
         if listing.is_list() && listing.capability.as_deref() != Some(ARCHIVE) {
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
+            // What was selected is handed over: another attempt would not read more.
             if selection.len() > MAX_CHANGES {
-                return Err(Unreadable::TooMany);
+                waiting.is_cut = true;
+                break;
             }
-            continue;
-        }
-        for entry in listing.entries {
-            // A closed list that ended before has nothing new: of an archive, most.
-            if let Some(loc) = entry.loc.filter(|_| !is_old(&entry.until))
-                && known.insert(loc.clone())
-            {
-                waiting.push_back(loc);
-            }
+        } else {
+            waiting.add(listing.entries);
         }
     }
-    Ok(ReadChanges {
-        missed: selection.in_order(),
-        unreadable,
-    })
+    if let Some(error) = awaited {
+        return Err(error);
+    }
+    if waiting.is_cut {
+        read_changes.unreadable.push(Unreadable::TooMany);
+    }
+    read_changes.missed = selection.in_order();
+    Ok(read_changes)
+}
+
+/// The documents that are still to be read, in the order in which they were named.
+#[derive(Debug)]
+struct Waiting {
+    /// The time up to which nothing is missed.
+    last: Option<Timestamp>,
+    urls: VecDeque<String>,
+    known: BTreeSet<String>,
+    /// Number of documents read or to be read.
+    taken: usize,
+    /// True if there are more than are read.
+    is_cut: bool,
+}
+
+impl Waiting {
+    fn new(last: Option<Timestamp>) -> Waiting {
+        Waiting {
+            last,
+            urls: VecDeque::new(),
+            known: BTreeSet::new(),
+            taken: 0,
+            is_cut: false,
+        }
+    }
+
+    /// Adds what a Capability List, index or archive names. Lists that ended before have nothing new: of an archive, most.
+    /// If there are too many, the newest are added, as far as their times or their order say it.
+    fn add(&mut self, entries: Vec<ListedEntry>) {
+        let start = |text: &Option<String>| Some(time_span(text.as_deref()?)?.0);
+        let mut added = Vec::new();
+        for entry in entries {
+            let ended = entry.until.as_deref().and_then(time_span);
+            let is_old = matches!((ended, self.last), (Some((_, end)), Some(last)) if end <= last);
+            let Some(loc) = entry.loc.filter(|_| !is_old) else {
+                continue;
+            };
+            // One without a time may be open.
+            let written = start(&entry.until).or_else(|| start(&entry.lastmod));
+            if self.known.insert(loc.clone()) {
+                added.push((written.unwrap_or(Timestamp::MAX), added.len(), loc));
+            }
+        }
+        let room = MAX_DOCUMENTS.saturating_sub(self.taken);
+        if added.len() > room {
+            self.is_cut = true;
+            added.sort_unstable();
+            added.drain(..added.len() - room);
+            added.sort_unstable_by_key(|(_, place, _)| *place);
+        }
+        self.taken += added.len();
+        self.urls.extend(added.into_iter().map(|(_, _, loc)| loc));
+    }
+
+    fn next(&mut self) -> Option<String> {
+        self.urls.pop_front()
+    }
+}
+
+/// Reads the entries of the Change Lists, indexes and archives that a Capability List names.
+async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry>, Unreadable> {
+    let mut lists = read(retriever, up).await?.entries;
+    lists.retain(|entry| entry.loc.is_some() && names_changes(entry.capability.as_deref()));
+    match lists.is_empty() {
+        true => Err(Unreadable::NoChangeList(up.to_owned())),
+        false => Ok(lists),
+    }
+}
+
+/// Reads a Change List, an index or an archive of them.
+async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
+    let listing = read(retriever, url).await?;
+    match names_changes(listing.capability.as_deref()) {
+        true => Ok(listing),
+        false => Err(Unreadable::Document {
+            url: url.to_owned(),
+            reason: "it is no Change List".to_owned(),
+        }),
+    }
 }
 
 /// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3); DSpace has
@@ -146,20 +231,220 @@ impl Unreadable {
         }
     }
 
-    /// Returns true if a list was read, and is none.
-    pub fn is_malformed(&self) -> bool {
-        matches!(self, Unreadable::Document { .. })
-    }
-
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Unreadable::Retrieve(error) => error.is_temporary(),
-            // It may be read while it is written.
-            Unreadable::Document { .. } => true,
-            Unreadable::NoCapabilityList | Unreadable::NoChangeList(_) | Unreadable::TooMany => {
+            Unreadable::Retrieve(error) => error.is_temporary() || error.may_return(),
+            Unreadable::Document { .. } | Unreadable::NoChangeList(_) => true,
+            Unreadable::NoCapabilityList | Unreadable::TooMany | Unreadable::GivenUp { .. } => {
                 false
             }
         }
+    }
+
+    /// Returns true if a document is missing or not as expected, as it may be while a generator writes it again.
+    fn may_return(&self) -> bool {
+        match self {
+            Unreadable::Retrieve(error) => error.may_return(),
+            Unreadable::Document { .. } | Unreadable::NoChangeList(_) => true,
+            Unreadable::NoCapabilityList | Unreadable::TooMany | Unreadable::GivenUp { .. } => {
+                false
+            }
+        }
+    }
+
+    /// Returns the error of a document that can never be read, or is given up.
+    ///
+    /// # Errors
+    ///
+    /// If the document is to be read again.
+    fn given_up(self, url: &str, patience: &mut Patience) -> Result<Unreadable, Unreadable> {
+        if !self.may_return() {
+            return match self.is_temporary() {
+                true => Err(self),
+                false => Ok(self),
+            };
+        }
+        match patience.failed(url, Instant::now()) {
+            Some(attempts) => Ok(Unreadable::GivenUp {
+                attempts,
+                source: Box::new(self),
+            }),
+            None => Err(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use rstest::rstest;
+
+    use super::{
+        Instant, ListedEntry, MAX_DOCUMENTS, Memory, Patience, ReadChanges, Timestamp, Unreadable,
+        Waiting, error_chain, missed,
+    };
+
+    /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
+    fn serve(documents: Vec<(&'static str, String)>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let (own, found) = (base.clone(), "200 OK");
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::new(&stream).lines();
+                let first = lines.next().unwrap().unwrap();
+                while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+                let path = first.split(' ').nth(1).unwrap();
+                let document = documents.iter().find(|(name, _)| *name == path);
+                let (status, body) = match document {
+                    Some((_, body)) => (found, body.replace("BASE", &own)),
+                    None => ("404 Not Found", String::new()),
+                };
+                let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: ");
+                let _ = write!(stream, "{head}{}\r\n\r\n{body}", body.len());
+            }
+        });
+        base
+    }
+
+    /// A document of a capability with these entries.
+    fn document(capability: &str, entries: &str) -> String {
+        format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\"><rs:md capability=\"{capability}\"/>{entries}</urlset>"
+        )
+    }
+
+    fn capability_list(lists: &[&str]) -> (&'static str, String) {
+        let entries = lists.iter().map(|list| {
+            format!("<url><loc>BASE/{list}</loc><rs:md capability=\"changelist\"/></url>")
+        });
+        let entries: String = entries.collect();
+        ("/cl.xml", document("capabilitylist", &entries))
+    }
+
+    fn change_list() -> (&'static str, String) {
+        let entries = "<url><loc>https://e.org/a</loc><rs:md change=\"updated\" datetime=\"2026-11-20T10:05:00Z\"/></url>";
+        ("/a.xml", document("changelist", entries))
+    }
+
+    async fn read(base: &str, patience: &mut Patience) -> Result<ReadChanges, Unreadable> {
+        let up = format!("{base}/cl.xml");
+        let mut memory = Memory::new(None, Some(&up));
+        memory.until = Some("2026-11-20T10:00:00Z".to_owned());
+        missed(base, &memory, None, Timestamp::now(), patience).await
+    }
+
+    #[rstest]
+    #[case::no_capability_list("cl.xml", vec![change_list()], 0)]
+    #[case::no_list_in_it("cl.xml", vec![capability_list(&[]), change_list()], 0)]
+    #[case::a_missing_list("b.xml", vec![capability_list(&["b.xml", "a.xml"]), change_list()], 1)]
+    #[case::another_document("b.xml", vec![
+        capability_list(&["b.xml", "a.xml"]), change_list(), ("/b.xml", document("resourcelist", ""))
+    ], 1)]
+    #[case::a_malformed_list("b.xml", vec![
+        capability_list(&["b.xml", "a.xml"]), change_list(), ("/b.xml", "<urlset".to_owned())
+    ], 1)]
+    #[tokio::test]
+    async fn documents_are_waited_for_before_they_are_given_up(
+        #[case] name: &str,
+        #[case] documents: Vec<(&'static str, String)>,
+        #[case] readable: usize,
+    ) {
+        let base = serve(documents);
+        let mut patience = Patience::default();
+        let error = read(&base, &mut patience).await.unwrap_err();
+        assert!(error_chain(&error).contains(name), "{error:?}");
+
+        let url = format!("{base}/{name}");
+        let mut patience = Patience::default();
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(3600));
+        for _ in 0..10 {
+            patience.failed(&url, long_ago.unwrap());
+        }
+        let read = read(&base, &mut patience).await.unwrap();
+        assert_eq!(read.missed.len(), readable);
+        let reasons: Vec<String> = read.unreadable.iter().map(|e| error_chain(e)).collect();
+        let [reason] = reasons.as_slice() else {
+            panic!("{reasons:?}");
+        };
+        assert!(
+            reason.starts_with("given up after 11 attempts: "),
+            "{reason}"
+        );
+        assert!(reason.contains(name), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn all_missing_documents_are_waited_for_at_the_same_time() {
+        let base = serve(vec![
+            capability_list(&["b.xml", "c.xml", "a.xml"]),
+            change_list(),
+        ]);
+        let mut patience = Patience::default();
+        assert!(read(&base, &mut patience).await.is_err());
+        let now = Instant::now();
+        let many: Vec<_> = ["b.xml", "c.xml"]
+            .map(|name| {
+                let url = format!("{base}/{name}");
+                let later = now + Duration::from_secs(3600);
+                (0..4).filter_map(|_| patience.failed(&url, later)).count()
+            })
+            .into();
+        assert_eq!(many, [1, 1], "the fifth attempt of each is the last");
+    }
+
+    /// Entries of lists with these names and ends.
+    fn entries(lists: &[(usize, &str)]) -> Vec<ListedEntry> {
+        let entries = lists.iter().map(|(name, until)| ListedEntry {
+            loc: Some(name.to_string()),
+            until: (!until.is_empty()).then(|| format!("2026-11-20T{until}Z")),
+            ..ListedEntry::default()
+        });
+        entries.collect()
+    }
+
+    fn waiting() -> Waiting {
+        Waiting::new("2026-11-20T10:00:00Z".parse().ok())
+    }
+
+    fn all(mut waiting: Waiting) -> (Vec<String>, bool) {
+        let is_cut = waiting.is_cut;
+        let urls = std::iter::from_fn(|| waiting.next());
+        (urls.collect(), is_cut)
+    }
+
+    #[test]
+    fn lists_that_ended_before_are_not_read_and_none_is_read_twice() {
+        let mut waiting = waiting();
+        waiting.add(entries(&[(1, ""), (2, "09:00:00"), (3, "11:00:00")]));
+        waiting.add(entries(&[(4, "09:00:00"), (3, ""), (5, "")]));
+        let (urls, is_cut) = all(waiting);
+        assert_eq!(urls, ["1", "3", "5"]);
+        assert!(!is_cut);
+    }
+
+    #[test]
+    fn of_too_many_lists_the_newest_are_read() {
+        let mut closed: Vec<(usize, &str)> = vec![(0, "12:00:00"), (1, "11:00:00")];
+        closed.extend((2..MAX_DOCUMENTS + 1).map(|name| (name, "12:00:00")));
+        let mut some = waiting();
+        some.add(entries(&closed));
+        let (urls, is_cut) = all(some);
+        assert!(is_cut);
+        assert_eq!(urls.len(), MAX_DOCUMENTS);
+        assert_eq!(urls[..2], ["0", "2"], "the oldest is left out");
+
+        // Without times, those named last are the newest.
+        let open: Vec<(usize, &str)> = (0..MAX_DOCUMENTS + 2).map(|name| (name, "")).collect();
+        let mut some = waiting();
+        some.add(entries(&open));
+        let (urls, _) = all(some);
+        assert_eq!((urls.len(), urls[0].as_str()), (MAX_DOCUMENTS, "2"));
     }
 }

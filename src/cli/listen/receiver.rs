@@ -14,6 +14,7 @@ use crate::cli::listen::command::Run;
 use crate::cli::listen::memory::{Heard, Memory, Relation, key};
 use crate::cli::listen::missed::Missed;
 use crate::cli::listen::notification::{Entries, Handed};
+use crate::cli::listen::patience::Patience;
 use crate::cli::listen::report::{Event, Reporter, print_line};
 use crate::cli::listen::state::State;
 use crate::cli::listen::stopped;
@@ -30,8 +31,6 @@ use crate::websub::subscribe::{Delivery, Received};
 const CHANGES_AT_A_TIME: usize = 1_000;
 /// Notifications handed over together at most.
 const BATCH: usize = 64;
-/// Attempts after which a malformed list counts as one that remains so: nothing waits for it any more.
-const MALFORMED_ATTEMPTS: u32 = 5;
 /// Waits before Change Lists are tried again. The hub is waiting for its answer meanwhile.
 const READ_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// Longest wait that a server may ask for meanwhile. After a longer one the hub delivers again.
@@ -73,8 +72,6 @@ pub struct Receiver {
 struct Postponed {
     /// The wait that the server asks for.
     retry_after: Option<Duration>,
-    /// True if a list was read, and is none.
-    is_malformed: bool,
 }
 
 /// The next attempt to catch up.
@@ -82,8 +79,7 @@ struct Postponed {
 pub struct Retry {
     at: Option<Instant>,
     attempts: u32,
-    /// Attempts in a row in which a list was malformed.
-    malformed: u32,
+    patience: Patience,
     /// True if missed notifications are known that could not be handed over. Later ones wait for them.
     has_pending: bool,
 }
@@ -157,13 +153,16 @@ impl Receiver {
                 // The hub delivers it again, and what comes after it.
                 Err(postponed) => {
                     self.retry.has_pending = true;
-                    self.postpone(postponed);
+                    self.retry(postponed.retry_after);
                     break;
                 }
             }
         }
         if self.hand_over(steps).await? {
             judged.into_iter().for_each(Delivery::acknowledge);
+            if !self.retry.has_pending {
+                self.retry.patience = Patience::default();
+            }
         }
         Ok(())
     }
@@ -204,20 +203,11 @@ impl Receiver {
         let is_handed_over = self.hand_over(steps).await?;
         self.retry.has_pending = !is_handed_over || read.is_err();
         match read {
-            Err(postponed) => self.postpone(postponed),
+            Err(postponed) => self.retry(postponed.retry_after),
             Ok(()) if !is_handed_over => self.retry(None),
-            Ok(()) => (self.retry.attempts, self.retry.malformed) = (0, 0),
+            Ok(()) => self.retry = Retry::default(),
         }
         Ok(())
-    }
-
-    /// Tries again later to read what was missed.
-    fn postpone(&mut self, postponed: Postponed) {
-        match postponed.is_malformed {
-            true => self.retry.malformed += 1,
-            false => self.retry.malformed = 0,
-        }
-        self.retry(postponed.retry_after);
     }
 
     /// Sets the time of the next attempt, which a server may ask for.
@@ -234,13 +224,14 @@ impl Receiver {
     ///
     /// If changes before it were missed and cannot be read now: handing it over would lose them for good.
     async fn judge(
-        &self,
+        &mut self,
         memory: &mut Memory,
         body: &[u8],
         is_caught_up: bool,
         steps: &mut Vec<Step>,
     ) -> Result<(), Postponed> {
-        let topic = self.topic.as_str();
+        let topic = self.topic.clone();
+        let topic = topic.as_str();
         let notification = match Notification::parse(body) {
             Ok(notification) => notification,
             Err(error) => {
@@ -319,39 +310,35 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// If they cannot be read now. Lists that can never be read are reported, and what the others have is added.
+    /// If they cannot be read now. Documents that can never be read, or are given up, are reported, and what the others
+    /// have is added.
     async fn add_missed(
-        &self,
+        &mut self,
         memory: &mut Memory,
         before: Option<&str>,
         steps: &mut Vec<Step>,
     ) -> Result<HashSet<String>, Postponed> {
-        let topic = self.topic.as_str();
+        let topic = self.topic.clone();
+        let topic = topic.as_str();
         let Some(since) = memory.known_until().map(str::to_owned) else {
             return Ok(HashSet::new());
         };
-        let missed = match self.read_missed(memory, before).await {
-            Ok(ReadChanges { missed, unreadable }) => {
-                for error in unreadable {
-                    let reason = &error_chain(&error);
-                    self.report(&Event::NotCaughtUp { topic, reason });
-                }
-                missed
-            }
+        let ReadChanges { missed, unreadable } = match self.read_missed(memory, before).await {
+            Ok(read) => read,
             Err(error) => {
                 let reason = &error_chain(&error);
                 self.report(&Event::NotCaughtUp { topic, reason });
-                return match error.is_temporary() {
-                    true => Err(Postponed {
-                        retry_after: error.retry_after(),
-                        is_malformed: error.is_malformed(),
-                    }),
-                    false => Ok(HashSet::new()),
-                };
+                return Err(Postponed {
+                    retry_after: error.retry_after(),
+                });
             }
         };
+        for error in &unreadable {
+            let reason = &error_chain(error);
+            self.report(&Event::NotCaughtUp { topic, reason });
+        }
         let changes = missed.len();
-        if changes > 0 || before.is_some() {
+        if changes > 0 || (before.is_some() && unreadable.is_empty()) {
             self.report(&Event::CaughtUp { topic, changes });
         }
         let last = missed.iter().rev().find_map(|missed| missed.effective);
@@ -394,26 +381,24 @@ impl Receiver {
     }
 
     async fn read_missed(
-        &self,
+        &mut self,
         memory: &Memory,
         before: Option<&str>,
     ) -> Result<ReadChanges, Unreadable> {
         let before = before.and_then(time_span).map(|(start, _)| start);
-        let is_last_attempt = self.retry.malformed >= MALFORMED_ATTEMPTS;
+        let topic = self.topic.as_str();
         let mut waits = READ_AGAIN_AFTER.into_iter();
         loop {
             let now = Timestamp::now();
-            let read = missed(self.topic.as_str(), memory, before, now, is_last_attempt).await;
-            match read {
-                Err(error) if error.is_temporary() => {
-                    let asked_for = error.retry_after();
-                    let wait = waits.next().map(|wait| asked_for.unwrap_or(wait));
-                    match wait.filter(|wait| *wait <= LONGEST_WAIT) {
-                        Some(wait) => tokio::time::sleep(wait).await,
-                        None => return Err(error),
-                    }
-                }
-                read => return read,
+            let error = match missed(topic, memory, before, now, &mut self.retry.patience).await {
+                Ok(read) => return Ok(read),
+                Err(error) => error,
+            };
+            let asked_for = error.retry_after();
+            let wait = waits.next().map(|wait| asked_for.unwrap_or(wait));
+            match wait.filter(|wait| *wait <= LONGEST_WAIT) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(error),
             }
         }
     }
