@@ -15,7 +15,7 @@ mod report;
 mod state;
 mod watched;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::cli::exit::Exit;
-use crate::cli::listen::channels::{Channel, channels};
+use crate::cli::listen::channels::{Channel, Unusable, channels};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::{Heard, Memory};
@@ -50,6 +50,8 @@ use crate::websub::subscribe::{CallbackKey, Destination};
 const LEASE: Duration = Duration::from_secs(60 * 60);
 /// Time between two looks for channels that are advertised since.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
+/// Time until documents are read again of which some cannot be read. It doubles each time.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Minimum time between them, however often the documents that advertise channels change.
 const MIN_LOOK: Duration = Duration::from_secs(2);
 const ALMOST_A_SECOND: Duration = Duration::from_millis(999);
@@ -84,14 +86,16 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
         false => Reporter::Text,
     };
     let hub = options.hub.as_deref().map(Hub::new);
-    let wanted = wanted_channels(options, hub.as_ref(), &state, reporter).await?;
+    let Wanted { channels, unusable } =
+        wanted_channels(options, hub.as_ref(), &state, reporter).await?;
     let destination = Arc::new(bind(options, &state).await?);
-    save_subscriptions(&state, &wanted, destination.address().port()).await?;
+    save_subscriptions(&state, &channels, destination.address().port()).await?;
 
     let (stop, stopped) = watch::channel(false);
     let (first, mut firsts) = mpsc::unbounded_channel();
     let look = Arc::new(Notify::new());
-    let mut watched = Watched::new(options, hub.as_ref(), &state, &wanted);
+    let mut watched = Watched::new(options, hub.as_ref(), &state, &channels, reporter);
+    watched.note_unusable(unusable);
     let opening = Opening {
         options,
         is_hub_given: hub.is_some(),
@@ -104,7 +108,7 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
     };
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
-    for channel in wanted.into_values() {
+    for channel in channels.into_values() {
         keepers.extend(opening.open(channel, false, &mut receivers));
     }
     // All callbacks are known by now.
@@ -130,7 +134,7 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
             () = look.notified() => watched.look_soon(),
             found = watched.found() => {
                 let port = destination.address().port();
-                for channel in watched.save(found, port)? {
+                for channel in watched.save(found, port) {
                     undecided.left += 1;
                     if let Some(keeper) = opening.open(channel, true, &mut receivers) {
                         subscriptions.spawn(keeper.run(opening.stopped.clone()));
@@ -213,43 +217,86 @@ impl Opening<'_> {
     }
 }
 
-/// Finds the channels of all URLs, by topic. Channels that cannot be read now and were known before stay as they were.
+/// The channels of all URLs.
+struct Wanted {
+    /// By topic.
+    channels: BTreeMap<String, Channel>,
+    /// URLs of documents and topics that are reported as unusable, and read again later.
+    unusable: BTreeSet<String>,
+}
+
+/// Finds the channels of all URLs. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
     options: &ListenOptions,
     hub: Option<&Hub>,
     state: &State,
     reporter: Reporter,
-) -> Result<BTreeMap<String, Channel>, Failure> {
+) -> Result<Wanted, Failure> {
     let kind = kind(options);
     let saved = state.saved();
-    let mut wanted = BTreeMap::new();
+    let mut wanted = Wanted {
+        channels: BTreeMap::new(),
+        unusable: BTreeSet::new(),
+    };
     for asked in &options.urls {
-        let found = match channels(asked, kind, hub).await {
-            Ok(found) => found,
-            Err(failure) => {
-                let known = saved.subscriptions.iter();
-                let known = known.filter(|(_, saved)| saved.is_verified && saved.asked == *asked);
-                let known: Vec<Channel> = known
-                    .map(|(topic, saved)| as_before(topic, saved, hub))
-                    .collect();
-                if known.is_empty() || !failure.is_temporary() {
-                    return Err(failure);
-                }
-                reporter.report(&Event::NotSubscribed {
-                    topic: asked,
-                    reason: &error_chain(failure.error.as_ref()),
-                    retry_seconds: Some(0),
+        let of_asked = saved.subscriptions.iter();
+        let of_asked = of_asked.filter(|(topic, saved)| {
+            saved.is_verified && saved.asked == *asked && saved.is_wanted(topic, kind)
+        });
+        let mut known: Vec<Channel> = of_asked
+            .map(|(topic, saved)| as_before(topic, saved, hub))
+            .collect();
+        let (found, unusable) = match channels(asked, kind, hub).await {
+            Ok(found) => {
+                let is_unusable = |url: &str| found.unusable.iter().any(|one| one.url == url);
+                known.retain(|known| {
+                    let list = known.capability_list.as_deref();
+                    let is_unread = list.is_none_or(|list| !found.lists.contains(list));
+                    match found.unusable.is_empty() {
+                        true => false,
+                        false => is_unread || is_unusable(known.topic.as_str()),
+                    }
                 });
-                known
+                (found.channels, found.unusable)
+            }
+            Err(failure) if known.is_empty() => return Err(failure),
+            Err(failure) => {
+                let url = asked.clone();
+                (Vec::new(), vec![Unusable { url, failure }])
             }
         };
-        for channel in found {
-            wanted
-                .entry(channel.topic.as_str().to_owned())
-                .or_insert(channel);
+        // A topic that was given itself is requested at once all the same.
+        let is_topic = found.is_empty() && known.iter().all(|known| known.kind.is_none());
+        for Unusable { url, failure } in unusable {
+            let wait = match is_topic {
+                true => Duration::ZERO,
+                false => wait_after(1),
+            };
+            report_unusable(reporter, &url, &failure, wait);
+            wanted.unusable.insert(url);
+        }
+        for channel in found.into_iter().chain(known) {
+            let topic = channel.topic.as_str().to_owned();
+            wanted.channels.entry(topic).or_insert(channel);
         }
     }
     Ok(wanted)
+}
+
+fn report_unusable(reporter: Reporter, url: &str, failure: &Failure, wait: Duration) {
+    reporter.report(&Event::NotSubscribed {
+        topic: url,
+        reason: &error_chain(failure.error.as_ref()),
+        retry_seconds: Some(wait.as_secs()),
+    });
+}
+
+/// Returns the wait before documents are read again of which some could not be read, several times in a row.
+fn wait_after(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    READ_AGAIN_AFTER
+        .saturating_mul(doubled)
+        .min(LOOK_AGAIN_AFTER)
 }
 
 /// Returns the kind of channels that is wanted; none if both are.
@@ -266,8 +313,11 @@ fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Chann
         asked: saved.asked.clone(),
         topic: Topic::new(topic),
         hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
-        kind: saved.memory.kind,
-        capability_list: saved.memory.up.clone(),
+        kind: match saved.is_advertised(topic) {
+            true => saved.memory.kind,
+            false => None,
+        },
+        capability_list: saved.advertised_by.clone().or(saved.memory.up.clone()),
     }
 }
 
@@ -297,16 +347,20 @@ async fn bind(options: &ListenOptions, state: &State) -> Result<Destination, Fai
     })
 }
 
-/// Saves callback and secret of each subscription before a hub hears of them.
+/// Saves callback and secret of each subscription before a hub hears of them, and where each channel was found this time.
 async fn save_subscriptions(
     state: &State,
     wanted: &BTreeMap<String, Channel>,
     port: u16,
 ) -> anyhow::Result<()> {
-    let mut new = Vec::new();
+    let mut all = Vec::new();
     let saved = state.saved();
     for channel in wanted.values() {
-        if saved.subscriptions.contains_key(channel.topic.as_str()) {
+        let topic = channel.topic.as_str();
+        if let Some(earlier) = saved.subscriptions.get(topic) {
+            let mut subscription = earlier.clone();
+            subscription.find(channel);
+            all.push((topic.to_owned(), subscription));
             continue;
         }
         let memory = match (moved(&saved, channel, wanted), state.is_kept()) {
@@ -317,15 +371,9 @@ async fn save_subscriptions(
             }
             (None, false) => Memory::default(),
         };
-        new.push((
-            channel.topic.as_str().to_owned(),
-            unverified(channel, memory),
-        ));
+        all.push((topic.to_owned(), unverified(channel, memory)));
     }
-    state.change(|saved| {
-        saved.port = Some(port);
-        saved.subscriptions.extend(new);
-    })
+    state.add(port, all)
 }
 
 /// Returns a new subscription, with a callback and a secret of its own.
@@ -333,6 +381,7 @@ fn unverified(channel: &Channel, memory: Memory) -> SavedSubscription {
     let key = CallbackKey::random();
     SavedSubscription {
         asked: channel.asked.clone(),
+        advertised_by: channel.advertised_by().map(str::to_owned),
         hub: channel.hub.as_str().to_owned(),
         callback: key.id,
         secret: key.secret.reveal().to_owned(),
@@ -341,15 +390,17 @@ fn unverified(channel: &Channel, memory: Memory) -> SavedSubscription {
     }
 }
 
-/// Returns the memory of a channel whose topic has moved: the same set and kind, found by the same URL.
+/// Returns the memory of a channel whose topic has moved: the same kind, advertised by the same Capability List.
 fn moved(saved: &Saved, channel: &Channel, wanted: &BTreeMap<String, Channel>) -> Option<Memory> {
+    let list = channel.advertised_by()?;
     let is_earlier = |(topic, saved): &(&String, &SavedSubscription)| {
-        saved.asked == channel.asked
+        // A file of an earlier version does not name the list that advertises.
+        let earlier = saved.advertised_by.as_ref().or(saved.memory.up.as_ref());
+        earlier.is_some_and(|earlier| earlier == list)
+            && saved.is_advertised(topic)
             && saved.memory.kind == channel.kind
-            && saved.memory.up == channel.capability_list
             && !wanted.contains_key(*topic)
     };
-    channel.kind.and(channel.capability_list.as_ref())?;
     let (_, earlier) = saved.subscriptions.iter().find(is_earlier)?;
     Some(earlier.memory.clone())
 }
@@ -472,7 +523,7 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Exit, Failure, FirstFailure, Reporter, Signals, Undecided};
+    use super::{Duration, Exit, Failure, FirstFailure, Reporter, Signals, Undecided, wait_after};
 
     fn failed(exit: Exit) -> Result<(), FirstFailure> {
         let error = anyhow::anyhow!("no");
@@ -495,6 +546,12 @@ mod tests {
         assert!(undecided.decided(Ok(())).is_none());
         // After a denial, for example.
         assert!(undecided.decided(Ok(())).is_none());
+    }
+
+    #[test]
+    fn documents_that_cannot_be_read_are_read_again_less_and_less_often() {
+        let waits = [1, 2, 3, 4, 5, u32::MAX].map(|failures| wait_after(failures).as_secs());
+        assert_eq!(waits, [60, 120, 240, 480, 600, 600]);
     }
 
     #[tokio::test]

@@ -495,6 +495,91 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
     assert_eq!(paths, ["/a/change", "/b/change"]);
 }
 
+/// Publishes a Source Description of two sets, `/a` and `/b`, with a channel each.
+fn publish_two_sets(source: &FakeSource) {
+    let list = |name: &str| {
+        format!("<url><loc>SOURCE/{name}.xml</loc><rs:md capability=\"capabilitylist\"/></url>")
+    };
+    source.publish(
+        "/.well-known/resourcesync",
+        &document(
+            "capability=\"description\"",
+            &format!("{}{}", list("a"), list("b")),
+        ),
+    );
+    for name in ["a", "b"] {
+        publish_set(source, name);
+    }
+}
+
+/// Publishes the Capability List and the topic of a set.
+fn publish_set(source: &FakeSource, name: &str) {
+    source.publish_topic(&format!("/{name}"), "");
+    let channel =
+        format!("<url><loc>SOURCE/{name}</loc><rs:md capability=\"change-notification\"/></url>");
+    source.publish(
+        &format!("/{name}.xml"),
+        &document("capability=\"capabilitylist\"", &channel),
+    );
+}
+
+#[test]
+fn a_capability_list_that_cannot_be_read_is_reported_and_the_others_go_on() {
+    let source = FakeSource::start();
+    publish_two_sets(&source);
+    source.withdraw("/b.xml");
+    let description = source.url("/.well-known/resourcesync");
+    let listener = Listener::with(&[&description, "--json"]);
+    let unread = listener.event("not_subscribed");
+    assert_eq!(unread["topic"], source.url("/b.xml"));
+    assert_eq!(unread["retry_seconds"], 60);
+    assert!(
+        unread["reason"].as_str().unwrap().contains("404"),
+        "{unread}"
+    );
+    assert_eq!(listener.event("subscribed")["topic"], source.url("/a"));
+
+    source.publish("/a.xml", "<urlset");
+    let (exit, said) = Listener::with(&[&description]).ended();
+    assert_eq!(exit, Some(1));
+    assert!(said.contains("a.xml"), "{said}");
+    source.postpone("/b.xml");
+    let (exit, said) = Listener::with(&[&description]).ended();
+    assert_eq!(exit, Some(75), "what may pass is the reason");
+    assert!(said.contains("b.xml answers 503"), "{said}");
+}
+
+#[test]
+fn known_subscriptions_go_on_whatever_cannot_be_read() {
+    let source = FakeSource::start();
+    publish_two_sets(&source);
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json").display().to_string();
+    let description = source.url("/.well-known/resourcesync");
+    let subscribed = |url: &str, count: usize| {
+        let listener = Listener::with(&[url, "--state", &state, "--json"]);
+        (0..count).for_each(|_| drop(listener.event("subscribed")));
+        let mut requests: Vec<Request> = (0..count).map(|_| source.request()).collect();
+        requests.sort_by(|a, b| a.topic.cmp(&b.topic));
+        assert_eq!(listener.terminate(), Some(0));
+        requests
+    };
+    let of_list = subscribed(&source.url("/a.xml"), 1);
+    // The Source Description leads to it from now on.
+    let both = subscribed(&description, 2);
+    assert_eq!(both[0], of_list[0]);
+    source.withdraw("/b.xml");
+    assert_eq!(subscribed(&description, 2), both);
+    source.publish("/a.xml", "<urlset");
+    assert_eq!(subscribed(&description, 2), both);
+    source.withdraw("/.well-known/resourcesync");
+    assert_eq!(subscribed(&description, 2), both);
+    publish_two_sets(&source);
+    source.publish("/b.xml", &document("capability=\"capabilitylist\"", ""));
+    let left = subscribed(&description, 1);
+    assert_eq!(left[0], both[0], "the other one is not advertised any more");
+}
+
 #[test]
 fn each_failure_to_subscribe_has_its_exit_code() {
     let source = source();
@@ -865,4 +950,43 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
     let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
     assert_eq!(subscription.deliver(&told), Some(200));
     assert_eq!(listener.event("notification")["kind"], "change");
+}
+
+#[test]
+fn a_channel_that_cannot_be_saved_is_found_again_later() {
+    let source = FakeSource::start();
+    publish_two_sets(&source);
+    source.publish("/b.xml", &document("capability=\"capabilitylist\"", ""));
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json");
+    let description = source.url("/.well-known/resourcesync");
+    let arguments = [
+        &description,
+        "--state",
+        &state.display().to_string(),
+        "--json",
+    ];
+    let listener = Listener::with(&arguments);
+    listener.event("subscribed");
+    let subscription = source.request();
+    let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(subscription.deliver(&told), Some(200), "all is saved");
+    // Nothing can be written beside the file.
+    let obstacle = directory.path().join("state.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    publish_set(&source, "b");
+    let deliver = |datetime: &str| {
+        let entry = format!(
+            "<url><loc>{}</loc><rs:md change=\"updated\" capability=\"capabilitylist\" \
+             datetime=\"{datetime}\"/></url>",
+            source.url("/b.xml")
+        );
+        let told = document("capability=\"framework-notification\"", &entry);
+        assert_eq!(subscription.deliver(&told), Some(200));
+    };
+    deliver("2026-11-20T10:00:00Z");
+    while listener.event("not_saved")["topic"] != source.url("/b") {}
+    fs::remove_dir(&obstacle).unwrap();
+    deliver("2026-11-20T10:01:00Z");
+    assert_eq!(listener.event("subscribed")["topic"], source.url("/b"));
 }

@@ -25,16 +25,54 @@ pub struct Channel {
     pub capability_list: Option<String>,
 }
 
+impl Channel {
+    /// Returns the Capability List that advertises it; none for a topic that was given itself.
+    pub fn advertised_by(&self) -> Option<&str> {
+        self.kind.and(self.capability_list.as_deref())
+    }
+}
+
+/// The channels that a URL led to.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub channels: Vec<Channel>,
+    /// The Capability Lists that were read.
+    pub lists: BTreeSet<String>,
+    /// Documents that could not be read, and topics without a hub, beside others.
+    pub unusable: Vec<Unusable>,
+}
+
+/// A document that cannot be read, or a topic that cannot be subscribed to.
+#[derive(Debug)]
+pub struct Unusable {
+    pub url: String,
+    pub failure: Failure,
+}
+
+impl From<Channel> for Found {
+    fn from(channel: Channel) -> Found {
+        Found {
+            channels: vec![channel],
+            ..Found::default()
+        }
+    }
+}
+
 /// Finds the channels of a URL: of a topic, a Capability List or a Source Description.
+///
+/// # Errors
+///
+/// If there is none. Capability Lists that cannot be read are among the unusable if others could be.
 pub async fn channels(
     asked: &str,
     kind: Option<ChannelKind>,
     hub: Option<&Hub>,
-) -> Result<Vec<Channel>, Failure> {
+) -> Result<Found, Failure> {
     let discovered = discover(&Topic::new(asked)).await;
     let names_hub = |found: &&Discovery| !found.hubs.is_empty();
-    if let Some(found) = discovered.as_ref().ok().filter(names_hub) {
-        return Ok(channel_of_topic(asked, found, hub).into_iter().collect());
+    let topic = discovered.as_ref().ok().filter(names_hub);
+    if let Some(channel) = topic.and_then(|found| channel_of_topic(asked, found, hub)) {
+        return Ok(channel.into());
     }
     if let Err(error @ (DiscoverError::Url { .. } | DiscoverError::Request { .. })) = discovered {
         return Err(error.into());
@@ -46,26 +84,31 @@ pub async fn channels(
     };
     match listing {
         Some(listing) if is_of_source(&listing) => {
-            let advertised = advertised(asked, listing, &retriever).await?;
+            let (advertised, mut found) = advertised(asked, listing, &retriever).await;
             let is_wanted =
                 |channel: &Advertised| kind.is_none_or(|kind| Some(kind) == channel.kind);
-            let mut channels = Vec::new();
             let mut topics = BTreeSet::new();
             for channel in advertised.into_iter().filter(is_wanted) {
-                if topics.insert(channel.topic.as_str().to_owned()) {
-                    channels.push(channel.resolved(asked, hub).await?);
+                let url = channel.topic.as_str().to_owned();
+                if !topics.insert(url.clone()) {
+                    continue;
+                }
+                match channel.resolved(asked, hub).await {
+                    Ok(channel) => found.channels.push(channel),
+                    Err(failure) => found.unusable.push(Unusable { url, failure }),
                 }
             }
-            match channels.is_empty() {
-                true => Err(Failure::plain(no_channel(asked, kind))),
-                false => Ok(channels),
+            match found.channels.is_empty() {
+                true => Err(reason(found.unusable)
+                    .unwrap_or_else(|| Failure::plain(no_channel(asked, kind)))),
+                false => Ok(found),
             }
         }
         listing => match discovered {
             Ok(found) => {
                 let channel = channel_of_topic(asked, &found, hub);
                 let channel = channel.ok_or_else(|| Failure::plain(no_hub(asked, listing)))?;
-                Ok(vec![channel])
+                Ok(channel.into())
             }
             Err(error) => Err(error.into()),
         },
@@ -137,37 +180,52 @@ fn is_of_source(listing: &Listing) -> bool {
     )
 }
 
-/// Reads the channels that a document advertises, itself or by the Capability Lists that it names.
+/// Reads the channels that a document advertises, itself or by the Capability Lists that it names. They are not resolved
+/// yet.
 async fn advertised(
     asked: &str,
     first: Listing,
     retriever: &Retriever,
-) -> Result<Vec<Advertised>, Failure> {
+) -> (Vec<Advertised>, Found) {
     let mut channels = Vec::new();
+    let mut found = Found::default();
     let mut known = BTreeSet::from([asked.to_owned()]);
     let mut waiting = VecDeque::from([(asked.to_owned(), first)]);
     while let Some((url, listing)) = waiting.pop_front() {
         if listing.is_list() && listing.capability.as_deref() == Some("capabilitylist") {
-            let found = listing.entries.iter();
-            channels.extend(found.filter_map(|entry| Advertised::of(entry, &url)));
+            let entries = listing.entries.iter();
+            channels.extend(entries.filter_map(|entry| Advertised::of(entry, &url)));
+            found.lists.insert(url);
             continue;
         }
         for loc in listing.entries.into_iter().filter_map(|entry| entry.loc) {
             if known.len() >= MAX_DOCUMENTS || !known.insert(loc.clone()) {
                 continue;
             }
-            let body = retriever.get(&loc).await?;
-            match Listing::parse(&body) {
+            match read(&loc, retriever).await {
                 Ok(Some(listing)) if is_of_source(&listing) => waiting.push_back((loc, listing)),
                 Ok(_) => {}
-                Err(error) => {
-                    let error = anyhow::Error::new(error).context(format!("cannot read {loc}"));
-                    return Err(Failure::plain(error));
-                }
+                Err(failure) => found.unusable.push(Unusable { url: loc, failure }),
             }
         }
     }
-    Ok(channels)
+    (channels, found)
+}
+
+async fn read(url: &str, retriever: &Retriever) -> Result<Option<Listing>, Failure> {
+    let body = retriever.get(url).await?;
+    Listing::parse(&body).map_err(|error| {
+        Failure::plain(anyhow::Error::new(error).context(format!("cannot read {url}")))
+    })
+}
+
+/// Returns the reason why there is no channel: a failure that may pass, if there is one.
+fn reason(mut unusable: Vec<Unusable>) -> Option<Failure> {
+    let temporary = unusable
+        .iter()
+        .position(|unusable| unusable.failure.is_temporary());
+    let first = temporary.or((!unusable.is_empty()).then_some(0))?;
+    Some(unusable.swap_remove(first).failure)
 }
 
 fn no_channel(asked: &str, kind: Option<ChannelKind>) -> anyhow::Error {

@@ -10,7 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::cli::listen::channels::Channel;
 use crate::cli::listen::memory::Memory;
+use crate::resourcesync::channel_kind::ChannelKind;
 
 const VERSION: u32 = 1;
 
@@ -29,6 +31,9 @@ pub struct Saved {
 pub struct SavedSubscription {
     /// The URL on the command line that led to the topic.
     pub asked: String,
+    /// The Capability List that advertises the channel; none of a topic that was given itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertised_by: Option<String>,
     pub hub: String,
     /// Last segment of the callback.
     pub callback: String,
@@ -38,6 +43,28 @@ pub struct SavedSubscription {
     pub is_verified: bool,
     #[serde(flatten)]
     pub memory: Memory,
+}
+
+impl SavedSubscription {
+    /// Returns true if the channel was found in a Capability List, rather than given as a topic.
+    pub fn is_advertised(&self, topic: &str) -> bool {
+        // Files of earlier versions do not name the list.
+        self.advertised_by.is_some() || self.asked != topic
+    }
+
+    /// Returns true for the channels that are wanted: of one kind, unless the topic was given itself.
+    pub fn is_wanted(&self, topic: &str, kind: Option<ChannelKind>) -> bool {
+        kind.is_none_or(|kind| !self.is_advertised(topic) || self.memory.kind == Some(kind))
+    }
+
+    /// Records where the channel was found.
+    pub fn find(&mut self, channel: &Channel) {
+        self.asked = channel.asked.clone();
+        self.hub = channel.hub.as_str().to_owned();
+        if let Some(list) = channel.advertised_by() {
+            self.advertised_by = Some(list.to_owned());
+        }
+    }
 }
 
 /// The state of all subscriptions, in memory and, if a file was named, in it.
@@ -81,10 +108,25 @@ impl State {
     pub fn change(&self, change: impl FnOnce(&mut Saved)) -> anyhow::Result<()> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut saved);
+        self.write(&saved)
+    }
+
+    /// Adds subscriptions, or changes them. If they cannot be saved, the state stays as it was.
+    pub fn add(&self, port: u16, new: Vec<(String, SavedSubscription)>) -> anyhow::Result<()> {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = saved.clone();
+        next.port = Some(port);
+        next.subscriptions.extend(new);
+        self.write(&next)?;
+        *saved = next;
+        Ok(())
+    }
+
+    fn write(&self, saved: &Saved) -> anyhow::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let text = serde_json::to_vec_pretty(&*saved)?;
+        let text = serde_json::to_vec_pretty(saved)?;
         replace(path, &text)
             .with_context(|| format!("cannot write the state file {}", path.display()))
     }
@@ -132,13 +174,14 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, PermissionsExt, SavedSubscription, State, fs};
+    use super::{ChannelKind, Memory, PermissionsExt, SavedSubscription, State, fs};
 
     fn subscription() -> SavedSubscription {
         let mut memory = Memory::new(None, Some("https://e.org/cl.xml"));
         memory.until = Some("2026-11-20T10:00:00Z".to_owned());
         SavedSubscription {
             asked: "https://e.org/t".to_owned(),
+            advertised_by: None,
             hub: "https://h.org/".to_owned(),
             callback: "id".to_owned(),
             secret: "hidden".to_owned(),
@@ -176,6 +219,32 @@ mod tests {
             let error = State::load(Some(&path)).unwrap_err().to_string();
             assert!(error.starts_with("cannot read the state file "), "{error}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_saved_is_not_added() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("away/listen.json");
+        let state = State::load(Some(&path)).unwrap();
+        let new = || vec![("https://e.org/t".to_owned(), subscription())];
+        assert!(state.add(1, new()).is_err());
+        assert!(state.saved().subscriptions.is_empty());
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        state.add(1, new()).unwrap();
+        assert_eq!(State::load(Some(&path)).unwrap().saved(), state.saved());
+        assert_eq!(state.saved().subscriptions.len(), 1);
+    }
+
+    #[test]
+    fn only_advertised_channels_are_selected_by_kind() {
+        let mut saved = subscription();
+        let change = Some(ChannelKind::Change);
+        assert!(saved.is_wanted("https://e.org/t", change));
+        saved.advertised_by = Some("https://e.org/cl.xml".to_owned());
+        assert!(!saved.is_wanted("https://e.org/t", change));
+        saved.memory.kind = change;
+        assert!(saved.is_wanted("https://e.org/t", change));
+        assert!(saved.is_wanted("https://e.org/t", None));
     }
 
     #[test]

@@ -2,16 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cli::listen::channels::{Channel, channels};
+use crate::cli::listen::channels::{Channel, Found, Unusable, channels};
 use crate::cli::listen::memory::Memory;
+use crate::cli::listen::report::{Event, Reporter};
 use crate::cli::listen::state::State;
-use crate::cli::listen::{LOOK_AGAIN_AFTER, MIN_LOOK, kind, moved, unverified};
+use crate::cli::listen::{
+    LOOK_AGAIN_AFTER, MIN_LOOK, READ_AGAIN_AFTER, kind, moved, report_unusable, unverified,
+    wait_after,
+};
 use crate::cli::options::ListenOptions;
+use crate::daemon::log::error_chain;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Hub;
 
@@ -26,7 +32,12 @@ pub struct Watched {
     /// Time of the last look.
     looked: (Timestamp, Instant),
     next_look: Instant,
-    looking: JoinSet<Vec<Channel>>,
+    looking: JoinSet<Found>,
+    reporter: Reporter,
+    /// Documents and topics that were unusable at the last look; their failures are reported.
+    unusable: BTreeSet<String>,
+    /// Looks in a row at which something was unusable.
+    failures: u32,
 }
 
 impl Watched {
@@ -36,6 +47,7 @@ impl Watched {
         hub: Option<&Hub>,
         state: &Arc<State>,
         wanted: &BTreeMap<String, Channel>,
+        reporter: Reporter,
     ) -> Watched {
         let advertised = wanted.values().filter(|channel| channel.kind.is_some());
         let documents: BTreeSet<String> = advertised.map(|channel| channel.asked.clone()).collect();
@@ -49,7 +61,26 @@ impl Watched {
             looked: (Timestamp::now(), now),
             next_look: now + LOOK_AGAIN_AFTER,
             looking: JoinSet::new(),
+            reporter,
+            unusable: BTreeSet::new(),
+            failures: 0,
         }
+    }
+
+    /// Notes what was unusable at the last look, and looks again soon if anything was.
+    pub fn note_unusable(&mut self, unusable: BTreeSet<String>) {
+        match unusable.is_empty() {
+            true => self.failures = 0,
+            false => {
+                self.failures = self.failures.saturating_add(1);
+                self.look_within(wait_after(self.failures));
+            }
+        }
+        self.unusable = unusable;
+    }
+
+    fn look_within(&mut self, wait: Duration) {
+        self.next_look = self.next_look.min(Instant::now() + wait);
     }
 
     /// Looks again as soon as it may: one of the documents has changed.
@@ -67,34 +98,46 @@ impl Watched {
             self.next_look = Instant::now() + LOOK_AGAIN_AFTER;
             let (documents, kind, hub) = (self.documents.clone(), self.kind, self.hub.clone());
             self.looking.spawn(async move {
-                let mut found = Vec::new();
-                for document in documents {
-                    // A document that cannot be read now is read the next time.
-                    let channels = channels(&document, kind, hub.as_ref()).await;
-                    found.extend(channels.unwrap_or_default());
+                let mut all = Found::default();
+                for url in documents {
+                    match channels(&url, kind, hub.as_ref()).await {
+                        Ok(found) => {
+                            all.channels.extend(found.channels);
+                            all.unusable.extend(found.unusable);
+                        }
+                        Err(failure) => all.unusable.push(Unusable { url, failure }),
+                    }
                 }
-                found
+                all
             });
         }
         let found = self.looking.join_next().await;
-        found.and_then(Result::ok).unwrap_or_default()
+        let Found {
+            channels, unusable, ..
+        } = found.and_then(Result::ok).unwrap_or_default();
+        let wait = wait_after(self.failures.saturating_add(1));
+        for Unusable { url, failure } in &unusable {
+            // Once, and not at each look.
+            if !self.unusable.contains(url) {
+                report_unusable(self.reporter, url, failure, wait);
+            }
+        }
+        self.note_unusable(unusable.into_iter().map(|one| one.url).collect());
+        channels
     }
 
     /// Saves the subscriptions of the channels that are new, and returns these. Notifications on them since the last look
-    /// count as missed.
-    pub fn save(&mut self, found: Vec<Channel>, port: u16) -> anyhow::Result<Vec<Channel>> {
+    /// count as missed. Channels that cannot be saved are reported, and found again at the next look.
+    pub fn save(&mut self, found: Vec<Channel>, port: u16) -> Vec<Channel> {
         let since = self.looked.0;
         self.looked.1 = Instant::now();
-        if !found.is_empty() {
-            self.looked.0 = Timestamp::now();
-        }
         let by_topic = |channel: Channel| (channel.topic.as_str().to_owned(), channel);
         let found: BTreeMap<String, Channel> = found.into_iter().map(by_topic).collect();
         let saved = self.state.saved();
         let mut new = Vec::new();
         let mut opened = Vec::new();
         for (topic, channel) in &found {
-            if !self.topics.insert(topic.clone()) {
+            if self.topics.contains(topic) {
                 continue;
             }
             opened.push(channel.clone());
@@ -109,12 +152,23 @@ impl Watched {
             });
             new.push((topic.clone(), unverified(channel, memory)));
         }
-        if !new.is_empty() {
-            self.state.change(|saved| {
-                saved.port = Some(port);
-                saved.subscriptions.extend(new);
-            })?;
+        if !new.is_empty()
+            && let Err(error) = self.state.add(port, new.clone())
+        {
+            let reason = &error_chain(error.as_ref());
+            for (topic, _) in &new {
+                self.reporter.report(&Event::NotSaved { topic, reason });
+            }
+            opened.retain(|channel| saved.subscriptions.contains_key(channel.topic.as_str()));
+            self.look_within(READ_AGAIN_AFTER);
+        } else if self.unusable.is_empty() && !found.is_empty() {
+            // A channel that an unusable list advertises was not looked for since.
+            self.looked.0 = Timestamp::now();
         }
-        Ok(opened)
+        let topics = opened
+            .iter()
+            .map(|channel| channel.topic.as_str().to_owned());
+        self.topics.extend(topics);
+        opened
     }
 }
