@@ -18,7 +18,7 @@ use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
-use rsnotify::tree::{KnownFile, Tree, TreeReport, TreeSettings, WatchMode};
+use rsnotify::tree::{KnownFile, RecentKeys, Tree, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;
 
@@ -167,6 +167,7 @@ fn watch(root: &Path, known: Vec<KnownFile>) -> (Tree, Receiver<TreeReport>) {
         poll_interval: Duration::from_secs(10),
         settle: Duration::from_secs(1),
         open_writer: Duration::from_secs(30),
+        recent_keys: RecentKeys::default(),
     };
     let tree = Tree::watch(settings, known, move |report| {
         let _ = sender.send(report);

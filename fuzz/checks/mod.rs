@@ -117,7 +117,8 @@ pub fn changes(input: &[u8]) {
     let counted = u32::try_from(listed.entries.len() + listed.skipped).expect("few entries");
     let positions: Vec<u32> = (0..counted).collect();
     let entries = read_changes(bytes, &positions).expect("a list that was read is read");
-    assert_eq!(entries.len(), listed.entries.len());
+    let (entry_keys, entries): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+    assert!(listed.entries.iter().map(|entry| entry.key).eq(entry_keys));
     let lines = 1 + bytes.iter().filter(|byte| b"\r\n".contains(byte)).count() as u64;
     assert_eq!(listed.skipped > 0, listed.first_skipped.is_some());
     if let Some(skipped) = &listed.first_skipped {

@@ -24,6 +24,7 @@ use crate::hub::relay::headers;
 use crate::hub::{DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription};
 use crate::resourcesync::uri::Hub;
 use crate::store::Store;
+use crate::tree::RecentKeys;
 use crate::websub::preview::Preview;
 use crate::websub::publish::PublishSettings;
 
@@ -54,7 +55,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let plan = scan.engine.plan().clone();
     let take = |request: TakeRequest| {
         let keys = store.as_ref()?.key_reader();
-        let job = ReadJob::new(request, &plan, keys);
+        let job = ReadJob::new(request, &plan, keys, RecentKeys::default());
         Some(TakenRound {
             outcome: take(&job, &mut Rounds::default()),
             set: job.request.set,

@@ -25,6 +25,7 @@ use crate::resourcesync::change::Change;
 use crate::resourcesync::change_list::{EntryPlace, ListedChanges};
 use crate::resourcesync::uri::Uri;
 use crate::store::{KeyReader, StoreError, TakenRows};
+use crate::tree::RecentKeys;
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 
 /// A request with the files of its lists, in order.
@@ -33,17 +34,24 @@ pub struct ReadJob {
     pub request: TakeRequest,
     pub paths: Vec<PathBuf>,
     pub keys: KeyReader,
+    pub recent_keys: RecentKeys,
 }
 
 impl ReadJob {
     /// Returns the job for a request.
-    pub fn new(request: TakeRequest, plan: &Plan, keys: KeyReader) -> ReadJob {
+    pub fn new(
+        request: TakeRequest,
+        plan: &Plan,
+        keys: KeyReader,
+        recent_keys: RecentKeys,
+    ) -> ReadJob {
         let lists = request.lists.iter();
         let paths = lists.filter_map(|list| file(plan, &list.path));
         ReadJob {
             paths: paths.collect(),
             request,
             keys,
+            recent_keys,
         }
     }
 
@@ -189,7 +197,8 @@ impl RoundFiles for JobFiles<'_> {
     type Error = Refused;
 
     fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Refused> {
-        self.job.open(list)?.keys().map_err(Refused::of(list))
+        let keys = self.job.open(list)?.take_keys(&self.job.recent_keys);
+        keys.map_err(Refused::of(list))
     }
 
     fn changes(

@@ -23,7 +23,7 @@ use crate::config::server::ServerSettings;
 use crate::config::source::Watch;
 use crate::http::secret::Secret;
 use crate::resourcesync::uri::{Hub, Uri};
-use crate::tree::{self, KnownFile, WatchMode};
+use crate::tree::{self, KnownFile, RecentKeys, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{
     HubCredentials, HubHeader, HubProxy, PublishSettings, PublisherError,
@@ -205,6 +205,7 @@ pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::TreeSettings {
         poll_interval: settings.poll_interval,
         settle: settings.settle,
         open_writer: settings.open_writer,
+        recent_keys: RecentKeys::default(),
     }
 }
 

@@ -136,20 +136,21 @@ pub enum SkipReason {
 /// Reads the keys of a Change List in one pass (C3, C6).
 pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
     match read(source, KeysHandler::default())? {
-        Ok((handler, _)) if handler.root.is_list_of(Capability::ChangeList.as_str()) => {
-            Ok(handler.conclude())
-        }
+        Ok((handler, _)) if handler.is_of_change_list() => Ok(handler.conclude()),
         _ => Err(ChangeListError::NotAChangeList),
     }
 }
 
-/// Reads the entries of a Change List at these positions, which ascend (C8). Returns fewer if some of these entries do
-/// not count, or if the list is shorter: then it is not the version whose keys were read.
-pub fn read_changes(source: impl Read, positions: &[u32]) -> Result<Vec<Change>, ChangeListError> {
-    let handler = ChangesHandler::new(Wanted::At(positions));
+/// Reads the entries of a Change List at these positions, which ascend, with their keys (C8). Returns fewer if some of
+/// these entries do not count, or if the list is shorter: then it is not the version whose keys were read.
+pub fn read_changes(
+    source: impl Read,
+    positions: &[u32],
+) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
+    let handler = ChangesHandler::with_keys(Wanted::At(positions));
     match read(source, handler)? {
         Ok((handler, _)) if handler.root.is_list_of(Capability::ChangeList.as_str()) => {
-            Ok(handler.changes)
+            Ok(handler.into_keyed())
         }
         _ => Err(ChangeListError::NotAChangeList),
     }
@@ -164,12 +165,16 @@ pub fn read_changes_at(
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
     let spans = spans(span, places)?;
-    let mut handler = ChangesHandler::new(Wanted::All);
-    handler.keys = Some(Vec::with_capacity(places.len()));
+    let handler = ChangesHandler::with_keys(Wanted::All);
     let (handler, _) = read(FileSpans::new(file, spans), handler).ok()?.ok()?;
-    let keys = handler.keys.unwrap_or_default();
+    at_places(handler.into_keyed(), places)
+}
+
+/// Returns the changes that were read for some places, unless other entries stand there.
+pub fn at_places(read: Vec<(ChangeKey, Change)>, places: &[EntryPlace]) -> Option<Vec<Change>> {
+    let (keys, changes): (Vec<ChangeKey>, Vec<Change>) = read.into_iter().unzip();
     let wanted = places.iter().map(|place| place.key);
-    keys.into_iter().eq(wanted).then_some(handler.changes)
+    keys.into_iter().eq(wanted).then_some(changes)
 }
 
 /// Returns the parts of a file that make a document with only these entries: the beginning up to the first entry, each of
@@ -515,8 +520,9 @@ fn short_hash(texts: &[&str]) -> [u8; 16] {
     short
 }
 
+/// Reads the keys of a Change List (C3).
 #[derive(Debug, Default)]
-struct KeysHandler {
+pub(crate) struct KeysHandler {
     root: Root,
     /// Number of entries that have begun.
     begun: u32,
@@ -573,7 +579,17 @@ impl Bound {
 }
 
 impl KeysHandler {
-    fn conclude(self) -> ListedChanges {
+    /// Returns true if the document is a Change List, as far as it was read.
+    pub(crate) fn is_of_change_list(&self) -> bool {
+        self.root.is_list_of(Capability::ChangeList.as_str())
+    }
+
+    /// Returns the number of entries so far that count.
+    pub(crate) fn count(&self) -> usize {
+        self.listed.entries.len()
+    }
+
+    pub(crate) fn conclude(self) -> ListedChanges {
         let first_skipped = self.first_skipped.map(|(place, reason)| {
             let line = match place {
                 Place::Line(line) => line,
@@ -720,6 +736,18 @@ impl<'a> ChangesHandler<'a> {
             entry: None,
             room: Vec::new(),
         }
+    }
+
+    fn with_keys(wanted: Wanted<'a>) -> ChangesHandler<'a> {
+        ChangesHandler {
+            keys: Some(Vec::new()),
+            ..ChangesHandler::new(wanted)
+        }
+    }
+
+    fn into_keyed(self) -> Vec<(ChangeKey, Change)> {
+        let keys = self.keys.unwrap_or_default();
+        keys.into_iter().zip(self.changes).collect()
     }
 
     /// Returns true if the entry that begins is wanted.

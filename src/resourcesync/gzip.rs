@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::resourcesync::document::{Content, MAX_SIZE, Malformed};
-use crate::resourcesync::parse::{ReadError, parse};
+use crate::resourcesync::document::{MAX_SIZE, Malformed};
+use crate::resourcesync::parse::ReadError;
 
 /// Largest unpacked size: ten times what the protocol allows.
 const MAX_UNPACKED: u64 = 10 * MAX_SIZE;
@@ -14,9 +14,12 @@ const MAX_TIMES: u64 = 200;
 /// Unpacked size below which any ratio is accepted.
 const SMALL: u64 = 1 << 20;
 
-/// Reads a compressed file as [`parse`] does.
-pub fn parse_gzip(reader: impl Read) -> Result<Content, ReadError> {
-    parse(unpacked(reader)).map_err(|error| match error {
+/// Reads a compressed file as `parse` does, one of the functions that read a document.
+pub fn parse_gzip<T>(
+    reader: impl Read,
+    parse: impl FnOnce(&mut dyn Read) -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
+    parse(&mut unpacked(reader)).map_err(|error| match error {
         ReadError::Io(error) => match error.downcast::<Malformed>() {
             Ok(malformed) => malformed.into(),
             Err(error) => error.into(),
@@ -88,13 +91,16 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
-    use super::parse_gzip;
     use crate::resourcesync::document::{Content, Malformed, NotADocument};
     use crate::resourcesync::parse::{ReadError, parse};
 
     const LIST: &str = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
                         xmlns:rs='http://www.openarchives.org/rs/terms/'>\
                         <rs:md capability='changelist'/></urlset>";
+
+    fn parse_gzip(bytes: &[u8]) -> Result<Content, ReadError> {
+        super::parse_gzip(bytes, |reader| parse(reader))
+    }
 
     fn packed(text: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());

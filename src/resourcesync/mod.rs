@@ -21,6 +21,7 @@ mod markup;
 pub(crate) mod namespaces;
 mod outline;
 pub mod parse;
+pub mod parse_with_keys;
 pub mod payload;
 pub(crate) mod reader;
 pub mod receive;

@@ -27,11 +27,7 @@ pub enum ReadError {
 /// A document is read to its end, since only a complete one counts; another file up to its root, and at most 64 KiB of
 /// it.
 pub fn parse(source: impl Read) -> Result<Content, ReadError> {
-    let handler = DocumentHandler {
-        outline: None,
-        canonical: Canonical::new(),
-    };
-    Ok(match read(source, handler)? {
+    Ok(match read(source, DocumentHandler::new())? {
         Ok((handler, size)) => handler.conclude(size),
         Err(other) => Content::Other(other),
     })
@@ -39,15 +35,22 @@ pub fn parse(source: impl Read) -> Result<Content, ReadError> {
 
 /// The document that is being read, and its fingerprint.
 #[derive(Debug)]
-struct DocumentHandler {
+pub(crate) struct DocumentHandler {
     /// `None` before the root.
     outline: Option<Outline>,
     canonical: Canonical,
 }
 
 impl DocumentHandler {
+    pub(crate) fn new() -> DocumentHandler {
+        DocumentHandler {
+            outline: None,
+            canonical: Canonical::new(),
+        }
+    }
+
     /// Returns the document of `size` bytes whose root has ended.
-    fn conclude(self, size: u64) -> Content {
+    pub(crate) fn conclude(self, size: u64) -> Content {
         match self.outline.map(|outline| outline.conclude(size)) {
             None => Content::Other(NotADocument::ForeignRoot),
             Some(Err(other)) => Content::Other(other),

@@ -10,12 +10,13 @@ use crate::announce::observation::Stat;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_list::{
-    ChangeListError, EntryPlace, ListedChanges, ListedResources, each_entry, read_changes,
-    read_changes_at, read_keys, read_resource_entries, read_resources,
+    ChangeListError, EntryPlace, ListedChanges, ListedResources, at_places, each_entry,
+    read_changes, read_changes_at, read_keys, read_resource_entries, read_resources,
 };
 use crate::resourcesync::gzip::unpacked;
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::read_file::open;
+use crate::tree::recent_keys::RecentKeys;
 
 /// An open Change List, in the version that was asked for.
 #[derive(Debug)]
@@ -69,6 +70,14 @@ impl ChangeListFile {
         })
     }
 
+    /// Returns the keys of its entries, and takes those that were kept when it was read as a document.
+    pub fn take_keys(&mut self, recent: &RecentKeys) -> Result<ListedChanges, ChangeListFileError> {
+        match recent.take(&self.opened) {
+            Some(listed) => Ok(listed),
+            None => self.keys(),
+        }
+    }
+
     /// Returns the keys of its entries.
     pub fn keys(&mut self) -> Result<ListedChanges, ChangeListFileError> {
         self.read(|reader| read_keys(reader))
@@ -88,10 +97,7 @@ impl ChangeListFile {
         }
         let positions: Vec<u32> = places.iter().map(|place| place.position).collect();
         let changes = self.read(|reader| read_changes(reader, &positions))?;
-        match changes.len() == positions.len() {
-            true => Ok(changes),
-            false => Err(ChangeListFileError::Stale),
-        }
+        at_places(changes, places).ok_or(ChangeListFileError::Stale)
     }
 
     /// Returns the resources of a Resource List.

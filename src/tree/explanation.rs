@@ -30,7 +30,7 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
     {
         return Some(NoDocument::Excluded(exclusion));
     }
-    match read(&file) {
+    match read(&file, &settings.recent_keys) {
         ReadOutcome::Gone => Some(NoDocument::Nothing),
         ReadOutcome::Whole(Content::Document(_), _) => None,
         ReadOutcome::Whole(Content::Other(other), _) => Some(NoDocument::Other(other)),

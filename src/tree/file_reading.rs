@@ -18,6 +18,7 @@ use crate::tree::model::Model;
 use crate::tree::mount_presence::Mounts;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
+use crate::tree::recent_keys::RecentKeys;
 use crate::tree::reports::Reports;
 use crate::tree::work_queue::WorkQueue;
 
@@ -72,8 +73,8 @@ impl FileReadJob {
         self.id
     }
 
-    pub(super) fn read(&self) -> ReadOutcome {
-        read(&self.path)
+    pub(super) fn read(&self, recent_keys: &RecentKeys) -> ReadOutcome {
+        read(&self.path, recent_keys)
     }
 }
 
@@ -88,8 +89,11 @@ impl ReadBatch {
     }
 
     /// Reads all files.
-    pub(super) fn read(self) -> impl Iterator<Item = (FileReadJob, ReadOutcome)> {
-        let outcomes = read_all(&self.jobs);
+    pub(super) fn read(
+        self,
+        recent_keys: &RecentKeys,
+    ) -> impl Iterator<Item = (FileReadJob, ReadOutcome)> + use<> {
+        let outcomes = read_all(&self.jobs, recent_keys);
         self.jobs.into_iter().zip(outcomes)
     }
 }
@@ -288,7 +292,7 @@ impl FileReading<'_, '_> {
 }
 
 /// Reads files, on as many threads as there are processors.
-fn read_all(jobs: &[FileReadJob]) -> Vec<ReadOutcome> {
+fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> {
     let threads = match jobs.len() {
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -300,22 +304,23 @@ fn read_all(jobs: &[FileReadJob]) -> Vec<ReadOutcome> {
         let first = shares.next().unwrap_or_default();
         let others: Vec<_> = shares
             .map(|jobs| {
-                let reader = std::thread::Builder::new().spawn_scoped(scope, || read_share(jobs));
+                let reader = std::thread::Builder::new()
+                    .spawn_scoped(scope, || read_share(jobs, recent_keys));
                 (jobs, reader)
             })
             .collect();
-        let mut outcomes = read_share(first);
+        let mut outcomes = read_share(first, recent_keys);
         for (jobs, reader) in others {
             match reader.map(|reader| reader.join()) {
                 Ok(Ok(read)) => outcomes.extend(read),
                 // Without a thread for it, or after a panic that has been printed.
-                _ => outcomes.extend(read_share(jobs)),
+                _ => outcomes.extend(read_share(jobs, recent_keys)),
             }
         }
         outcomes
     })
 }
 
-fn read_share(jobs: &[FileReadJob]) -> Vec<ReadOutcome> {
-    jobs.iter().map(FileReadJob::read).collect()
+fn read_share(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> {
+    jobs.iter().map(|job| job.read(recent_keys)).collect()
 }

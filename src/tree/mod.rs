@@ -12,7 +12,8 @@
 //!
 //! Two kinds of work borrow the parts that they change: an `EntryUpdate` brings the model up to date, name by name
 //! (`entries`), with links (`links`) and whole directories (`directory_listing`); a `FileReading` decides whether a file
-//! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once.
+//! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once. `change_list` reads
+//! the entries of a Change List again, and `recent_keys` has what spares it some of that.
 
 pub mod change_list;
 mod directories;
@@ -38,6 +39,7 @@ mod notify;
 mod observer;
 mod pending_hints;
 mod read_file;
+mod recent_keys;
 mod reports;
 mod slab;
 mod system_limit;
@@ -69,6 +71,7 @@ use crate::tree::pending_hints::PendingHints;
 use crate::tree::watches::Watches;
 
 pub use crate::tree::explanation::explain;
+pub use crate::tree::recent_keys::RecentKeys;
 pub use crate::tree::system_limit::SystemLimit;
 
 /// The tree of one source, and how it is watched.
@@ -83,6 +86,8 @@ pub struct TreeSettings {
     pub settle: Duration,
     /// Silence of a writer that keeps a file open after which the file is read (R3).
     pub open_writer: Duration,
+    /// Where the keys of Change Lists go.
+    pub recent_keys: RecentKeys,
 }
 
 /// Source of hints.

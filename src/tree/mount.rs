@@ -411,7 +411,7 @@ mod tests {
     use crate::tree::mount::{
         PROGRESS_INTERVAL, SWAPPED_WITHIN, Sweep, SweepStep, TICK, TreeMount, UnmetFile,
     };
-    use crate::tree::{TreeSettings, WatchMode};
+    use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
     fn mount(unmet: &[&str]) -> TreeMount {
         let plan = MountPlan {
@@ -491,6 +491,7 @@ mod tests {
             poll_interval: minute,
             settle: Duration::ZERO,
             open_writer: Duration::ZERO,
+            recent_keys: RecentKeys::default(),
         };
         let mut mount = mount(&[]);
         find(&mut mount, Timestamp::now(), true);

@@ -314,7 +314,7 @@ impl<'a> Observer<'a> {
             FileLook::Done => {}
             FileLook::NameChanged => self.recheck_file(id),
             FileLook::Due(job) => {
-                let outcome = job.read();
+                let outcome = job.read(&self.settings.recent_keys);
                 self.take_outcome(&job, outcome);
             }
         }

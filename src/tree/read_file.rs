@@ -12,7 +12,9 @@ use crate::announce::observation::Incomplete;
 use crate::resourcesync::document::Content;
 use crate::resourcesync::gzip::parse_gzip;
 use crate::resourcesync::parse::{ReadError, parse};
+use crate::resourcesync::parse_with_keys::parse_with_keys;
 use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::recent_keys::RecentKeys;
 
 /// Outcome of a read.
 #[derive(Debug)]
@@ -33,9 +35,9 @@ pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Reads the file at `path`. The caller has checked that it is a regular file: opening anything else may disturb
-/// others.
-pub(super) fn read(path: &Path) -> ReadOutcome {
+/// Reads the file at `path`, and keeps its keys if it is a Change List and they are wanted. The caller has checked that it
+/// is a regular file: opening anything else may disturb others.
+pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> ReadOutcome {
     let file = match open(path) {
         Ok(file) => file,
         Err(error) if file_status::is_absence(error) => return ReadOutcome::Gone,
@@ -47,10 +49,14 @@ pub(super) fn read(path: &Path) -> ReadOutcome {
         Err(error) => return denied(error),
     };
     let is_packed = path.as_os_str().as_bytes().ends_with(b".gz");
-    let content = if is_packed {
-        parse_gzip(&file)
-    } else {
-        parse(&file)
+    let are_wanted = recent_keys.are_wanted();
+    let parse = |reader: &mut dyn Read| match are_wanted {
+        true => parse_with_keys(reader),
+        false => Ok((parse(reader)?, None)),
+    };
+    let content = match is_packed {
+        true => parse_gzip(&file, parse),
+        false => parse(&mut &file),
     };
     let after = match file_status::of(&file) {
         Ok(status) => status,
@@ -65,7 +71,12 @@ pub(super) fn read(path: &Path) -> ReadOutcome {
         _ if before != after || !is_still_there => {
             ReadOutcome::Incomplete(Incomplete::BeingWritten, None)
         }
-        Ok(content) => ReadOutcome::Whole(content, after),
+        Ok((content, keys)) => {
+            if let Some(keys) = keys {
+                recent_keys.keep(after, keys);
+            }
+            ReadOutcome::Whole(content, after)
+        }
         Err(ReadError::Malformed(malformed)) => {
             ReadOutcome::Incomplete(Incomplete::Malformed(malformed), Some(after))
         }

@@ -245,7 +245,7 @@ fn besides(list: &Path, listed: &mut BTreeSet<ChangeKey>) -> Vec<String> {
     let fresh = entries.filter(|entry| listed.insert(entry.key));
     let fresh: Vec<u32> = fresh.map(|entry| entry.position).collect();
     let changes = read_changes(&mut File::open(list).unwrap(), &fresh).unwrap();
-    let told = changes.iter().map(|change| {
+    let told = changes.iter().map(|(_, change)| {
         let path = change.loc.strip_prefix(URL).unwrap();
         format!("{} {path}", change.kind)
     });

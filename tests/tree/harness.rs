@@ -13,7 +13,9 @@ use rsnotify::announce::observation::{
 };
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
-use rsnotify::tree::{KnownFile, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode};
+use rsnotify::tree::{
+    KnownFile, RecentKeys, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode,
+};
 use tempfile::TempDir;
 
 /// Generous: builds without optimisation on a busy machine must not fail.
@@ -57,6 +59,7 @@ pub fn settings(root: &Path, watch: WatchMode) -> TreeSettings {
         poll_interval: Duration::from_millis(100),
         settle: SETTLE,
         open_writer: Duration::from_secs(30),
+        recent_keys: RecentKeys::default(),
     }
 }
 

@@ -84,7 +84,8 @@ impl Announcer {
     /// Lets Change Lists be read.
     fn take_changes(&self, request: TakeRequest, parts: &RunParts) {
         let keys = parts.saver.store().key_reader();
-        let job = ReadJob::new(request, self.engine.plan(), keys);
+        let recent_keys = self.trees.recent_keys();
+        let job = ReadJob::new(request, self.engine.plan(), keys, recent_keys);
         self.change_reader.read(job);
     }
 

@@ -14,7 +14,7 @@ use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::settings;
 use crate::report::figures::Hints;
-use crate::tree::{Tree, TreeError, TreeReport};
+use crate::tree::{RecentKeys, Tree, TreeError, TreeReport, TreeSettings};
 
 /// Files that are no documents, as they were read last.
 pub type OtherFiles = Vec<(DocumentPath, Stat, Timestamp)>;
@@ -36,6 +36,8 @@ pub struct WatchedTrees {
     /// The last generation that was tried; it may have failed.
     last_generation: Generation,
     inputs: Sender<RunInput>,
+    /// Keys of the Change Lists that the trees read.
+    recent_keys: RecentKeys,
     /// Start of the daemon or time of the last change of plan, until each present mount was swept since.
     began: Option<Timestamp>,
     /// True if each present mount was swept under the plan before, which has the same mounts.
@@ -52,6 +54,7 @@ impl WatchedTrees {
             generation: Generation::default(),
             last_generation: Generation::default(),
             inputs,
+            recent_keys: RecentKeys::default(),
             began: Some(began),
             was_settled: false,
             progress: BTreeMap::new(),
@@ -69,7 +72,10 @@ impl WatchedTrees {
         self.last_generation.0 += 1;
         let generation = self.last_generation;
         let watch = |source| {
-            let tree = settings::tree(config, source, engine.plan());
+            let tree = TreeSettings {
+                recent_keys: self.recent_keys(),
+                ..settings::tree(config, source, engine.plan())
+            };
             let known = settings::known(engine, source, others);
             let inputs = self.inputs.clone();
             Tree::watch(tree, known, move |report| {
@@ -141,6 +147,11 @@ impl WatchedTrees {
     /// Returns the number of candidates met so far by the first sweeps.
     pub fn files_met(&self) -> u64 {
         self.progress.values().sum()
+    }
+
+    /// Returns the keys of the Change Lists that were read last.
+    pub fn recent_keys(&self) -> RecentKeys {
+        self.recent_keys.clone()
     }
 
     /// Asks for a fresh look at these paths.

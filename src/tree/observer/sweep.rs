@@ -48,7 +48,7 @@ impl Observer<'_> {
                 FileLook::Due(job) => batch.push(job),
             }
         }
-        for (job, outcome) in batch.read() {
+        for (job, outcome) in batch.read(&self.settings.recent_keys) {
             self.take_outcome(&job, outcome);
         }
     }

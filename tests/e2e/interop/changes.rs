@@ -179,7 +179,8 @@ fn any_entry() -> impl Strategy<Value = String> {
 fn passed_on(list: &str) -> Vec<Change> {
     let listed = read_keys(&mut list.as_bytes()).unwrap();
     let positions: Vec<u32> = listed.entries.iter().map(|entry| entry.position).collect();
-    read_changes(&mut list.as_bytes(), &positions).unwrap()
+    let changes = read_changes(&mut list.as_bytes(), &positions).unwrap();
+    changes.into_iter().map(|(_, change)| change).collect()
 }
 
 /// Notifications of Change Lists, each of which ends with an entry that nothing is wrong with.
