@@ -363,10 +363,19 @@ pub struct State {
 /// A set with a change channel (C10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeSetRow {
-    /// True once everything was learned that was there when its channel opened.
-    pub is_learned: bool,
+    /// The lists whose first contents were learned last: nothing until everything was that was there when its channel
+    /// opened.
+    pub learned: Option<ListKind>,
     /// The retiring channel that is still to hear what was fresh when it retired (C12).
     pub last_words_on: Option<ChannelId>,
+}
+
+/// The lists from which the changes of a set are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListKind {
+    ChangeLists,
+    /// Compared with those before (C27).
+    ResourceLists,
 }
 
 /// A Change List of a set, as far as its entries were taken (C6). An empty row is of a list whose entries count as taken
@@ -593,6 +602,12 @@ impl Save {
             && self.change_log.is_empty()
             && self.inventory.is_empty()
             && self.forgotten_inventories.is_empty()
+    }
+
+    /// Forgets the resources of a set, those too that are to be written.
+    pub fn forget_inventory(&mut self, set: &Uri) {
+        self.inventory.retain(|(of, _), _| of != set);
+        self.forgotten_inventories.insert(set.clone());
     }
 
     /// Adds what a later step changed.

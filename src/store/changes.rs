@@ -12,7 +12,9 @@ use rusqlite::{
 use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::log::{LogPart, Logged};
 use crate::announce::ids::ChannelId;
-use crate::announce::state::{ChangeListRow, ChangeSetRow, ClosedList, KeyRow, LogRow, Save};
+use crate::announce::state::{
+    ChangeListRow, ChangeSetRow, ClosedList, KeyRow, ListKind, LogRow, Save,
+};
 use crate::resourcesync::change_list::{ResourceKey, ResourceState};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
@@ -157,12 +159,14 @@ impl Store {
     }
 
     pub(super) fn change_sets(&self) -> rusqlite::Result<BTreeMap<Uri, ChangeSetRow>> {
-        let sets = self.rows("SELECT * FROM change_sets", |row| {
+        let query = "SELECT capability_list, learned, last_words_on, EXISTS (SELECT 1 FROM change_inventory \
+             WHERE change_inventory.capability_list = change_sets.capability_list) FROM change_sets";
+        let sets = self.rows(query, |row| {
             let mut fields = RowReader::of(row);
             let set = fields.value()?;
-            let (is_learned, last_words_on) = (fields.take()?, fields.take::<Option<i64>>()?);
+            let (learned, last_words_on) = (fields.take()?, fields.take::<Option<i64>>()?);
             let row = ChangeSetRow {
-                is_learned,
+                learned: list_kind(learned, fields.take()?),
                 last_words_on: last_words_on.map(|id| ChannelId(id.cast_unsigned())),
             };
             Ok((set, row))
@@ -209,6 +213,24 @@ impl Store {
             Ok(())
         })?;
         Ok(logs)
+    }
+}
+
+/// Reads which lists of a set were learned. Earlier versions did not tell them apart, and only those that learned Resource
+/// Lists stored resources.
+fn list_kind(learned: i64, has_resources: bool) -> Option<ListKind> {
+    match (learned, has_resources) {
+        (0, _) => None,
+        (1, false) => Some(ListKind::ChangeLists),
+        _ => Some(ListKind::ResourceLists),
+    }
+}
+
+fn list_kind_number(learned: Option<ListKind>) -> i64 {
+    match learned {
+        None => 0,
+        Some(ListKind::ChangeLists) => 1,
+        Some(ListKind::ResourceLists) => 2,
     }
 }
 
@@ -267,7 +289,7 @@ pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Resu
                  learned = excluded.learned, last_words_on = excluded.last_words_on",
                 params![
                     set.as_str(),
-                    row.is_learned,
+                    list_kind_number(row.learned),
                     row.last_words_on.map(|id| id.0.cast_signed())
                 ],
             )?,

@@ -194,7 +194,7 @@ fn await_learned(story: &Story) {
             state
                 .change_sets
                 .get(&channel.set)
-                .is_some_and(|row| row.is_learned)
+                .is_some_and(|row| row.learned.is_some())
         }) {
             return;
         }

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use rsnotify::announce::state::Save;
+use rsnotify::announce::changes::inventory::InventoryRow;
+use rsnotify::announce::state::{ChangeSetRow, ListKind, Save};
 use rsnotify::hub::{RelayHeaders, SavedHub};
+use rsnotify::resourcesync::change_list::{ResourceKey, ResourceState};
 use rsnotify::resourcesync::uri::Uri;
 use rsnotify::store::Store;
 
@@ -243,4 +245,46 @@ fn what_subscribers_were_owed_by_the_third_schema_is_owed_still() {
         owed.collect::<Vec<_>>(),
         [(5, 1, &b"one"[..]), (6, 2, &b"two"[..])]
     );
+}
+
+#[test]
+fn a_set_whose_resources_earlier_versions_stored_learned_resource_lists() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let set = Uri::parse("https://example.org/cl.xml").unwrap();
+    let (before, later) = (Some(ListKind::ChangeLists), Some(ListKind::ResourceLists));
+    for (learned, stored, has_resources, want) in [
+        (None, 0, false, None),
+        (before, 1, false, before),
+        (before, 1, true, later),
+        (later, 2, false, later),
+        (later, 2, true, later),
+        (None, 0, true, None),
+    ] {
+        let row = ChangeSetRow {
+            learned,
+            last_words_on: None,
+        };
+        let resource = InventoryRow {
+            state: ResourceState([1; 16]),
+            uri: "https://example.org/r".into(),
+            missing: None,
+        };
+        let mut save = Save::default();
+        save.forget_inventory(&set);
+        save.change_sets.insert(set.clone(), Some(row));
+        if has_resources {
+            let key = (set.clone(), ResourceKey([1; 16]));
+            save.inventory.insert(key, Some(resource));
+        }
+        store.save(&save, &[], &[]).unwrap();
+        let loaded = store.load().unwrap().change_sets[&set];
+        assert_eq!(loaded.learned, want, "{stored} {has_resources}");
+        let file = directory.path().join("state.sqlite");
+        let database = rusqlite::Connection::open(file).unwrap();
+        let number: i64 = database
+            .query_row("SELECT learned FROM change_sets", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(number, stored);
+    }
 }

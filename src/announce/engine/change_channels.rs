@@ -8,7 +8,7 @@ use crate::announce::channel::Channel;
 use crate::announce::desired_channel::Desired;
 use crate::announce::engine::Engine;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
-use crate::announce::engine::change_sets::lists_to_read::change_lists;
+use crate::announce::engine::change_sets::lists_to_read::has_last_words;
 use crate::announce::engine::channels::{Channels, OpenedChannel};
 use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
@@ -58,8 +58,7 @@ impl Engine {
         // What changed in this step is noted later in it.
         let step = &mut self.step;
         if let Some(known) = self.change_sets.get_mut(&set) {
-            let catalog = self.sources[source].catalog();
-            if !change_lists(known, catalog, true, step).is_empty() {
+            if has_last_words(known, &self.sources[source], step) {
                 known.schedule_mut().sign(&self.plan.window.changes, step);
             }
             known.give_last_words(id, step);

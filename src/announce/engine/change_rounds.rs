@@ -1,6 +1,7 @@
 //! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
 //! C11, C20, C27).
 
+use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::{
     ROUND, TakeOutcome, TakeRequest, Taken, TakenRound, WatchedTime,
 };
@@ -9,12 +10,13 @@ use crate::announce::engine::Engine;
 use crate::announce::engine::change_findings::{find_missing, tell_untold};
 use crate::announce::engine::change_log::begin_interval;
 use crate::announce::engine::change_sets::lists_to_read::{
-    inventory_rules, next_change_lists, next_resource_lists,
+    compared_lists, next_change_lists, next_resource_lists,
 };
 use crate::announce::engine::change_sets::round_schedule::inventory_window;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
+use crate::announce::state::ListKind;
 use crate::resourcesync::uri::{Hub, Uri};
 
 impl Engine {
@@ -29,7 +31,8 @@ impl Engine {
         if !known.may_be_due() {
             return;
         }
-        let source = &self.sources[known.source()];
+        let position = known.source();
+        let source = &self.sources[position];
         if !source.is_settled() {
             self.change_sets.park(set);
             return;
@@ -40,24 +43,33 @@ impl Engine {
             known.skip(step);
             return;
         };
-        let inventory = inventory_rules(known, source);
-        let window = match inventory {
-            Some(_) => inventory_window(),
-            None => self.plan.window.changes.clone(),
+        let kind = compared_lists(known, source, is_last);
+        let window = match kind {
+            ListKind::ResourceLists => inventory_window(),
+            ListKind::ChangeLists => self.plan.window.changes.clone(),
         };
         let is_free = is_last || has_free_hub(channel);
         if !known.is_ready(is_free, &window, step) {
             return;
         }
-        let next = match inventory {
-            Some(_) => next_resource_lists(known, source.catalog(), step),
-            None => next_change_lists(known, source.catalog(), is_last, step),
+        if kind == ListKind::ChangeLists && known.forget_inventory(step) {
+            let findings = self.sources[position].findings_mut();
+            findings.replace_about_entries(set, Vec::new(), step);
+        }
+        let source = &self.sources[position];
+        let catalog = source.catalog();
+        let next = match kind {
+            ListKind::ResourceLists => next_resource_lists(known, catalog, is_last, step),
+            ListKind::ChangeLists => next_change_lists(known, catalog, is_last, step),
         };
         let Some(next) = next else {
             return;
         };
-        let now = step.steady();
-        let Some(round) = self.change_sets.begin(set, next.is_partial, now) else {
+        let inventory = (kind == ListKind::ResourceLists).then(|| DeletionRules {
+            mass_deletion: source.plan().mass_deletion,
+            is_accepted: known.deletions().is_accepted(),
+        });
+        let Some(round) = self.change_sets.begin(set, kind, &next, step) else {
             return;
         };
         step.take_changes(TakeRequest {
@@ -68,7 +80,7 @@ impl Engine {
             lists: next.lists,
             watch: WatchedTime {
                 since: round.since,
-                now,
+                now: step.steady(),
                 grace: source.plan().deletion_grace,
             },
             limit: ROUND,
@@ -129,14 +141,17 @@ impl Engine {
         let (position, step) = (known.source(), &mut self.step);
         let source = &mut self.sources[position];
         let grace = source.plan().deletion_grace;
-        let learned = self.change_sets.taken(set, round, &taken, grace, step);
+        let catalog = source.catalog();
+        let learned = self
+            .change_sets
+            .taken(set, round, &taken, grace, catalog, step);
         let Taken {
             changes,
             lists,
             keys,
             inventory,
             missing,
-            ..
+            has_more,
         } = taken;
         let keys = keys.into_iter();
         let keys = keys.map(|((list, number), row)| ((set.clone(), list, number), row));
@@ -148,7 +163,7 @@ impl Engine {
             tell_untold(channel, &lists, step);
         }
         if let (Some(missing), Some(known)) = (missing, self.change_sets.get_mut(set)) {
-            known.deletions_mut().note(missing, step);
+            known.deletions_mut().note(missing, has_more, step);
             find_missing(known, source, missing, step);
         }
         if let (Some(learned), Some(channel)) = (learned, self.channels.get_mut(id)) {

@@ -21,15 +21,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::catalog::Catalog;
 use crate::announce::changes::round::Taken;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
 use crate::announce::engine::change_sets::learning::Learned;
 use crate::announce::engine::change_sets::list_index::ListIndex;
+use crate::announce::engine::change_sets::lists_to_read::ReadLists;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
-use crate::announce::state::{ChangeListRow, ChangeSetRow};
+use crate::announce::state::{ChangeListRow, ChangeSetRow, ListKind};
 use crate::announce::time::later;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
@@ -191,11 +193,17 @@ impl ChangeSets {
         }
     }
 
-    /// Begins a round, of only some of the lists if it `is_partial`; times are by the steady clock.
-    pub fn begin(&mut self, set: &Uri, is_partial: bool, steady: Timestamp) -> Option<BegunRound> {
+    /// Begins a round that reads lists of this kind.
+    pub fn begin(
+        &mut self,
+        set: &Uri,
+        kind: ListKind,
+        next: &ReadLists,
+        step: &mut Step,
+    ) -> Option<BegunRound> {
         let known = self.sets.get_mut(set)?;
         self.last_round += 1;
-        let since = known.begin(self.last_round, is_partial, steady);
+        let since = known.begin(self.last_round, kind, next, &mut self.index, step);
         Some(BegunRound {
             number: self.last_round,
             after: known.schedule().last_taken(),
@@ -211,10 +219,11 @@ impl ChangeSets {
         round: u64,
         taken: &Taken,
         grace: Duration,
+        catalog: &Catalog,
         step: &mut Step,
     ) -> Option<Learned> {
         let known = self.sets.get_mut(set)?;
-        known.taken(round, taken, grace, &mut self.index, step)
+        known.taken(round, taken, grace, catalog, &mut self.index, step)
     }
 
     // Sets of a source.

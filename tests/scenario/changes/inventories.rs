@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
-use crate::changes::{NOTHING, TOPIC, UP, set_a, time};
-use crate::world::{World, mount, plan};
+use rsnotify::announce::finding::Finding;
+
+use crate::changes::{LIST, NOTHING, TOPIC, UP, findings, set_a, time};
+use crate::world::{World, capability_list, mount, plan};
 
 const RESOURCES: &str = "/a/resourcelist.xml";
 const MORE: &str = "/a/more.xml";
@@ -171,4 +173,222 @@ fn a_reload_ends_no_grace_of_a_resource() {
     assert_eq!(told(&mut world), NOTHING);
     world.wait(20);
     assert_eq!(told(&mut world), ["d r2"]);
+}
+
+/// Writes resources up to a number, of which each has the hash 1.
+fn write_resources(world: &mut World, name: &str, numbers: std::ops::Range<usize>) {
+    let list = resource_list(numbers.map(|number| (number, 1)));
+    world.write_text(name, list.as_bytes());
+}
+
+fn compare_resource_lists(world: &mut World, is_wanted: bool) {
+    world.plan.sources[0].changes_from_resource_lists = is_wanted;
+}
+
+#[test]
+fn what_was_there_before_resource_lists_are_compared_is_not_told() {
+    for is_reloaded in [true, false] {
+        let mut world = world();
+        compare_resource_lists(&mut world, false);
+        write_resources(&mut world, RESOURCES, 0..4);
+        world.start();
+        world.wait(60);
+        let turn = |world: &mut World, is_wanted| {
+            compare_resource_lists(world, is_wanted);
+            match is_reloaded {
+                true => world.reload(),
+                false => world.crash_and_start(),
+            }
+            world.wait(60);
+            assert_eq!(told(world), NOTHING);
+        };
+        turn(&mut world, true);
+        write_resources(&mut world, RESOURCES, 0..5);
+        world.wait(60);
+        assert_eq!(told(&mut world), ["c r4"]);
+        turn(&mut world, false);
+        write_resources(&mut world, RESOURCES, 1..7);
+        world.wait(60);
+        turn(&mut world, true);
+        world.wait(400);
+        assert_eq!(told(&mut world), NOTHING);
+        write_resources(&mut world, RESOURCES, 1..8);
+        world.wait(60);
+        assert_eq!(told(&mut world), ["c r7"]);
+    }
+}
+
+#[test]
+fn a_crash_after_resource_lists_are_compared_tells_nothing_that_was_there() {
+    let mut world = world();
+    compare_resource_lists(&mut world, false);
+    world.reading = std::time::Duration::from_secs(5);
+    write_resources(&mut world, RESOURCES, 0..60_000);
+    world.start();
+    world.wait(60);
+    compare_resource_lists(&mut world, true);
+    world.reload();
+    // One round is over, and the next one is not.
+    world.wait(38);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+#[test]
+fn a_first_resource_list_that_comes_late_is_learned() {
+    let mut world = world();
+    world.start();
+    world.wait(100);
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(60);
+    assert_eq!(told(&mut world), NOTHING);
+    write_resources(&mut world, RESOURCES, 0..5);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["c r4"]);
+}
+
+#[test]
+fn a_change_list_that_comes_before_any_resource_list_is_told() {
+    let mut world = world();
+    world.start();
+    world.wait(100);
+    world.write_changes(LIST, &["u a 05:00"]);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["u a"], "C11");
+}
+
+#[test]
+fn resource_lists_are_learned_when_the_only_change_list_is_gone() {
+    let mut world = world();
+    world.write_changes(LIST, &["u z 00:00"]);
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.delete(LIST);
+    world.wait(400);
+    assert_eq!(told(&mut world), NOTHING);
+    write_resources(&mut world, RESOURCES, 0..5);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["c r4"]);
+    world.write_changes(LIST, &["u a 05:00"]);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["u a 05:00"], "C11");
+    write_resources(&mut world, RESOURCES, 0..6);
+    world.wait(60);
+    assert_eq!(told(&mut world), NOTHING, "it has a Change List");
+}
+
+#[test]
+fn a_change_list_that_is_not_listed_for_a_while_stays_known() {
+    let mut world = world();
+    let entries = ["u z 00:00", "u a 01:00"];
+    world.write_text(LIST, without_up(&entries).as_bytes());
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.write(
+        UP,
+        capability_list("/a", &["resourcelist"]).change_channel(TOPIC, &[]),
+    );
+    world.wait(40);
+    write_resources(&mut world, RESOURCES, 0..5);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["c r4"], "they were learned");
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(60);
+    assert_eq!(told(&mut world), NOTHING);
+    let grown = [&entries[..], &["u b 02:00"]].concat();
+    world.write_text(LIST, without_up(&grown).as_bytes());
+    world.wait(10);
+    assert_eq!(told(&mut world), ["u b"]);
+}
+
+/// A Change List that only a Capability List lists.
+fn without_up(entries: &[&str]) -> String {
+    let text = crate::world::change_list(UP, entries);
+    let up = "<rs:ln rel=\"up\" href=\"https://example.org/a/capabilitylist.xml\"/>\n";
+    text.replace(up, "")
+}
+
+#[test]
+fn the_last_words_of_change_lists_are_told_although_resource_lists_may_be_compared() {
+    let mut world = world();
+    world.write_text(LIST, without_up(&["u z 00:00"]).as_bytes());
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.delete(UP);
+    world.wait(299);
+    world.write_text(LIST, without_up(&["u z 00:00", "u a 01:00"]).as_bytes());
+    world.wait(60);
+    assert_eq!(told(&mut world), ["u a 01:00"]);
+}
+
+#[test]
+fn the_last_words_of_resource_lists_are_told_on_the_old_topic() {
+    let mut world = world();
+    world.write(
+        UP,
+        capability_list("/a", &["resourcelist"]).change_channel(TOPIC, &[]),
+    );
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.delete(UP);
+    world.wait(299);
+    write_resources(&mut world, RESOURCES, 0..5);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["c r4"]);
+}
+
+#[test]
+fn the_deletion_of_all_resource_lists_waits_for_the_operator() {
+    let mut world = world();
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.delete(RESOURCES);
+    world.wait(800);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            world.crash_and_start();
+            world.wait(800);
+        }
+        assert_eq!(told(&mut world), NOTHING);
+        let found = findings(&world);
+        let [Finding::MissingResources { missing, of, .. }] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!((*missing, *of), (4, 4), "restarted: {is_restarted}");
+    }
+    world.accept_deletions();
+    world.wait(60);
+    let mut told = told(&mut world);
+    told.sort();
+    assert_eq!(told, ["d r0", "d r1", "d r2", "d r3"]);
+    assert_eq!(findings(&world), []);
+    write_resources(&mut world, RESOURCES, 0..1);
+    world.wait(60);
+    assert_eq!(world.changes().len(), 1);
+}
+
+#[test]
+fn one_confirmation_deletes_more_than_a_round_takes() {
+    let mut world = world();
+    write_resources(&mut world, RESOURCES, 0..25_000);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    write_resources(&mut world, RESOURCES, 0..1);
+    world.wait(800);
+    assert_eq!(world.changes(), NOTHING);
+    world.accept_deletions();
+    world.wait(600);
+    assert_eq!(told(&mut world).len(), 24_999);
 }

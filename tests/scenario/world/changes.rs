@@ -16,7 +16,7 @@ use rsnotify::announce::changes::round::{
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::Stat;
 use rsnotify::announce::plan::Plan;
-use rsnotify::announce::state::{KeyRow, Save, State};
+use rsnotify::announce::state::{KeyRow, ListKind, Save, State};
 use rsnotify::resourcesync::change::Change;
 use rsnotify::resourcesync::change_list::{
     ChangeListError, EntryPlace, ListedChanges, ResourceKey, read_changes_at, read_keys,
@@ -69,6 +69,8 @@ impl ChangeRows {
         }
         self.inventory
             .retain(|(set, _), _| save.change_sets.get(set) != Some(&None));
+        self.inventory
+            .retain(|(set, _), _| !save.forgotten_inventories.contains(set));
         for (key, row) in &save.inventory {
             match row {
                 Some(row) => self.inventory.insert(key.clone(), row.clone()),
@@ -92,6 +94,10 @@ impl ChangeRows {
             log.is_some_and(|log| log.contains_key(seq))
         };
         assert!(self.bodies.keys().all(is_logged), "bodies are of the log");
+        for (set, _) in self.inventory.keys() {
+            let learned = disk.change_sets[set].learned;
+            assert_ne!(learned, Some(ListKind::ChangeLists), "{set}");
+        }
         for (set, list, _) in self.keys.keys() {
             let lists = disk.change_lists.get(set);
             let is_known = lists.is_some_and(|lists| lists.contains_key(list));

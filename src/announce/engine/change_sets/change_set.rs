@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::catalog::Catalog;
 use crate::announce::changes::round::{ListToRead, Taken, TakenList};
 use crate::announce::engine::change_sets::former_channels::FormerChannels;
 use crate::announce::engine::change_sets::known_lists::KnownLists;
 use crate::announce::engine::change_sets::learning::{Learned, Learning, learned_at_once};
 use crate::announce::engine::change_sets::list_index::ListIndex;
-use crate::announce::engine::change_sets::lists_to_read::ReadLists;
+use crate::announce::engine::change_sets::lists_to_read::{ReadLists, known_inventory};
 use crate::announce::engine::change_sets::pending_deletions::PendingDeletions;
 use crate::announce::engine::change_sets::round_schedule::RoundSchedule;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::step::Step;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::ChangeWindowPlan;
-use crate::announce::state::{ChangeListRow, ChangeSetRow};
+use crate::announce::state::{ChangeListRow, ChangeSetRow, ListKind};
 use crate::announce::time::later;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
@@ -66,7 +67,7 @@ impl ChangeSet {
         let is_empty = |(_, row): &(&Uri, &ChangeListRow)| **row == ChangeListRow::default();
         let to_learn = lists.iter().filter(is_empty).map(|(list, _)| list.clone());
         let mut set = ChangeSet {
-            learning: Learning::restore(row.is_learned, to_learn.collect()),
+            learning: Learning::restore(row.learned, to_learn.collect()),
             lists: KnownLists::restore(uri.clone(), lists, index),
             former_channels: FormerChannels::restore(row.last_words_on),
             ..ChangeSet::new(uri, source)
@@ -80,7 +81,7 @@ impl ChangeSet {
 
     fn save(&self, step: &mut Step) {
         let row = ChangeSetRow {
-            is_learned: self.learning.is_complete(),
+            learned: self.learning.kind(),
             last_words_on: self.former_channels.stored(),
         };
         step.rows().change_sets.insert(self.uri.clone(), Some(row));
@@ -155,6 +156,8 @@ impl ChangeSet {
     fn end_last_words(&mut self, step: &mut Step) {
         if self.former_channels.end() {
             self.save(step);
+            // Another channel may be told from other lists than this one was.
+            self.schedule.look_again(step);
         }
     }
 
@@ -223,12 +226,50 @@ impl ChangeSet {
         })
     }
 
-    /// Begins a round with this number, of only some of the lists if it `is_partial`. Returns since when this run watches
-    /// the lists; times are by the steady clock.
-    pub fn begin(&mut self, round: u64, is_partial: bool, steady: Timestamp) -> Timestamp {
-        self.learning.begin(is_partial);
+    /// Begins a round with this number, which reads lists of this kind. Returns since when this run watches the lists, by
+    /// the steady clock.
+    pub fn begin(
+        &mut self,
+        round: u64,
+        kind: ListKind,
+        next: &ReadLists,
+        index: &mut ListIndex,
+        step: &mut Step,
+    ) -> Timestamp {
+        let learned = self.learning.kind();
+        if (learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
+            self.learn_inventory(&next.lists, index, step);
+        }
+        self.learning.begin(next.is_partial);
         self.schedule.begin(round);
-        self.watch(steady)
+        self.watch(step.steady())
+    }
+
+    /// Lets what Resource Lists have now count as taken, because these are compared from now on (C27).
+    fn learn_inventory(&mut self, lists: &[ListToRead], index: &mut ListIndex, step: &mut Step) {
+        for list in lists {
+            self.learning.add(list.list.clone());
+            self.lists.put_empty(&list.list, index, step);
+        }
+        self.learning.turn_to(ListKind::ResourceLists);
+        self.save(step);
+    }
+
+    /// Forgets the resources that were listed, because Resource Lists are not compared any more. What Change Lists gained
+    /// meanwhile is told (C11). Returns false if nothing was known of resources.
+    pub fn forget_inventory(&mut self, step: &mut Step) -> bool {
+        self.deletions.forget();
+        match self.learning.kind() {
+            Some(ListKind::ChangeLists) => return false,
+            // Some may have been learned.
+            None => {}
+            Some(ListKind::ResourceLists) => {
+                self.learning.turn_to(ListKind::ChangeLists);
+                self.save(step);
+            }
+        }
+        step.rows().forget_inventory(&self.uri);
+        true
     }
 
     /// Ends a round without reading anything: there is nothing to read.
@@ -244,6 +285,7 @@ impl ChangeSet {
         round: u64,
         taken: &Taken,
         grace: Duration,
+        catalog: &Catalog,
         index: &mut ListIndex,
         step: &mut Step,
     ) -> Option<Learned> {
@@ -251,7 +293,7 @@ impl ChangeSet {
         let learned = self.learn_round(taken, step);
         let has_more = taken.has_more || !self.learning.is_complete();
         if is_inventory {
-            self.lists.keep_only(&taken.lists, index, step);
+            self.keep_only(&taken.lists, catalog, index, step);
         }
         for list in &taken.lists {
             self.take_list(list, is_inventory && has_more, index, step);
@@ -270,14 +312,34 @@ impl ChangeSet {
         learned
     }
 
+    /// Forgets the Resource Lists that an inventory does not have any more.
+    fn keep_only(
+        &mut self,
+        lists: &[TakenList],
+        catalog: &Catalog,
+        index: &mut ListIndex,
+        step: &mut Step,
+    ) {
+        let is_gone = |list: &&Uri| !lists.iter().any(|taken| taken.list == **list);
+        let known = known_inventory(&self.lists, catalog);
+        let gone: Vec<Uri> = known.filter(is_gone).cloned().collect();
+        for list in gone {
+            self.learning.remove(&list);
+            self.lists.remove(&list, index, step);
+        }
+    }
+
     /// Notes what a round learned. Returns all that was learned if it is the last round of these.
     fn learn_round(&mut self, taken: &Taken, step: &mut Step) -> Option<Learned> {
         if self.learning.is_complete() {
             return None;
         }
         // What is large is learned in several rounds.
-        let is_partial = taken.missing.is_some() && taken.has_more;
-        self.learning.taken(&taken.lists, is_partial);
+        let (kind, is_partial) = match taken.missing {
+            Some(_) => (ListKind::ResourceLists, taken.has_more),
+            None => (ListKind::ChangeLists, false),
+        };
+        self.learning.taken(kind, &taken.lists, is_partial);
         self.save(step);
         self.learning.is_complete().then(|| self.learning.learned())
     }
@@ -325,7 +387,7 @@ impl ChangeSet {
             self.lists.remove(&list, index, step);
         }
         let rows = step.rows();
-        rows.forgotten_inventories.insert(self.uri.clone());
+        rows.forget_inventory(&self.uri);
         rows.change_sets.insert(self.uri, None);
     }
 

@@ -79,10 +79,6 @@ impl KnownLists {
         self.lists.keys()
     }
 
-    pub fn count(&self) -> usize {
-        self.lists.len()
-    }
-
     // Versions.
 
     /// Returns true if this version of a list was taken as a whole.
@@ -216,15 +212,6 @@ impl KnownLists {
         step.rows().change_lists.insert(key, None);
     }
 
-    /// Removes all lists but those that a round read.
-    pub fn keep_only(&mut self, lists: &[TakenList], index: &mut ListIndex, step: &mut Step) {
-        let is_gone = |list: &&Uri| !lists.iter().any(|taken| taken.list == **list);
-        let gone: Vec<Uri> = self.lists.keys().filter(is_gone).cloned().collect();
-        for list in gone {
-            self.remove(&list, index, step);
-        }
-    }
-
     /// Notes which entries of the lists a round left, and until when others wait, by the steady clock.
     pub fn note_rest(&mut self, lists: &[TakenList], until: Timestamp, step: &mut Step) {
         for taken in lists {
@@ -269,6 +256,11 @@ impl KnownLists {
     /// Notes that a document is a Change List, perhaps again.
     pub fn revive(&mut self, list: &Uri) {
         self.ended.remove(list);
+    }
+
+    /// Returns true if a document is no Change List any more, and what was taken from it counts.
+    pub fn has_ended(&self, list: &Uri) -> bool {
+        self.ended.contains_key(list)
     }
 
     /// Returns the lists that ended, and of which what was taken counts no more, by the steady clock.
@@ -360,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_not_found_by_a_list_that_its_inventory_has_no_more() {
+    fn a_set_is_not_found_by_a_list_that_was_removed() {
         let set = Uri::parse("https://e.org/cl.xml").unwrap();
         let mut known = KnownLists::new(set.clone());
         let (mut index, mut step) = (ListIndex::default(), Step::new(Timestamp::UNIX_EPOCH));
@@ -368,7 +360,7 @@ mod tests {
         for list in [&a, &b] {
             known.put_empty(&list.list, &mut index, &mut step);
         }
-        known.keep_only(&[taken(&b)], &mut index, &mut step);
+        known.remove(&a.list, &mut index, &mut step);
         assert_eq!(index.sets(&a.list), []);
         assert_eq!(index.sets(&b.list), std::slice::from_ref(&set));
         assert_eq!(step.rows().change_lists[&(set, a.list)], None);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::announce::changes::round::{ListToRead, TakenList};
+use crate::announce::state::ListKind;
 use crate::resourcesync::uri::Uri;
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
@@ -14,8 +15,9 @@ const LEARNED_SIZE: u64 = 32 << 20;
 /// What of one set is learned, and what is still to be learned.
 #[derive(Debug, Default)]
 pub struct Learning {
-    /// False until the entries were learned that were there when its channel opened.
-    is_complete: bool,
+    /// The lists whose first contents were learned last; nothing until the entries were that were there when its channel
+    /// opened.
+    kind: Option<ListKind>,
     /// Lists of which what is new counts as taken. Their rows are empty.
     to_learn: BTreeSet<Uri>,
     learned: Learned,
@@ -34,9 +36,9 @@ pub struct Learned {
 
 impl Learning {
     /// Takes up what is stored: lists with empty rows are to be learned.
-    pub fn restore(is_complete: bool, to_learn: BTreeSet<Uri>) -> Learning {
+    pub fn restore(kind: Option<ListKind>, to_learn: BTreeSet<Uri>) -> Learning {
         Learning {
-            is_complete,
+            kind,
             to_learn,
             ..Learning::default()
         }
@@ -44,12 +46,22 @@ impl Learning {
 
     /// Returns true once everything was learned that was there when the channel opened.
     pub fn is_complete(&self) -> bool {
-        self.is_complete
+        self.kind.is_some()
+    }
+
+    /// Returns the lists whose first contents were learned last.
+    pub fn kind(&self) -> Option<ListKind> {
+        self.kind
+    }
+
+    /// Notes that lists of another kind are compared from now on.
+    pub fn turn_to(&mut self, kind: ListKind) {
+        self.kind = Some(kind);
     }
 
     /// Returns true if what is new in a list counts as taken.
     pub fn learns(&self, list: &Uri) -> bool {
-        !self.is_complete || self.to_learn.contains(list)
+        !self.is_complete() || self.to_learn.contains(list)
     }
 
     /// Lets what is new in a list count as taken.
@@ -64,7 +76,7 @@ impl Learning {
 
     /// Notes lists that the next round leaves out. While the set is learned, these are learned later.
     pub fn leave_out(&mut self, lists: BTreeSet<Uri>) {
-        if !self.is_complete {
+        if !self.is_complete() {
             self.to_learn.extend(lists);
         }
     }
@@ -75,13 +87,13 @@ impl Learning {
 
     /// Begins a round, of only some of the lists if it `is_partial`.
     pub fn begin(&mut self, is_partial: bool) {
-        self.is_partial = is_partial && !self.is_complete;
+        self.is_partial = is_partial && !self.is_complete();
     }
 
-    /// Notes what a round learned, before all of the set was. `has_more` is true if it learned only some of the entries of
-    /// its lists.
-    pub fn taken(&mut self, lists: &[TakenList], has_more: bool) {
-        self.is_complete = !(has_more || self.is_partial);
+    /// Notes what a round learned of lists of a kind, before all of the set was. `has_more` is true if it learned only some
+    /// of the entries of its lists.
+    pub fn taken(&mut self, kind: ListKind, lists: &[TakenList], has_more: bool) {
+        self.kind = (!(has_more || self.is_partial)).then_some(kind);
         for taken in lists {
             self.learned.lists += 1;
             self.learned.entries += taken.taken;

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::ListToRead;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
+use crate::announce::engine::change_sets::known_lists::KnownLists;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::step::Step;
-use crate::announce::state::{Presence, Record};
+use crate::announce::state::{ListKind, Presence, Record};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
 use crate::resourcesync::uri::Uri;
@@ -26,42 +26,64 @@ pub struct ReadLists {
     pub beyond: Option<Timestamp>,
 }
 
-/// Returns the rules for an inventory, if a set has Resource Lists and no Change List, and the source wants it (C27).
-pub fn inventory_rules(set: &ChangeSet, source: &Source) -> Option<DeletionRules> {
-    let (plan, catalog) = (source.plan(), source.catalog());
-    if !plan.changes_from_resource_lists {
-        return None;
+/// The Resource Lists of a set for its next round.
+#[derive(Debug)]
+enum NextInventory {
+    /// One of them is not there, so that they are no inventory (C27).
+    Incomplete,
+    /// There is no reason to read them.
+    Unchanged,
+    /// All of them; none if the last one is gone.
+    Changed(Vec<ListToRead>),
+}
+
+/// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
+/// wants it (C27). For its last words, these are the lists that were compared before (C12).
+pub fn compared_lists(set: &ChangeSet, source: &Source, is_last: bool) -> ListKind {
+    let (catalog, learned) = (source.catalog(), set.learning().kind());
+    if !source.plan().changes_from_resource_lists {
+        return ListKind::ChangeLists;
+    }
+    if let (true, Some(learned)) = (is_last, learned) {
+        return learned;
     }
     let members = catalog.members(set.uri());
-    let mut records = members.iter().filter_map(|uri| catalog.get(uri));
-    let has_change_list = records
-        .any(|record| !record.is_gone() && record.version.capability == Capability::ChangeList);
-    (!has_change_list).then_some(DeletionRules {
-        mass_deletion: plan.mass_deletion,
-        is_accepted: set.deletions().is_accepted(),
-    })
+    let records = members.iter().filter_map(|uri| catalog.get(uri));
+    let there: Vec<&Record> = records.filter(|record| !record.is_gone()).collect();
+    let is_any_change_list = |record: &&Record| record.version.capability == Capability::ChangeList;
+    let has_change_list = there.iter().any(is_any_change_list);
+    let has_inventory = learned == Some(ListKind::ResourceLists)
+        || there.iter().any(|record| is_of_inventory(record));
+    match has_inventory && !has_change_list {
+        true => ListKind::ResourceLists,
+        false => ListKind::ChangeLists,
+    }
 }
 
 /// Returns all Resource Lists of a set for its next round. Returns nothing if there is no reason to read them, or they are
-/// not complete: then the round is put off (C27).
+/// not complete: then the round is put off (C27). For its last words, see [`change_lists`].
 pub fn next_resource_lists(
     set: &mut ChangeSet,
     catalog: &Catalog,
+    is_last: bool,
     step: &mut Step,
 ) -> Option<ReadLists> {
-    let Some(lists) = resource_lists(set, catalog, step.steady()) else {
-        set.schedule_mut().delay(step);
-        return None;
-    };
-    if is_skipped(set, &lists, step) {
-        return None;
+    match resource_lists(set, catalog, is_last, step.steady()) {
+        NextInventory::Incomplete => {
+            set.schedule_mut().delay(step);
+            None
+        }
+        NextInventory::Unchanged => {
+            set.skip(step);
+            None
+        }
+        // An inventory is compared as a whole.
+        NextInventory::Changed(lists) => Some(ReadLists {
+            lists,
+            is_partial: false,
+            beyond: None,
+        }),
     }
-    // An inventory is compared as a whole.
-    Some(ReadLists {
-        lists,
-        is_partial: false,
-        beyond: None,
-    })
 }
 
 /// Returns the Change Lists that the next round of a set reads; nothing if there are none to read now. For its last words,
@@ -72,63 +94,94 @@ pub fn next_change_lists(
     is_last: bool,
     step: &mut Step,
 ) -> Option<ReadLists> {
-    set.deletions_mut().forget(step);
     let lists = change_lists(set, catalog, is_last, step);
-    if is_skipped(set, &lists, step) {
+    // While a set is learned, there is more than the lists: that they are none.
+    if lists.is_empty() && set.learning().is_complete() {
+        set.skip(step);
         return None;
     }
     set.next_lists(lists, step)
 }
 
-/// Ends the round of a set that has nothing to read. While a set is learned, there is more than the lists: that they are
-/// none.
-fn is_skipped(set: &mut ChangeSet, lists: &[ListToRead], step: &mut Step) -> bool {
-    let is_skipped = lists.is_empty() && set.learning().is_complete();
-    if is_skipped {
-        set.skip(step);
+/// Returns true if something may be fresh in the lists that a set had until now (C12).
+pub fn has_last_words(set: &ChangeSet, source: &Source, step: &Step) -> bool {
+    let catalog = source.catalog();
+    match compared_lists(set, source, true) {
+        ListKind::ChangeLists => !change_lists(set, catalog, true, step).is_empty(),
+        ListKind::ResourceLists => {
+            let next = resource_lists(set, catalog, true, step.steady());
+            matches!(next, NextInventory::Changed(_))
+        }
     }
-    is_skipped
 }
 
-/// Returns all Resource Lists of a set, if any has changed or missing resources are to be looked for; `None` while one of
-/// them is not there, so that the inventory is not complete (C27). `steady` is the moment by the steady clock.
+/// Returns all Resource Lists of a set, if any has changed or missing resources are to be looked for. `steady` is the moment
+/// by the steady clock.
 fn resource_lists(
     set: &ChangeSet,
     catalog: &Catalog,
+    is_last: bool,
     steady: Timestamp,
-) -> Option<Vec<ListToRead>> {
-    let members = catalog.members(set.uri());
+) -> NextInventory {
+    let members = members(set, catalog, is_last);
     let lists = members.into_iter().filter_map(|list| {
         let record = catalog.get(&list)?;
-        let is_wanted = is_resource_list(record) && !record.is_gone();
-        (is_wanted && !record.relations.archived).then_some((list, record))
+        (is_of_inventory(record) && !record.is_gone()).then_some((list, record))
     });
     let lists: Vec<(Uri, &Record)> = lists.collect();
     let is_complete = lists
         .iter()
         .all(|(_, record)| record.presence == Presence::Present);
+    if !is_complete {
+        return NextInventory::Incomplete;
+    }
     let known = set.lists();
-    let has_changed = lists.len() != known.count()
+    let learning = set.learning();
+    let is_first = learning.kind() != Some(ListKind::ResourceLists);
+    let has_changed = is_first
+        || !known_inventory(known, catalog).eq(lists.iter().map(|(list, _)| list))
         || lists
             .iter()
             .any(|(list, record)| !known.has_taken(list, record.version.fingerprint));
-    if !is_complete {
-        return None;
-    }
     if !(has_changed || set.deletions().is_due(steady)) {
-        return Some(Vec::new());
+        return NextInventory::Unchanged;
     }
     let lists = lists.into_iter().map(|(list, record)| ListToRead {
         path: record.path.clone(),
         stat: record.stat,
         fingerprint: record.version.fingerprint,
-        is_learned: set.learning().learns(&list),
+        is_learned: is_first || learning.learns(&list),
         is_archived: false,
         closed_until: None,
         waits: false,
         list,
     });
-    Some(lists.collect())
+    NextInventory::Changed(lists.collect())
+}
+
+/// Returns those of the known lists of a set that are not Change Lists, and were none until a moment ago: what was taken of
+/// these still counts (C7).
+pub fn known_inventory<'a>(
+    known: &'a KnownLists,
+    catalog: &'a Catalog,
+) -> impl Iterator<Item = &'a Uri> {
+    known.uris().filter(|list| {
+        let record = catalog.get(list).filter(|record| !record.is_gone());
+        !known.has_ended(list) && !record.is_some_and(is_change_list)
+    })
+}
+
+/// Returns the documents of a set. For its last words, it has the lists that it had before its Capability List went.
+fn members(set: &ChangeSet, catalog: &Catalog, is_last: bool) -> BTreeSet<Uri> {
+    let mut members = catalog.members(set.uri());
+    if is_last {
+        let is_orphan = |list: &&Uri| {
+            let record = catalog.get(list);
+            record.is_some_and(|record| record.relations.sets.is_empty())
+        };
+        members.extend(set.lists().uris().filter(is_orphan).cloned());
+    }
+    members
 }
 
 /// Returns the Change Lists of a set with a version that was not taken as a whole (C1). For its last words, the set has the
@@ -140,14 +193,7 @@ pub fn change_lists(
     step: &Step,
 ) -> Vec<ListToRead> {
     let known = set.lists();
-    let mut members: BTreeSet<Uri> = catalog.members(set.uri()).into_iter().collect();
-    if is_last {
-        let is_orphan = |list: &&Uri| {
-            let record = catalog.get(list);
-            record.is_some_and(|record| record.relations.sets.is_empty())
-        };
-        members.extend(known.uris().filter(is_orphan).cloned());
-    }
+    let members = members(set, catalog, is_last);
     let lists = members.into_iter().filter_map(|list| {
         let record = catalog.get(&list)?;
         let is_there = record.presence == Presence::Present && is_change_list(record);
@@ -176,4 +222,9 @@ pub fn is_change_list(record: &Record) -> bool {
 /// Returns true for a Resource List that is no index (C27).
 pub fn is_resource_list(record: &Record) -> bool {
     (record.version.capability, record.version.form) == (Capability::ResourceList, Form::List)
+}
+
+/// Returns true for a Resource List that is compared with the one before (C27).
+fn is_of_inventory(record: &Record) -> bool {
+    is_resource_list(record) && !record.relations.archived
 }

@@ -15,7 +15,7 @@ use crate::resourcesync::uri::Uri;
 pub struct PendingDeletions {
     set: Uri,
     missing: Option<MissingResources>,
-    /// True until the next round if an operator accepts what is missing as deleted.
+    /// True until a round took all of it if an operator accepts what is missing as deleted.
     is_accepted: bool,
     timer: SteadyTimer,
 }
@@ -30,28 +30,24 @@ impl PendingDeletions {
         }
     }
 
-    /// Notes which resources are missing after a round, and looks again once the first of them counts as deleted.
-    pub fn note(&mut self, missing: MissingResources, step: &mut Step) {
+    /// Notes which resources are missing after a round, and looks again once the first of them counts as deleted. While
+    /// the round `has_more`, the next one deletes what an operator accepts.
+    pub fn note(&mut self, missing: MissingResources, has_more: bool, step: &mut Step) {
         self.missing = Some(missing);
-        self.is_accepted = false;
+        self.is_accepted &= has_more;
         self.wake(step);
     }
 
-    /// Looks at the next occasion for resources that were missing when the state was saved.
-    pub fn look_for_stored(&mut self, step: &Step) {
-        self.missing = Some(MissingResources {
-            next: Some(step.steady()),
-            ..MissingResources::default()
-        });
+    /// Looks at the next occasion for resources that are missing, as when the state was saved.
+    pub fn look(&mut self, step: &Step) {
+        let missing = self.missing.get_or_insert_default();
+        missing.next = Some(step.steady());
     }
 
-    /// Forgets the resources of a set that has Change Lists now.
-    pub fn forget(&mut self, step: &mut Step) {
+    /// Forgets the resources of a set whose Resource Lists are not compared any more.
+    pub fn forget(&mut self) {
         self.is_accepted = false;
-        if self.missing.take().is_some() {
-            let sets = &mut step.rows().forgotten_inventories;
-            sets.insert(self.set.clone());
-        }
+        self.missing = None;
     }
 
     /// Takes what is missing as deleted, as an operator wants it.
@@ -117,7 +113,7 @@ mod tests {
             missing: 1,
             ..MissingResources::default()
         };
-        deletions.note(missing, &mut step);
+        deletions.note(missing, false, &mut step);
         assert_eq!(timers(&mut step), [50]);
         (deletions, step)
     }
@@ -133,12 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_accepts_them_for_one_round() {
+    fn an_operator_accepts_them_until_a_round_took_all() {
         let (mut deletions, mut step) = pending();
         deletions.accept(&mut step);
         assert_eq!(timers(&mut step), [0]);
         assert!(deletions.is_accepted() && deletions.is_due(moment(0).wall));
-        deletions.note(MissingResources::default(), &mut step);
+        deletions.note(MissingResources::default(), true, &mut step);
+        assert!(deletions.is_accepted(), "one round is not enough");
+        deletions.note(MissingResources::default(), false, &mut step);
         assert!(!deletions.is_accepted() && !deletions.is_any());
         deletions.accept(&mut step);
         assert!(!deletions.is_accepted(), "nothing is missing");
@@ -148,11 +146,7 @@ mod tests {
     fn nothing_of_them_is_left_once_the_set_has_change_lists() {
         let (mut deletions, mut step) = pending();
         deletions.accept(&mut step);
-        deletions.forget(&mut step);
+        deletions.forget();
         assert!(!deletions.is_accepted() && !deletions.is_any());
-        assert_eq!(step.rows().forgotten_inventories.len(), 1);
-        step.rows().forgotten_inventories.clear();
-        deletions.forget(&mut step);
-        assert!(step.rows().forgotten_inventories.is_empty());
     }
 }

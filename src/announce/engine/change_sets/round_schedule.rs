@@ -94,6 +94,12 @@ impl RoundSchedule {
         self.signs.get_or_insert(Signs::at(now));
     }
 
+    /// Lets a round follow once it is due, unless one does already.
+    pub fn look_again(&mut self, step: &mut Step) {
+        self.sign_if_none(step.now());
+        self.wake_at(step.now(), step);
+    }
+
     /// Lets a round be due at once.
     pub fn hurry(&mut self, step: &mut Step) {
         self.signs = Some(Signs::AT_ONCE);

@@ -11,7 +11,7 @@ use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::engine::step::Step;
 use crate::announce::plan::ChangeWindowPlan;
-use crate::announce::state::Presence;
+use crate::announce::state::{ListKind, Presence};
 use crate::resourcesync::uri::Uri;
 
 /// Notes which Change Lists changed, came or ended (C6, C7, C11).
@@ -29,7 +29,9 @@ pub fn note_lists(
     if source.documents().times_settled() == 1 {
         for known in change_sets.of_source_mut(source.documents().source()) {
             if compares_lists {
-                known.deletions_mut().look_for_stored(step);
+                known.deletions_mut().look(step);
+            } else if known.learning().kind() == Some(ListKind::ResourceLists) {
+                known.forget_inventory(step);
             }
             known.schedule_mut().sign(window, step);
             if !compares_lists {
@@ -46,15 +48,28 @@ pub fn note_lists(
             continue;
         }
         let Some(record) = record.filter(|record| !record.is_gone()) else {
+            if compares_lists {
+                let sets = change_sets.of_list(uri);
+                sign_inventories(change_sets, sets, step);
+            }
             change_sets.forget_list(uri, step);
             continue;
         };
         // What it had may stand in other lists now, as in the components of an index.
         if !is_change_list(record) {
+            if compares_lists {
+                let sets = change_sets.of_list(uri);
+                sign_inventories(change_sets, sets, step);
+            }
             change_sets.end_list(uri, grace, step);
             continue;
         }
         change_sets.revive_list(uri);
+        if compares_lists {
+            let mut others = change_sets.of_list(uri);
+            others.retain(|set| !record.relations.sets.contains(set));
+            sign_inventories(change_sets, others, step);
+        }
         for set in &record.relations.sets {
             let Some(known) = change_sets.get(set) else {
                 continue;
@@ -68,6 +83,16 @@ pub fn note_lists(
             if let Some(known) = change_sets.get_mut(set) {
                 known.schedule_mut().sign(window, step);
             }
+        }
+    }
+}
+
+/// Notes that sets lost a list: their Resource Lists may be compared from now on (C27), or lack what the list had (C29).
+fn sign_inventories(change_sets: &mut ChangeSets, sets: Vec<Uri>, step: &mut Step) {
+    for set in sets {
+        if let Some(known) = change_sets.get_mut(&set) {
+            known.deletions_mut().look(step);
+            known.schedule_mut().sign(&inventory_window(), step);
         }
     }
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::ChangeSets;
+use crate::announce::catalog::Catalog;
 use crate::announce::changes::round::{ListToRead, Taken, TakenList, UndatedChanges};
+use crate::announce::engine::change_sets::lists_to_read::ReadLists;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Now;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::ChangeWindowPlan;
-use crate::announce::state::ChangeSetRow;
+use crate::announce::state::{ChangeSetRow, ListKind};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
@@ -81,6 +83,17 @@ pub fn names(lists: &[ListToRead]) -> String {
     names.join(" ")
 }
 
+/// Begins a round that reads no lists, and returns its number.
+fn begin(sets: &mut ChangeSets, set: &Uri, step: &mut Step) -> u64 {
+    let next = ReadLists {
+        lists: Vec::new(),
+        is_partial: false,
+        beyond: None,
+    };
+    let begun = sets.begin(set, ListKind::ChangeLists, &next, step);
+    begun.unwrap().number
+}
+
 #[test]
 fn a_comparison_holds_until_something_else_happens_to_the_set() {
     let set = Uri::parse("https://e.org/cl.xml").unwrap();
@@ -94,11 +107,12 @@ fn a_comparison_holds_until_something_else_happens_to_the_set() {
     };
     let mut step = Step::new(Timestamp::UNIX_EPOCH);
     let take = |sets: &mut ChangeSets, step: &mut Step| {
-        let round = sets.begin(&set, false, step.steady()).unwrap().number;
+        let round = begin(sets, &set, step);
         let known = sets.get_mut(&set).unwrap();
         assert!(known.schedule_mut().end(round));
         assert_eq!(known.schedule().last_taken(), None, "nothing was taken yet");
-        sets.taken(&set, round, &found, Duration::ZERO, step);
+        let catalog = Catalog::default();
+        sets.taken(&set, round, &found, Duration::ZERO, &catalog, step);
         assert_eq!(sets.get(&set).unwrap().schedule().last_taken(), Some(round));
     };
     take(&mut sets, &mut step);
@@ -118,8 +132,9 @@ fn a_channel_that_is_lost_is_saved_as_hearing_nothing_more() {
     known
         .schedule_mut()
         .sign(&ChangeWindowPlan::default(), &mut step);
-    sets.begin(&set, false, step.steady()).unwrap();
-    sets.taken(&set, 1, &Taken::default(), Duration::ZERO, &mut step);
+    begin(&mut sets, &set, &mut step);
+    let (found, catalog) = (Taken::default(), Catalog::default());
+    sets.taken(&set, 1, &found, Duration::ZERO, &catalog, &mut step);
     let known = sets.get_mut(&set).unwrap();
     known
         .schedule_mut()
@@ -130,9 +145,9 @@ fn a_channel_that_is_lost_is_saved_as_hearing_nothing_more() {
         step.rows().change_sets[&set]
     };
     let row = |last_words_on| {
-        let is_learned = true;
+        let learned = Some(ListKind::ChangeLists);
         Some(ChangeSetRow {
-            is_learned,
+            learned,
             last_words_on,
         })
     };
