@@ -224,8 +224,8 @@ impl Channel {
             window.first = earlier(window.first, by);
             window.last = earlier(window.last, by);
         }
-        if let Some(retirement) = &mut self.row.retired {
-            retirement.since = retirement.since.min(now);
+        if let Some(retired) = &mut self.row.retired {
+            *retired = (*retired).min(now);
         }
         for said in &mut self.row.said {
             said.at = earlier(said.at, by);

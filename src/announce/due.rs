@@ -112,7 +112,8 @@ pub fn due_after(
     is_due: bool,
 ) -> Due {
     let hearing = ledger.hearing(channel.is_live());
-    let seen = match seen_on(catalog, channel, hearing, uri, told, is_due) {
+    let is_last_word = is_last_word_of(channel, ledger, catalog, uri, is_due);
+    let seen = match seen_on(catalog, channel, hearing, uri, told, is_due, is_last_word) {
         Seen::NothingDue(due) => return due,
         Seen::Version(seen) => Some(seen),
         Seen::End => None,
@@ -128,7 +129,7 @@ pub fn due_after(
         Difference::Say(changes) => changes,
     };
     let is_heard = |record: &Record| match hearing {
-        Hearing::All => !is_last_word_of(channel, catalog, uri, is_due),
+        Hearing::All => !is_last_word,
         Hearing::LastWordsAndDescriptions => record.is_source_description(),
         Hearing::LastWords => false,
     };
@@ -166,6 +167,7 @@ fn seen_on<'a>(
     uri: &Uri,
     told: Option<&Told>,
     is_due: bool,
+    is_last_word: bool,
 ) -> Seen<'a> {
     let is_live = hearing == Hearing::All;
     let Some(record) = catalog.get(uri) else {
@@ -198,7 +200,7 @@ fn seen_on<'a>(
     // A set that ends keeps its channel as it is, to announce what is still due; once it is retired, that is what was
     // due then.
     let has_last_words = match is_live {
-        true if is_last_word_of(channel, catalog, uri, is_due) => true,
+        true if is_last_word => true,
         true => !catalog.is_set(&channel.row.set) && (told.is_some() || is_due),
         false => is_due,
     };
@@ -214,11 +216,17 @@ fn seen_on<'a>(
 
 // R11: a set that takes a topic over, or has it again, announces what was due on it of documents that are not its own.
 // A Source Description is no set's, and heard on every channel.
-fn is_last_word_of(channel: &Channel, catalog: &Catalog, uri: &Uri, is_due: bool) -> bool {
+fn is_last_word_of(
+    channel: &Channel,
+    ledger: &Ledger,
+    catalog: &Catalog,
+    uri: &Uri,
+    is_due: bool,
+) -> bool {
     let is_own = |record: &Record| {
         record.is_source_description() || record.relations.sets.contains(&channel.row.set)
     };
-    is_due && channel.row.last_words.contains(uri) && !catalog.get(uri).is_some_and(is_own)
+    is_due && ledger.row.last_words.contains(uri) && !catalog.get(uri).is_some_and(is_own)
 }
 
 // R17: a created document waits for its Capability List, an index or an archive to list it, an updated one

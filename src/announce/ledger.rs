@@ -10,7 +10,7 @@ use crate::announce::delivery::attempt::{Attempt, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubQueue, SizeLimit};
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
-use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Retirement, Told};
+use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Told};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::uri::Uri;
 
@@ -186,11 +186,7 @@ impl Ledger {
 
     /// Takes what is in flight as told, on a channel that `retired`, if it did. Returns the documents; nothing if there was
     /// nothing in flight (R22).
-    pub fn acknowledge(
-        &mut self,
-        retired: Option<&Retirement>,
-        now: Timestamp,
-    ) -> Option<Vec<Uri>> {
+    pub fn acknowledge(&mut self, retired: Option<Timestamp>, now: Timestamp) -> Option<Vec<Uri>> {
         let flight = self.row.flight.take()?;
         self.row.limit = None;
         self.row.accepted = Some(now);
@@ -201,14 +197,15 @@ impl Ledger {
             _ => self.row.until = flight.until,
         }
         let covers: BTreeMap<Uri, Option<Told>> = flight.covers.into_iter().collect();
-        // R11: what was cut before the channel retired, or the hub left, is not its last word.
-        if let Some(retirement) = self.row.left.as_ref().or(retired) {
-            let is_last = flight.cut > retirement.since;
-            for uri in covers.keys() {
-                match !is_last && retirement.last_words.contains(uri) {
-                    true => self.due.insert(uri.clone()),
-                    false => self.due.remove(uri),
-                };
+        // R11: what was cut before the channel retired, or the hub left, is not its last word. Where another set has the
+        // topic, what followed or undid it meanwhile is still told.
+        let since = self.row.left.or(retired);
+        let is_last = since.is_some_and(|since| flight.cut > since);
+        for uri in covers.keys() {
+            if !is_last && self.row.last_words.contains(uri) {
+                self.due.insert(uri.clone());
+            } else if since.is_some() {
+                self.due.remove(uri);
             }
         }
         for (uri, told) in &covers {
@@ -241,12 +238,17 @@ impl Ledger {
         self.row.flight.take()
     }
 
-    /// Ends the account: the hub is told of these last changes, and of nothing else.
-    pub fn leave(&mut self, retirement: Retirement) {
-        self.due.retain(|uri| retirement.last_words.contains(uri));
+    /// Ends the account: the hub is told what it is owed now, and nothing else.
+    pub fn leave(&mut self, now: Timestamp) {
+        self.keep_last_words();
         self.waiting.clear();
         self.prepared = Prepared::default();
-        self.row.left = Some(retirement);
+        self.row.left = Some(now);
+    }
+
+    /// Remembers what the hub is owed as its last words on the channel (R11).
+    pub fn keep_last_words(&mut self) {
+        self.row.last_words = self.owed().cloned().collect();
     }
 
     /// Returns true if the hub has left, and was told of its last changes.
@@ -280,7 +282,7 @@ impl Ledger {
             ping.at = earlier(ping.at, by);
         }
         if let Some(left) = &mut self.row.left {
-            left.since = left.since.min(now);
+            *left = (*left).min(now);
         }
     }
 
@@ -316,16 +318,9 @@ impl Ledger {
         withdrawn
     }
 
-    /// Strikes a document from the last words that the hub is due since it left, unless it is due it still. Returns true
-    /// if it was one.
+    /// Strikes a document from the last words, unless the hub is due it still. Returns true if it was one.
     pub fn strike_last_word(&mut self, uri: &Uri) -> bool {
-        let left = self.row.left.as_ref();
-        let was_last_word = left.is_some_and(|left| left.last_words.contains(uri));
-        if !was_last_word || self.owes(uri) {
-            return false;
-        }
-        let left = self.row.left.as_mut();
-        left.is_some_and(|left| left.last_words.remove(uri))
+        !self.owes(uri) && self.row.last_words.remove(uri)
     }
 
     /// Returns the documents with a change that is due or in flight, each once.

@@ -229,10 +229,8 @@ pub struct ChannelRow {
     /// The Capability List that names the set.
     pub set: Uri,
     pub topic: Topic,
-    pub retired: Option<Retirement>,
-    /// Documents with a change that was due when this set took the topic over from another one, or of other sets when the
-    /// channel was revived, and still is (R11).
-    pub last_words: BTreeSet<Uri>,
+    /// The time since which the hubs hear nothing more than their last words (R11).
+    pub retired: Option<Timestamp>,
     /// The last notification's number; 0 before the first.
     pub seq: u64,
     /// The `until` of the last notifications, the newest last: the next one's differs (R20).
@@ -252,28 +250,12 @@ impl ChannelRow {
             set,
             topic,
             retired: None,
-            last_words: BTreeSet::new(),
             seq: 0,
             untils: Vec::new(),
             body: Arc::from([]),
             said: Vec::new(),
         }
     }
-
-    /// Returns the documents whose changes are still due, as they were when the channel retired, or before it returned.
-    pub fn last_words_mut(&mut self) -> &mut BTreeSet<Uri> {
-        match &mut self.retired {
-            Some(retirement) => &mut retirement.last_words,
-            None => &mut self.last_words,
-        }
-    }
-}
-
-/// The end of a channel: its last words, and when it stopped hearing more (R11).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retirement {
-    pub since: Timestamp,
-    pub last_words: BTreeSet<Uri>,
 }
 
 /// An entry that a topic repeats for hubs which only fetch it.
@@ -289,8 +271,11 @@ pub struct LedgerRow {
     pub flight: Option<Flight>,
     /// The `until` of the last notification that the hub has: the next one's `from` (R20).
     pub until: Option<Timestamp>,
-    /// Set once the hub is advertised no more: what it was due then is still told (R11).
-    pub left: Option<Retirement>,
+    /// The time since which the hub is advertised no more, and hears nothing more than its last words (R11).
+    pub left: Option<Timestamp>,
+    /// Last words: documents with a change that the hub was due when it left, or the channel retired or was taken over by
+    /// another set, and still is; of a channel or hub that returned, those that are not of the set (R11).
+    pub last_words: BTreeSet<Uri>,
     /// The most entries in the next notification, after a 413 (R23).
     pub limit: Option<usize>,
     /// The time of the last accepted notification.

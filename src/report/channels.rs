@@ -45,7 +45,7 @@ pub fn outline(engine: &Engine) -> impl Iterator<Item = ChannelView> {
             kind: channel.row.kind,
             set: channel.row.set.clone(),
             topic: channel.row.topic.clone(),
-            retired: channel.row.retired.as_ref().map(|retired| retired.since),
+            retired: channel.row.retired,
             seq: channel.row.seq,
             hubs,
             pending: Vec::new(),

@@ -99,7 +99,7 @@ pub fn account_view(
         kind: channel.row.kind,
         set: channel.row.set.clone(),
         topic: channel.row.topic.clone(),
-        retired: channel.row.retired.as_ref().map(|retired| retired.since),
+        retired: channel.row.retired,
         hub: channels::hub_view(engine, id, hub, ledger),
         notification: match channel.is_of_changes() {
             true => logged_flight_view(id, ledger, with_payload, logged),

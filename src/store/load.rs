@@ -18,7 +18,7 @@ use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::small_set::SmallSet;
 use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, NestedRow, Ping, Presence, Record,
-    Relations, Retirement, State, Told, Trouble, Version,
+    Relations, State, Told, Trouble, Version,
 };
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriSet};
@@ -80,7 +80,9 @@ impl Store {
                 .collect(),
             ledgers: self
                 .rows(
-                    "SELECT * FROM ledgers LEFT JOIN in_flight USING (channel, hub)",
+                    "SELECT (SELECT channels.last_words FROM channels \
+                             WHERE channels.id = ledgers.channel AND ledgers.last_words IS NULL), * \
+                     FROM ledgers LEFT JOIN in_flight USING (channel, hub)",
                     ledger,
                 )?
                 .into_iter()
@@ -333,21 +335,14 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
     let source = fields.take()?;
     let set = fields.value()?;
     let topic = Topic::new(fields.text()?);
-    let since = fields.optional()?;
-    let last_words = match fields.take::<Option<String>>()? {
-        Some(last_words) => foreign(uris_from_json(&last_words))?,
-        None => BTreeSet::new(),
-    };
-    let (retired, last_words) = match since {
-        Some(since) => (Some(Retirement { since, last_words }), BTreeSet::new()),
-        None => (None, last_words),
-    };
+    let retired = fields.optional()?;
+    // Last words, of an earlier version: `ledger` has them.
+    fields.take::<Option<String>>()?;
     let channel = ChannelRow {
         source,
         set,
         topic,
         retired,
-        last_words,
         seq: fields.number()?,
         body: shared(fields.take()?),
         said: foreign(said_from_json(fields.text()?))?,
@@ -357,20 +352,10 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
     Ok((id, channel))
 }
 
-fn retirement(fields: &mut RowReader<'_>) -> rusqlite::Result<Option<Retirement>> {
-    Ok(
-        match (fields.optional()?, fields.take::<Option<String>>()?) {
-            (Some(since), Some(last_words)) => Some(Retirement {
-                since,
-                last_words: foreign(uris_from_json(&last_words))?,
-            }),
-            _ => None,
-        },
-    )
-}
-
 fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     let mut fields = RowReader::of(row);
+    // Earlier versions kept those of all accounts with their channel.
+    let of_channel = fields.take::<Option<String>>()?;
     let key = key(&mut fields)?;
     let limit = fields.take::<Option<i64>>()?.map(count);
     let accepted = fields.optional()?;
@@ -384,7 +369,11 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     });
     let last = attempt(&mut fields)?;
     let until = fields.optional()?;
-    let left = retirement(&mut fields)?;
+    let left = fields.optional()?;
+    let last_words = match fields.take::<Option<String>>()?.or(of_channel) {
+        Some(last_words) => foreign(uris_from_json(&last_words))?,
+        None => BTreeSet::new(),
+    };
     let position = LogPosition {
         heard: fields.number()?,
         entries: count(fields.take()?),
@@ -413,6 +402,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         flight,
         until,
         left,
+        last_words,
         limit,
         accepted,
         ping,

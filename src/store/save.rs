@@ -294,16 +294,12 @@ fn write_channel(
         on.execute("DELETE FROM channels WHERE id = ?1", [id.0.cast_signed()])?;
         return Ok(());
     };
-    // Those of a live channel are of the set that had its topic before.
-    let last_words = match &row.retired {
-        Some(retired) => Some(&retired.last_words),
-        None => Some(&row.last_words).filter(|last_words| !last_words.is_empty()),
-    };
+    // Earlier versions kept last words here: they are those of each account that was not saved since.
     on.prepare_cached(
-        "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
+        "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (id) DO UPDATE SET source = excluded.source, \
          capability_list = excluded.capability_list, retired = excluded.retired, \
-         last_words = excluded.last_words, seq = excluded.seq, body = excluded.body, \
+         seq = excluded.seq, body = excluded.body, \
          said = excluded.said, untils = excluded.untils",
     )?
     .execute(params![
@@ -311,8 +307,7 @@ fn write_channel(
         row.source,
         row.set.as_str(),
         row.topic.as_str(),
-        row.retired.as_ref().map(|retired| Column(retired.since)),
-        last_words.map(uris_to_json),
+        row.retired.map(Column),
         row.seq.cast_signed(),
         &row.body[..],
         said_to_json(&row.said),
@@ -368,8 +363,8 @@ fn write_ledger(
         refusal.map(|refusal| &refusal.reason),
         refusal.map(|refusal| refusal.needs_operator),
         row.until.map(Column),
-        row.left.as_ref().map(|left| Column(left.since)),
-        row.left.as_ref().map(|left| uris_to_json(&left.last_words)),
+        row.left.map(Column),
+        uris_to_json(&row.last_words),
         row.position.heard.cast_signed(),
         count(row.position.entries),
         row.position.skipped_to.map(u64::cast_signed),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::documents::{
-    DOCUMENTS, SETS, capability_list_of, is_capability_list, is_component, is_index, set_of,
+    DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
 };
 use crate::model::{self, Model, Said};
 use crate::world::{HUB, Heard, OTHER_HUB};
@@ -135,17 +135,11 @@ impl Model {
         let key = (hub, topic.to_owned(), name.to_owned());
         let before = self.told.get(&key);
         let is_of_topic = |set: &str| model::topic(set) == topic;
-        // R11: which hub heard a retired channel's last words is not kept, so it may after a restart hear them
-        // again.
-        let mut ended = SETS.into_iter().filter(|set| is_of_topic(set));
-        let is_last_word = ended.any(|set| !self.there.contains(&*capability_list_of(set)))
-            && before.is_some_and(|(_, at)| *at <= self.last_crash);
         let disturbed = self.disturbed.get(name).copied();
         let is_unanswered = self.unanswered.remove(&key).is_some();
         let is_open = self.uncertain.remove(&key)
             || is_unanswered
             || (hub == OTHER_HUB && self.unsure.iter().any(|set| is_of_topic(set)))
-            || is_last_word
             || (!self.settings.all_components && is_component(name))
             || before.is_some_and(|(_, at)| disturbed.is_some_and(|disturbed| disturbed >= *at));
         let is_right = match (&before, &told) {

@@ -158,6 +158,104 @@ fn what_only_a_hub_was_due_that_is_gone_is_no_last_word_for_the_others() {
     assert!(!heard.any(|heard| heard.changes().iter().any(is_of_a)));
 }
 
+/// Returns the news of the old topic of `/a` about its Change List that a hub took.
+fn news_on_old_topic(world: &mut World, hub: &str) -> Vec<String> {
+    let mut heard = world.heard_by(hub);
+    heard.retain(|heard| heard.topic == "/a/framework/");
+    let mut news: Vec<String> = heard.iter().flat_map(|heard| heard.changes()).collect();
+    news.retain(|change| change.ends_with(CHANGE_LIST));
+    news
+}
+
+#[test]
+fn what_one_hub_is_due_is_no_last_word_for_another_that_accepted_it() {
+    let update = format!("updated changelist {CHANGE_LIST}");
+    let moves_of_b: [&[&str]; 3] = [&[], &["/a/framework/"], &["/a/framework/", "/other/"]];
+    for topics in moves_of_b {
+        for is_changed in [false, true] {
+            let mut world = World::with_two_sets(two_hubs());
+            world.script(HUB, Reply::Status(503));
+            world.update(CHANGE_LIST);
+            world.wait(100);
+            move_sets(&mut world, topics);
+            assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [update.as_str()]);
+            if is_changed {
+                world.update(CHANGE_LIST);
+                world.wait(100);
+            }
+            world.crash_and_start();
+            world.wait(100);
+            let heard = news_on_old_topic(&mut world, OTHER_HUB);
+            assert_eq!(heard, [""; 0], "{topics:?} {is_changed}");
+            // The one that was in flight, and what followed it.
+            let late = vec![update.clone(); 1 + usize::from(is_changed)];
+            assert_eq!(late_news(&mut world), late, "{topics:?} {is_changed}");
+        }
+    }
+}
+
+#[test]
+fn what_a_hub_that_left_is_due_is_no_last_word_for_those_that_stay() {
+    let update = format!("updated changelist {CHANGE_LIST}");
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", moved("/a", "/new/").version(2));
+    world.wait(100);
+    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [update.as_str()]);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [""; 0]);
+    // The one that was in flight, and what followed it.
+    assert_eq!(late_news(&mut world), [update.clone(), update]);
+}
+
+#[test]
+fn last_words_of_a_hub_that_left_survive_the_return_of_the_channel_and_a_restart() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]).version(1));
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    let update = format!("updated changelist {CHANGE_LIST}");
+    assert_eq!(late_news(&mut world), [update]);
+}
+
+#[test]
+fn a_last_word_that_was_undone_while_it_flew_is_announced_again() {
+    let moves_of_b: [&[&str]; 4] = [
+        &[],
+        &["/a/framework/"],
+        &["/a/framework/", "/other/"],
+        &["/a/framework/", "/other/", "/a/framework/"],
+    ];
+    let update = format!("updated changelist {CHANGE_LIST}");
+    for topics in moves_of_b {
+        let mut world = World::with_two_sets(plan());
+        world.script(HUB, Reply::Status(503));
+        world.update(CHANGE_LIST);
+        world.wait(100);
+        move_sets(&mut world, topics);
+        roll_back(&mut world);
+        let late = late_news(&mut world);
+        assert_eq!(late, [&*update, &*update], "{topics:?}");
+    }
+}
+
 #[test]
 fn a_source_description_that_is_missing_is_no_last_word() {
     let retire: fn(&mut World) = |world| move_sets(world, &[]);

@@ -262,16 +262,8 @@ fn the_last_changes_of_a_retired_channel_end_when_they_are_dropped() {
     world.drop_due("/a", HUB);
     assert_eq!(world.outbox("/a", HUB).hub.state, Condition::Fine);
     assert!(!world.remembers("/a/capabilitylist.xml"));
-    let last_words = world
-        .disk
-        .channels
-        .values()
-        .filter_map(|row| row.retired.as_ref());
-    assert!(
-        last_words
-            .into_iter()
-            .all(|retired| retired.last_words.is_empty())
-    );
+    let mut ledgers = world.disk.ledgers.values();
+    assert!(ledgers.all(|ledger| ledger.last_words.is_empty()));
     world.script(HUB, Reply::Accept);
     world.crash_and_start();
     world.wait(5_000);

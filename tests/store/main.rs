@@ -15,7 +15,7 @@ use rsnotify::announce::plan::Mode;
 use rsnotify::announce::small_set::SmallSet;
 use rsnotify::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, NestedRow, Ping, Presence, Record,
-    Relations, Retirement, Said, Save, Told, Trouble, Version,
+    Relations, Said, Save, Told, Trouble, Version,
 };
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::{
@@ -184,11 +184,7 @@ fn everything() -> Save {
             kind: ChannelKind::Framework,
             set: uri("cl.xml"),
             topic: Topic::new("https://e.org/Framework"),
-            retired: Some(Retirement {
-                since: time(12),
-                last_words: BTreeSet::from([uri("cl.xml")]),
-            }),
-            last_words: BTreeSet::new(),
+            retired: Some(time(12)),
             seq: 9,
             untils: vec![time(13), time(12)],
             body: Arc::from(&b"<urlset/>"[..]),
@@ -200,15 +196,12 @@ fn everything() -> Save {
     );
     save.channels.insert(
         ChannelId(4),
-        Some(ChannelRow {
-            last_words: BTreeSet::from([uri("d1.xml")]),
-            ..ChannelRow::new(
-                "main",
-                ChannelKind::Framework,
-                uri("living.xml"),
-                Topic::new("https://e.org/Living"),
-            )
-        }),
+        Some(ChannelRow::new(
+            "main",
+            ChannelKind::Framework,
+            uri("living.xml"),
+            Topic::new("https://e.org/Living"),
+        )),
     );
     let hub = Hub::new("https://hub.example/");
     save.ledgers.insert(
@@ -235,10 +228,8 @@ fn everything() -> Save {
                 next_try: time(16),
             }),
             until: Some(time(12)),
-            left: Some(Retirement {
-                since: time(12),
-                last_words: BTreeSet::from([uri("d0.xml")]),
-            }),
+            left: Some(time(12)),
+            last_words: BTreeSet::from([uri("d0.xml")]),
             limit: Some(5),
             accepted: Some(time(17)),
             ping: Some(Ping {

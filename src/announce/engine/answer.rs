@@ -163,7 +163,7 @@ impl Engine {
             return;
         };
         let position = channel.source;
-        let retired = channel.row.retired.as_ref();
+        let retired = channel.row.retired;
         let ledger = channel.ledgers.get_mut(hub);
         if let Some(covered) = ledger.and_then(|ledger| ledger.acknowledge(retired, now)) {
             let mut reconciler = self.reconciler(position);

@@ -114,9 +114,10 @@ impl Engine {
         let listening: BTreeSet<Hub> = listening.map(|(hub, _)| hub.clone()).collect();
         let is_told = |hub: &Hub| !(is_first && self.hub_changes.is_inherited(hub));
         let (kept, step) = (self.plan.retired_topic, &mut self.step);
+        let catalog = self.sources[position].catalog();
         accounts.keep_only(hubs, is_told, kept, step);
         for hub in hubs.difference(&listening) {
-            accounts.join(hub, self.plan.mode_of(hub), None, step);
+            accounts.join(hub, self.plan.mode_of(hub), None, catalog, step);
         }
         if listening == *hubs {
             return false;

@@ -24,7 +24,7 @@ use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::WindowPlan;
-use crate::announce::state::{ChannelRow, Record, Retirement, Told};
+use crate::announce::state::{ChannelRow, Record, Told};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
@@ -288,12 +288,11 @@ impl Channels {
         channel.row.source = source_name.to_owned();
         let was_retired = channel.row.retired.take().is_some();
         let topic = channel.row.topic.clone();
-        let owed = channel.ledgers.values().flat_map(|ledger| ledger.owed());
-        channel.row.last_words = owed.cloned().collect();
-        if was_of != source {
-            // Its documents are not this source's.
-            channel.row.last_words.clear();
-            for (hub, ledger) in &mut channel.ledgers {
+        for (hub, ledger) in &mut channel.ledgers {
+            ledger.keep_last_words();
+            if was_of != source {
+                // Its documents are not this source's.
+                ledger.row.last_words.clear();
                 if !ledger.due.is_empty() {
                     step.tell(Fact::Forgotten {
                         topic: topic.clone(),
@@ -305,6 +304,7 @@ impl Channels {
                     step.save_told(id, hub.clone(), uri);
                 }
             }
+            step.save_ledger(id, hub.clone());
         }
         self.index.moved(id, &before, &channel.row);
         step.save_channel(id);
@@ -318,13 +318,11 @@ impl Channels {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
-        let ledgers = channel.ledgers.values();
-        let last_words = ledgers.flat_map(|ledger| ledger.owed().cloned()).collect();
-        channel.row.last_words.clear();
-        channel.row.retired = Some(Retirement {
-            since: step.now(),
-            last_words,
-        });
+        for (hub, ledger) in &mut channel.ledgers {
+            ledger.keep_last_words();
+            step.save_ledger(id, hub.clone());
+        }
+        channel.row.retired = Some(step.now());
         channel.kept_until = Some(step.monotonic().saturating_add(kept));
         let (topic, set) = (channel.row.topic.clone(), channel.row.set.clone());
         self.freed.insert(topic.clone());
@@ -339,11 +337,17 @@ impl Channels {
         let Some(channel) = self.channels.get_mut(&id) else {
             return false;
         };
-        let Some(Retirement { mut last_words, .. }) = channel.row.retired.take() else {
+        if channel.row.retired.take().is_none() {
             return false;
-        };
-        last_words.retain(|uri| !catalog.is_of_set(uri, &channel.row.set));
-        channel.row.last_words = last_words;
+        }
+        let set = &channel.row.set;
+        // A hub that left is still told no more than its last words.
+        let ledgers = channel.ledgers.iter_mut();
+        for (hub, ledger) in ledgers.filter(|(_, ledger)| ledger.row.left.is_none()) {
+            let last_words = &mut ledger.row.last_words;
+            last_words.retain(|uri| !catalog.is_of_set(uri, set));
+            step.save_ledger(id, hub.clone());
+        }
         step.save_channel(id);
         step.tell(Fact::ChannelRevived {
             topic: channel.row.topic.clone(),

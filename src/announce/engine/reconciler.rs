@@ -99,7 +99,7 @@ impl<'a> Reconciler<'a> {
             self.again(id, hub, uri);
         }
         if let Some(mut accounts) = self.channels.accounts(id) {
-            accounts.strike_last_words(&withdrawn.covered, self.step);
+            accounts.strike_last_words(hub, &withdrawn.covered, self.step);
         }
     }
 
@@ -117,7 +117,7 @@ impl<'a> Reconciler<'a> {
             self.forget_if_done(uri);
         }
         if let Some(mut accounts) = self.channels.accounts(id) {
-            accounts.strike_last_words(uris, self.step);
+            accounts.strike_last_words(hub, uris, self.step);
         }
         self.end_accounts(id);
     }

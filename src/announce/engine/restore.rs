@@ -131,11 +131,10 @@ impl<'a> ForgottenDocuments<'a> {
         let known = told.keys().filter(|uri| self.records.contains_key(*uri));
         let of_set = self.of_sets.get(&channel.set).into_iter().flatten();
         let unknown = of_set.copied().filter(|uri| !told.contains_key(*uri));
-        let ended = ledger.left.as_ref().or(channel.retired.as_ref());
-        let concerned = known.chain(unknown).filter(|uri| match ended {
-            Some(ended) => ended.last_words.contains(*uri),
-            None => true,
-        });
+        let is_live = ledger.left.or(channel.retired).is_none();
+        let concerned = known
+            .chain(unknown)
+            .filter(|uri| is_live || ledger.last_words.contains(*uri));
         let due = concerned.filter(|uri| self.is_due(&channel.set, ledger, uri, told.get(*uri)));
         due.count()
     }
@@ -180,9 +179,9 @@ impl ChannelRestorer<'_> {
         if let Some(last) = channels.keys().next_back() {
             self.channels.reserve(*last);
         }
+        let channels = self.with_one_for_each_topic(channels, &ledgers, &mut told);
         // Both are in order of channels.
         let mut ledgers = ledgers.into_iter().peekable();
-        let channels = self.with_one_for_each_topic(channels, &mut told);
         for (id, row) in channels {
             while ledgers.next_if(|((of, _), _)| *of < id).is_some() {}
             let own = || ledgers.next_if(|((of, _), _)| *of == id);
@@ -225,6 +224,7 @@ impl ChannelRestorer<'_> {
     fn with_one_for_each_topic(
         &mut self,
         mut channels: BTreeMap<ChannelId, ChannelRow>,
+        ledgers: &BTreeMap<(ChannelId, Hub), LedgerRow>,
         told: &mut AllTold,
     ) -> BTreeMap<ChannelId, ChannelRow> {
         let mut by_topic: BTreeMap<Topic, Vec<ChannelId>> = BTreeMap::new();
@@ -233,7 +233,7 @@ impl ChannelRestorer<'_> {
         }
         for mut ids in by_topic.into_values().filter(|ids| ids.len() > 1) {
             ids.sort_by_key(|id| {
-                let retired = channels[id].retired.as_ref().map(|retired| retired.since);
+                let retired = channels[id].retired;
                 (retired.is_none(), retired, std::cmp::Reverse(*id))
             });
             let Some(last) = ids.pop() else {
@@ -244,7 +244,7 @@ impl ChannelRestorer<'_> {
                     continue;
                 };
                 self.step.rows().channels.insert(id, None);
-                self.hand_over_last_words(id, &row, last, told);
+                self.hand_over_last_words(id, last, ledgers, told);
                 if let Some(last) = channels.get_mut(&last) {
                     last.seq = last.seq.max(row.seq);
                     last.untils.splice(..0, row.untils);
@@ -259,17 +259,16 @@ impl ChannelRestorer<'_> {
     fn hand_over_last_words(
         &mut self,
         from: ChannelId,
-        row: &ChannelRow,
         to: ChannelId,
+        ledgers: &BTreeMap<(ChannelId, Hub), LedgerRow>,
         told: &mut AllTold,
     ) {
         for (hub, _) in self.plan.destinations() {
             let theirs = told.remove(&(from, hub.clone())).unwrap_or_default();
             let ours = told.entry((to, hub.clone())).or_default();
-            let is_last_word = |uri: &Uri| {
-                let retired = row.retired.as_ref();
-                retired.is_some_and(|retired| retired.last_words.contains(uri))
-            };
+            let ledger = ledgers.get(&(from, hub.clone()));
+            let is_last_word =
+                |uri: &Uri| ledger.is_some_and(|ledger| ledger.last_words.contains(uri));
             for (uri, version) in theirs {
                 if is_last_word(&uri) && !ours.contains_key(&uri) {
                     self.step.save_told(to, hub.clone(), uri.clone());
@@ -297,8 +296,8 @@ impl ChannelRestorer<'_> {
         log: BTreeMap<u64, Logged>,
     ) {
         let now = self.step.now();
-        if let Some(retirement) = &mut row.retired {
-            retirement.since = retirement.since.min(now);
+        if let Some(retired) = &mut row.retired {
+            *retired = (*retired).min(now);
             self.step.wake_at(now, Timer::Retired(id));
         }
         for said in &mut row.said {
@@ -316,7 +315,6 @@ impl ChannelRestorer<'_> {
                 None => self.drop_account(id, &channel, hub, &row, &told),
             }
         }
-        self.strike_last_words(id, &mut channel);
         if channel.is_of_changes() {
             self.channels.set_ready(id);
         } else if channel.has_pinged() {
@@ -332,17 +330,6 @@ impl ChannelRestorer<'_> {
         }
         self.channels.restore(id, channel);
         self.step.serve_restored(id);
-    }
-
-    /// Strikes last words that no hub is due: only hubs that are no longer configured were, or an earlier version kept them.
-    fn strike_last_words(&mut self, id: ChannelId, channel: &mut Channel) {
-        let Channel { row, ledgers, .. } = channel;
-        let last_words = row.last_words_mut();
-        let before = last_words.len();
-        last_words.retain(|uri| ledgers.values().any(|ledger| ledger.owes(uri)));
-        if last_words.len() < before {
-            self.step.save_channel(id);
-        }
     }
 
     /// Drops the account of a hub that is no longer configured.
@@ -409,13 +396,12 @@ impl ChannelRestorer<'_> {
             }
             self.step.save_ledger(id, hub.clone());
         }
-        let left = ledger.row.left.clone();
-        let retirement = left.as_ref().or(channel.row.retired.as_ref());
-        let last_words = retirement.map_or(&channel.row.last_words, |ended| &ended.last_words);
-        for uri in last_words {
-            if self.is_behind(position, uri, ledger.told.get(uri)) {
-                ledger.due.insert(uri.clone());
+        for uri in ledger.row.last_words.clone() {
+            if self.is_behind(position, &uri, ledger.told.get(&uri)) {
+                ledger.due.insert(uri);
                 self.channels.park(id);
+            } else if ledger.strike_last_word(&uri) {
+                self.step.save_ledger(id, hub.clone());
             }
         }
         self.restore_times(id, hub, &mut ledger.row);

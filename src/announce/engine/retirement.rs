@@ -41,17 +41,17 @@ impl Engine {
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
-        let Some(left) = &mut ledger.row.left else {
+        let Some(left) = ledger.row.left else {
             return;
         };
         let kept = self.plan.retired_topic;
-        let wait = still_kept(left.since, kept, &mut ledger.kept_until, &self.step);
+        let wait = still_kept(left, kept, &mut ledger.kept_until, &self.step);
         if !wait.is_zero() {
             let timer = Timer::Left(id, hub.clone());
             self.step.wake_after(wait, timer);
             return;
         }
-        left.last_words.clear();
+        ledger.row.last_words.clear();
         self.step.save_ledger(id, hub.clone());
         let changes = match channel.is_of_changes() {
             true => self.drop_logged(id, hub),
@@ -87,7 +87,7 @@ impl Engine {
             self.step.save_told(id, hub.clone(), uri);
         }
         if let Some(mut accounts) = self.channels.accounts(id) {
-            accounts.strike_last_words(&owed, &mut self.step);
+            accounts.strike_last_words(hub, &owed, &mut self.step);
         }
         self.sources[source].documents_mut().reconsider(owed);
         changes
@@ -98,11 +98,11 @@ impl Engine {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
-        let Some(retirement) = &channel.row.retired else {
+        let Some(retired) = channel.row.retired else {
             return;
         };
         let kept = self.plan.retired_topic;
-        let wait = still_kept(retirement.since, kept, &mut channel.kept_until, &self.step);
+        let wait = still_kept(retired, kept, &mut channel.kept_until, &self.step);
         if !wait.is_zero() {
             self.step.wake_after(wait, Timer::Retired(id));
             return;

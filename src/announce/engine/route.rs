@@ -154,7 +154,8 @@ impl Engine {
             // R13: a hub that the configuration adds starts at now.
             let is_added = is_first && self.hub_changes.is_added(hub);
             let told = told.as_ref().filter(|_| !is_added);
-            accounts.join(hub, self.plan.mode_of(hub), told, step);
+            let catalog = source.catalog();
+            accounts.join(hub, self.plan.mode_of(hub), told, catalog, step);
             if is_taken_over || !(is_known || told.is_some()) {
                 let starting_points = starting_points(opening, source, changes);
                 accounts.fill(hub, starting_points, step);
@@ -296,7 +297,7 @@ fn starting_points(
 /// R11: returns what a new account on a channel begins with: what the others were told, or else the last one that left.
 /// If several were not told the same, the version told is unknown.
 fn what_was_told(channel: &Channel) -> Option<BTreeMap<Uri, Told>> {
-    let left = |ledger: &Ledger| ledger.row.left.as_ref().map(|left| left.since);
+    let left = |ledger: &Ledger| ledger.row.left;
     let mut meant: Vec<&Ledger> = channel.listening().map(|(_, ledger)| ledger).collect();
     if meant.is_empty() {
         let all = || channel.ledgers.values().map(|ledger| &**ledger);

@@ -14,7 +14,7 @@ use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, SourcePlan};
-use crate::announce::state::{Retirement, Told};
+use crate::announce::state::Told;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// A channel while the accounts of its hubs change. Each change is saved, and each document that a hub hears of is noted.
@@ -51,16 +51,17 @@ impl<'a> ChannelAccounts<'a> {
     // Hubs that come and go.
 
     /// Lets a hub hear of all that changes from now on; not one that is not configured, which has no mode. A new account
-    /// begins with what was told on the channel.
+    /// begins with what was told on the channel. `catalog` is that of its source.
     pub fn join(
         &mut self,
         hub: &Hub,
         mode: Option<Mode>,
         told: Option<&BTreeMap<Uri, Told>>,
+        catalog: &Catalog,
         step: &mut Step,
     ) {
         if self.channel.ledgers.contains_key(hub) {
-            self.resume(hub, step);
+            self.resume(hub, catalog, step);
         } else if let Some(mode) = mode {
             self.add(hub, mode, told, step);
         }
@@ -81,11 +82,14 @@ impl<'a> ChannelAccounts<'a> {
         step.save_ledger(self.id, hub.clone());
     }
 
-    /// Lets a hub that had left be told everything again.
-    fn resume(&mut self, hub: &Hub, step: &mut Step) {
-        if let Some(ledger) = self.channel.ledgers.get_mut(hub)
+    /// Lets a hub that had left be told everything again, and what it was due of documents that are not the set's.
+    fn resume(&mut self, hub: &Hub, catalog: &Catalog, step: &mut Step) {
+        let Channel { row, ledgers, .. } = &mut *self.channel;
+        if let Some(ledger) = ledgers.get_mut(hub)
             && ledger.row.left.take().is_some()
         {
+            let last_words = &mut ledger.row.last_words;
+            last_words.retain(|uri| !catalog.is_of_set(uri, &row.set));
             ledger.row.position.last = None;
             step.save_ledger(self.id, hub.clone());
         }
@@ -163,22 +167,20 @@ impl<'a> ChannelAccounts<'a> {
             let position = &mut ledger.row.position;
             position.last = Some(if is_told { seq } else { position.heard });
         }
-        let owed: BTreeSet<Uri> = ledger.owed().cloned().collect();
-        let (last_words, doubtful) = match is_told {
-            true => (owed.clone(), Vec::new()),
-            false => (BTreeSet::new(), ledger.withdraw(|_| false).doubtful),
+        let doubtful = match is_told {
+            true => Vec::new(),
+            false => {
+                ledger.due.clear();
+                ledger.withdraw(|_| false).doubtful
+            }
         };
-        ledger.leave(Retirement {
-            since: step.now(),
-            last_words,
-        });
+        ledger.leave(step.now());
         ledger.kept_until = Some(step.monotonic().saturating_add(kept));
         for uri in doubtful {
             step.save_told(self.id, hub.clone(), uri);
         }
         step.save_ledger(self.id, hub.clone());
         step.wake_after(kept, Timer::Left(self.id, hub.clone()));
-        self.strike_last_words(&owed, step);
     }
 
     /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.
@@ -196,25 +198,20 @@ impl<'a> ChannelAccounts<'a> {
         ended.collect()
     }
 
-    /// Strikes documents from the last words of hubs that are not due them any more, and from those of the channel that no
-    /// hub is due (R11). A restart takes the others as due.
+    /// Strikes documents from the last words of a hub that is not due them any more (R11). A restart takes the others as
+    /// due.
     pub fn strike_last_words<'u>(
         &mut self,
+        hub: &Hub,
         uris: impl IntoIterator<Item = &'u Uri>,
         step: &mut Step,
     ) {
-        let Channel { row, ledgers, .. } = &mut *self.channel;
-        let last_words = row.last_words_mut();
+        let Some(ledger) = self.channel.ledgers.get_mut(hub) else {
+            return;
+        };
         for uri in uris {
-            for (hub, ledger) in ledgers.iter_mut() {
-                if ledger.strike_last_word(uri) {
-                    step.save_ledger(self.id, hub.clone());
-                }
-            }
-            let is_owed = || ledgers.values().any(|ledger| ledger.owes(uri));
-            if last_words.contains(uri) && !is_owed() {
-                last_words.remove(uri);
-                step.save_channel(self.id);
+            if ledger.strike_last_word(uri) {
+                step.save_ledger(self.id, hub.clone());
             }
         }
     }
@@ -252,7 +249,7 @@ impl<'a> ChannelAccounts<'a> {
             self.hearers.insert(self.id, uri);
         }
         if is_due_no_more {
-            self.strike_last_words([uri], step);
+            self.strike_last_words(hub, [uri], step);
         }
         Compared {
             is_held,
