@@ -125,6 +125,15 @@ impl Ledger {
         std::mem::take(&mut self.told).into_keys()
     }
 
+    /// Forgets until when the hub was told of all changes (R20), also by what is in flight: that was of another set, or some
+    /// were dropped.
+    pub fn begin_anew(&mut self) {
+        self.row.until = None;
+        if let Some(flight) = &mut self.row.flight {
+            flight.until = None;
+        }
+    }
+
     /// Puts a notification in flight, which heeds the size that the hub refused lately.
     pub fn launch(&mut self, flight: Flight, size: Option<SizeLimit>) {
         self.row.flight = Some(flight);

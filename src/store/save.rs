@@ -381,10 +381,10 @@ fn write_ledger(
 }
 
 fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> rusqlite::Result<()> {
-    // A notification is immutable: a retry changes no more than this.
+    // A notification is immutable: a retry changes no more than this, nor does another set that takes the topic over.
     let changed = on
         .prepare_cached(
-            "UPDATE in_flight SET attempts = ?4, next_try = ?5, cut = ?6 \
+            "UPDATE in_flight SET attempts = ?4, next_try = ?5, cut = ?6, until = ?9 \
              WHERE channel = ?1 AND hub = ?2 AND seq = ?3 AND part_first IS ?7 AND entries = ?8",
         )?
         .execute(params![
@@ -396,6 +396,7 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
             Column(flight.cut),
             flight.part.map(|part| count(part.first)),
             count(flight.entries),
+            flight.until.map(Column),
         ])?;
     if changed > 0 {
         return Ok(());

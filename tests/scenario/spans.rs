@@ -7,7 +7,10 @@ use jiff::Timestamp;
 use rsnotify::announce::plan::Mode;
 use rsnotify::resourcesync::payload::Payload;
 
-use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs, two_hubs};
+use crate::moves::moved;
+use crate::world::{
+    HUB, Heard, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, set_hubs, two_hubs,
+};
 
 /// The span in the root-level `rs:md` of a notification.
 fn attribute(body: &[u8], name: &str) -> Option<Timestamp> {
@@ -341,6 +344,97 @@ fn a_set_that_takes_a_topic_over_does_not_go_on_where_the_other_ended() {
     let of_b = heard(&mut world, HUB);
     assert!(!of_b.is_empty());
     assert_eq!(from(&of_b[0]), None, "{:?}", of_b[0]);
+}
+
+#[test]
+fn a_set_that_takes_a_topic_over_does_not_go_on_where_what_was_in_flight_ended() {
+    for is_restarted in [false, true] {
+        for is_in_flight in [false, true] {
+            let mut world = World::with_two_sets(plan());
+            world.update("/a/changelist.xml");
+            world.wait(10);
+            assert!(until(&one(&mut world)).is_some());
+            world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+            world.wait(100);
+            heard(&mut world, HUB);
+            if is_in_flight {
+                world.write("/a/capabilitylist.xml", moved("/a", "/a/framework/"));
+                world.wait(100);
+                heard(&mut world, HUB);
+                world.script(HUB, Reply::Status(503));
+                world.update("/a/changelist.xml");
+                world.wait(100);
+                world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+                world.wait(100);
+            }
+            world.update("/b/changelist.xml");
+            world.wait(100);
+            world.write("/b/capabilitylist.xml", moved("/b", "/a/framework/"));
+            world.wait(1);
+            if is_restarted {
+                world.crash_and_start();
+            }
+            world.wait(100);
+            world.script(HUB, Reply::Accept);
+            world.wait(10_000);
+            let mut of_b = heard(&mut world, HUB);
+            let is_of_b = |change: &String| change.contains("/b/");
+            of_b.retain(|heard| heard.changes().iter().any(is_of_b));
+            let case = format!("{is_restarted} {is_in_flight}");
+            assert!(!of_b.is_empty(), "{case}");
+            assert_eq!(from(&of_b[0]), None, "{case} {:?}", of_b[0]);
+        }
+    }
+}
+
+#[test]
+fn a_set_of_another_source_does_not_go_on_where_changes_were_dropped() {
+    let mut plan = plan();
+    let mut other = plan.sources[0].clone();
+    other.name = "other".to_owned();
+    other.mounts = vec![mount("/srv/other", "https://other.example.org/")];
+    plan.sources.push(other);
+    let mut world = World::new(plan);
+    world.write_set("/b", &["changelist"]);
+    let lists_a = |topic: &str| {
+        let list = list("capabilitylist").lists(&["https://other.example.org/changelist.xml"]);
+        list.channel(topic, &[])
+    };
+    world.write(
+        "https://other.example.org/changelist.xml",
+        list("changelist").up("https://other.example.org/capabilitylist.xml"),
+    );
+    world.write(
+        "https://other.example.org/capabilitylist.xml",
+        lists_a("/a/framework/"),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.update("https://other.example.org/changelist.xml");
+    world.wait(10);
+    assert!(until(&one(&mut world)).is_some());
+    world.script(HUB, Reply::Status(503));
+    world.update("https://other.example.org/changelist.xml");
+    world.wait(100);
+    world.write(
+        "https://other.example.org/capabilitylist.xml",
+        lists_a("/own/"),
+    );
+    world.wait(100);
+    world.write(
+        "/n/changelist.xml",
+        list("changelist").up("/n/capabilitylist.xml"),
+    );
+    let of_n = list("capabilitylist").lists(&["/n/changelist.xml"]);
+    world.write("/n/capabilitylist.xml", of_n.channel("/a/framework/", &[]));
+    world.wait(100);
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    let mut of_n = heard(&mut world, HUB);
+    of_n.retain(|heard| heard.changes().iter().any(|change| change.contains("/n/")));
+    assert!(!of_n.is_empty());
+    assert_eq!(from(&of_n[0]), None, "{:?}", of_n[0]);
 }
 
 #[test]

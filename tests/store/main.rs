@@ -321,6 +321,20 @@ fn an_attempt_without_an_answer_and_one_that_was_accepted_are_loaded_as_they_wer
 }
 
 #[test]
+fn what_is_in_flight_may_lose_its_until() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let mut save = everything();
+    store.save(&save, &[], &[]).unwrap();
+    let ledgers = save.ledgers.values_mut().flatten();
+    for flight in ledgers.filter_map(|ledger| ledger.flight.as_mut()) {
+        flight.until = None;
+    }
+    store.save(&save, &[], &[]).unwrap();
+    assert_eq!(some(store.load().unwrap().ledgers), save.ledgers);
+}
+
+#[test]
 fn what_was_saved_without_a_sync_is_loaded_and_the_next_save_is_synced() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();

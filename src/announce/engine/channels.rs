@@ -288,11 +288,15 @@ impl Channels {
         channel.row.source = source_name.to_owned();
         let was_retired = channel.row.retired.take().is_some();
         let topic = channel.row.topic.clone();
+        if was_of != source {
+            channel.page_until = None;
+        }
         for (hub, ledger) in &mut channel.ledgers {
             ledger.keep_last_words();
             if was_of != source {
                 // Its documents are not this source's.
                 ledger.row.last_words.clear();
+                ledger.begin_anew();
                 if !ledger.due.is_empty() {
                     step.tell(Fact::Forgotten {
                         topic: topic.clone(),

@@ -162,7 +162,7 @@ impl Engine {
             }
             if is_taken_over && !opening.is_new_set {
                 // What changed of the set before it had this topic is not announced.
-                accounts.begin_anew(hub);
+                accounts.begin_anew(hub, step);
             }
             let ledger = accounts.channel().ledgers.get(hub);
             again.extend(

@@ -96,9 +96,11 @@ impl<'a> ChannelAccounts<'a> {
     }
 
     /// Forgets until when a hub was told of all changes (R20), because that was of another set.
-    pub fn begin_anew(&mut self, hub: &Hub) {
+    pub fn begin_anew(&mut self, hub: &Hub, step: &mut Step) {
+        self.channel.page_until = None;
         if let Some(ledger) = self.channel.ledgers.get_mut(hub) {
-            ledger.row.until = None;
+            ledger.begin_anew();
+            step.save_ledger(self.id, hub.clone());
         }
     }
 
