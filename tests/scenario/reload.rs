@@ -9,7 +9,9 @@ use jiff::SignedDuration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, list, plan, set_hubs, two_hubs};
+use crate::world::{
+    Doc, HUB, Heard, OTHER_HUB, Reply, World, list, mount, plan, set_hubs, two_hubs,
+};
 
 const UPDATED: [&str; 1] = ["updated changelist /a/changelist.xml"];
 
@@ -111,6 +113,65 @@ fn what_retired_is_kept_while_the_clock_is_wrong_also_if_the_plan_changes() {
     assert_eq!(are_kept(&world), [true; 2]);
     world.wait(4 * 86_400);
     assert_eq!(are_kept(&world), [false; 2]);
+}
+
+/// A world of two sources, of which the first has another mount with a set whose channel retired.
+fn world_with_a_retired_set() -> World {
+    let mut plan = plan();
+    plan.sources[0].mounts.push(mount("/srv/moving", MOVING));
+    let mut other = plan.sources[0].clone();
+    other.name = "other".to_owned();
+    other.mounts = vec![mount("/srv/other", "https://other.example.org/")];
+    plan.sources.push(other);
+    let mut world = World::new(plan);
+    world.write_set("/a", &["changelist"]);
+    world.write(&format!("{MOVING}cl.xml"), list_of_moving());
+    world.write(&format!("{MOVING}changes.xml"), changes_of_moving());
+    world.write("https://other.example.org/cl.xml", list("capabilitylist"));
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), [""; 0]);
+    world.delete(&format!("{MOVING}cl.xml"));
+    world.wait(1_000);
+    world.news();
+    world
+}
+
+const MOVING: &str = "https://moving.example.org/";
+
+fn list_of_moving() -> Doc {
+    let list = list("capabilitylist").lists(&[&format!("{MOVING}changes.xml")]);
+    list.channel(&format!("{MOVING}framework/"), &[])
+}
+
+fn changes_of_moving() -> Doc {
+    list("changelist").up(&format!("{MOVING}cl.xml"))
+}
+
+#[test]
+fn a_retired_channel_returns_in_the_source_that_has_its_set_now() {
+    for is_restarted in [false, true] {
+        let mut world = world_with_a_retired_set();
+        let mount = world.plan.sources[0].mounts.pop().unwrap();
+        world.plan.sources[1].mounts.push(mount);
+        world.reload();
+        world.wait(100);
+        world.write(&format!("{MOVING}cl.xml"), list_of_moving().version(1));
+        world.wait(100);
+        world.news();
+        let update = format!("updated changelist {MOVING}changes.xml");
+        world.script(HUB, Reply::Status(503));
+        world.update(&format!("{MOVING}changes.xml"));
+        world.wait(100);
+        if is_restarted {
+            world.crash_and_start();
+            world.wait(100);
+        }
+        world.script(HUB, Reply::Accept);
+        world.wait(10_000);
+        assert_eq!(world.news(), [update.as_str()], "{is_restarted}");
+    }
 }
 
 #[test]

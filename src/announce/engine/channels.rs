@@ -47,7 +47,7 @@ pub struct Channels {
 #[derive(Debug)]
 pub struct OpenedChannel {
     pub id: ChannelId,
-    /// The set that had its topic before, if another one had it.
+    /// The set that had its topic before, if another one had it, or the same one in another source.
     pub taken_from: Option<Uri>,
     /// True unless it is as it was before.
     pub is_changed: bool,
@@ -219,7 +219,7 @@ impl Channels {
         }
     }
 
-    /// Opens the channel of a topic for its set, revives it, or takes it over from another set. `hubs` is the number of
+    /// Opens the channel of a topic for its set, revives it, or takes it over from another set or source. `hubs` is the number of
     /// hubs that it will have, `catalog` that of its source.
     pub fn open(
         &mut self,
@@ -248,7 +248,8 @@ impl Channels {
                 is_changed: true,
             };
         };
-        if channel.row.set == row.set {
+        // A mount may have moved to another source meanwhile.
+        if channel.row.set == row.set && channel.source == source {
             return OpenedChannel {
                 id,
                 taken_from: None,
@@ -270,8 +271,8 @@ impl Channels {
         self.channels.insert(id, channel);
     }
 
-    /// R11: gives the channel of a topic to another set from now on, with all that was told on it and all that is still
-    /// due: a topic has one channel.
+    /// R11: gives the channel of a topic to another set, or the same one in another source, from now on, with all that was
+    /// told on it and all that is still due: a topic has one channel.
     fn take_over(
         &mut self,
         id: ChannelId,
