@@ -31,6 +31,7 @@ use url::Url;
 
 use crate::cli::exit::Exit;
 use crate::cli::listen::channels::{Channel, Unusable, channels};
+use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::{Heard, Memory};
@@ -55,6 +56,11 @@ const READ_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Minimum time between them, however often the documents that advertise channels change.
 const MIN_LOOK: Duration = Duration::from_secs(2);
 const ALMOST_A_SECOND: Duration = Duration::from_millis(999);
+/// Time to end what is under way.
+const STOP_TIMEOUT: Duration = STOP_GRACE
+    .saturating_add(KILL_AFTER)
+    .saturating_add(KILL_AFTER)
+    .saturating_add(Duration::from_secs(1));
 /// Timeout for the last answers to hubs.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -146,13 +152,18 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
     // An error means that all have ended.
     let _ = stop.send(true);
     let finish = async {
-        while subscriptions.join_next().await.is_some() {}
-        while receivers.join_next().await.is_some() {}
+        let ended = async {
+            while subscriptions.join_next().await.is_some() {}
+            while receivers.join_next().await.is_some() {}
+        };
+        // Longer than a command may take, but not than Change Lists may that are being read.
+        let _ = tokio::time::timeout(STOP_TIMEOUT, ended).await;
+        receivers.shutdown().await;
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, destination.close()).await;
     };
     tokio::select! {
         () = finish => {}
-        // A second one does not wait for a command that is running.
+        // A second one does not wait for a command that is running: dropped, it is killed.
         () = signals.next() => {}
     }
     outcome
@@ -198,8 +209,9 @@ impl Opening<'_> {
             heard: Heard::default(),
             retry: Retry::default(),
             look: Arc::clone(self.look),
+            stop: self.stopped.clone(),
         };
-        receivers.spawn(receiver.run(self.stopped.clone()));
+        receivers.spawn(receiver.run());
         let lease = self.options.lease;
         Some(Keeper {
             destination: Arc::clone(self.destination),
@@ -410,6 +422,7 @@ fn recipient(options: &ListenOptions) -> Recipient {
         Some(command) => Recipient::Command {
             command: command.clone(),
             is_batch: options.exec_batch,
+            timeout: options.exec_timeout,
         },
         None if options.json => Recipient::Json,
         None if options.xml => Recipient::Xml,

@@ -379,6 +379,17 @@ pub struct ListenOptions {
     #[arg(long, env = "RSNOTIFY_EXEC_BATCH", value_parser = FalseyValueParser::new(), requires = "exec")]
     pub exec_batch: bool,
 
+    /// The time after which a run of the command is ended, and counts as failed
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "RSNOTIFY_EXEC_TIMEOUT",
+        default_value = "10m",
+        value_parser = positive_duration,
+        requires = "exec"
+    )]
+    pub exec_timeout: Duration,
+
     /// The file that makes a restart the same subscriber: callbacks, secrets, and the last notification of each topic
     #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
     pub state: Option<PathBuf>,
@@ -740,6 +751,15 @@ pub struct SubscriptionRemoveOptions {
 
     #[command(flatten)]
     pub ask: RequestOptions,
+}
+
+/// Parses a duration that is not 0.
+fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration::parse(text) {
+        Ok(Duration::ZERO) => Err("it must be longer than 0s".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[cfg(test)]

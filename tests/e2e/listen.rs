@@ -356,6 +356,84 @@ fn what_a_command_missed_is_given_again_until_it_succeeds() {
 }
 
 #[test]
+fn a_command_that_hangs_is_ended_with_all_that_it_started() {
+    let source = source();
+    let topic = source.url("/topic");
+    let command = "sleep 1000 & sleep 1000";
+    let arguments = [&topic, "--exec", command, "--exec-timeout", "200ms"];
+    let listener = Listener::with(&arguments);
+    listener.says();
+    let subscription = source.request();
+    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(subscription.deliver(&body), Some(503));
+    let said = listener.says();
+    assert!(
+        said.ends_with(": it was killed, because it did not end within 200ms"),
+        "{said}"
+    );
+    assert_eq!(listener.terminate(), Some(0));
+}
+
+#[test]
+fn after_a_signal_a_command_has_time_to_end_and_nothing_else_is_run() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    let [started, go] = ["started", "go"].map(|name| directory.path().join(name));
+    let command = appending(
+        &directory,
+        &format!(
+            "touch {}; while ! test -e {}; do sleep 0.01; done",
+            started.display(),
+            go.display()
+        ),
+    );
+    let listener = Listener::with(&[&source.url("/topic"), "--exec", &command]);
+    listener.says();
+    let subscription = source.request();
+    let deliver = |from: &str, until: &str| {
+        let body = notification(&source, from, until, &[]);
+        let subscription = subscription.clone();
+        std::thread::spawn(move || subscription.deliver(&body))
+    };
+    let first = deliver("10:00:00", "10:01:00");
+    await_file(&started);
+    let second = deliver("10:01:00", "10:02:00");
+    listener.signal();
+    fs::write(&go, "").unwrap();
+    assert_eq!(first.join().unwrap(), Some(200));
+    assert_ne!(second.join().unwrap(), Some(200));
+    assert_eq!(handed_over(&directory), ["2026-11-20T10:01:00Z"]);
+}
+
+#[test]
+fn a_command_that_hangs_does_not_keep_a_signal_from_ending_it() {
+    for signals in [1, 2] {
+        let source = source();
+        let directory = TempDir::new().unwrap();
+        let started = directory.path().join("started");
+        let command = format!("touch {}; sleep 1000 & sleep 1000", started.display());
+        let listener = Listener::with(&[&source.url("/topic"), "--exec", &command]);
+        listener.says();
+        let subscription = source.request();
+        let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+        let delivering = std::thread::spawn(move || subscription.deliver(&body));
+        await_file(&started);
+        for _ in 1..signals {
+            listener.signal();
+            // It unsubscribes at the first one.
+            assert_eq!(source.request().mode, "unsubscribe");
+        }
+        let signalled_at = Instant::now();
+        assert_eq!(listener.terminate(), Some(0));
+        let answered = delivering.join().unwrap();
+        match signals {
+            1 => assert_eq!(answered, Some(503)),
+            _ => assert!(signalled_at.elapsed().as_secs() < 5, "at once"),
+        }
+    }
+}
+
+#[test]
 fn waiting_notifications_are_handed_over_together_if_asked() {
     let source = source();
     let directory = TempDir::new().unwrap();

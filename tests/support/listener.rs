@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -53,11 +53,19 @@ impl Listener {
         self.child.wait().unwrap();
     }
 
-    /// Sends SIGTERM. Returns the exit code.
+    /// Sends SIGTERM. Returns the exit code, once nothing has its standard output open: no command is left.
     pub fn terminate(mut self) -> Option<i32> {
-        let process = Pid::from_child(&self.child);
-        kill_process(process, Signal::TERM).unwrap();
-        self.child.wait().unwrap().code()
+        self.signal();
+        let code = self.child.wait().unwrap().code();
+        let ended = std::iter::repeat_with(|| self.stdout.recv_timeout(DEADLINE));
+        let ended = ended.skip_while(Result::is_ok).next();
+        assert_eq!(ended, Some(Err(RecvTimeoutError::Disconnected)));
+        code
+    }
+
+    /// Sends SIGTERM.
+    pub fn signal(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
     }
 
     /// Waits until it ends by itself. Returns the exit code, and the next line on its standard error.

@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
+use anyhow::Context;
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
@@ -18,7 +21,7 @@ use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;
 use crate::cli::listen::receiver::Recipient;
 use crate::cli::listen::report::{Event, Reporter, print_line};
-use crate::cli::listen::{CLOSE_TIMEOUT, Signals, of_output, recipient};
+use crate::cli::listen::{CLOSE_TIMEOUT, Signals, of_output, recipient, stopped};
 use crate::cli::options::ListenOptions;
 use crate::cli::output::Output;
 use crate::config::Config;
@@ -50,20 +53,26 @@ enum Content {
 
 /// Reads messages until a signal comes, or until the output is closed.
 pub async fn run(name: &str, file: Option<&Path>, options: &ListenOptions) -> Result<(), Failure> {
-    let mut signals = Signals::new().map_err(anyhow::Error::new)?;
+    let mut signals = Signals::new().context("cannot wait for signals")?;
     let (settings, wanted) = wanted(name, file, options)?;
     let reporter = match options.json {
         true => Reporter::Json,
         false => Reporter::Text,
     };
-    read(
-        &settings,
-        &wanted,
-        &recipient(options),
-        reporter,
-        &mut signals,
-    )
-    .await
+    let recipient = recipient(options);
+    let (stop, stopped) = watch::channel(false);
+    let mut reading = pin!(read(&settings, &wanted, &recipient, reporter, stopped));
+    tokio::select! {
+        ended = &mut reading => return ended,
+        () = signals.next() => {}
+    }
+    // An error means that it has ended.
+    let _ = stop.send(true);
+    tokio::select! {
+        ended = reading => ended,
+        // A second one does not wait for a command that is running: dropped, it is killed.
+        () = signals.next() => Ok(()),
+    }
 }
 
 /// Returns the broker of the configuration, and the requested subscription.
@@ -116,14 +125,14 @@ async fn read(
     wanted: &Wanted,
     recipient: &Recipient,
     reporter: Reporter,
-    signals: &mut Signals,
+    mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let destinations = wanted.destinations.join(" ");
     let mut was_open = false;
     let mut failures = 0;
     loop {
         let opened = tokio::select! {
-            () = signals.next() => return Ok(()),
+            () = stopped(&mut stop) => return Ok(()),
             opened = Subscription::open(settings, wanted) => opened,
         };
         let error = match opened {
@@ -135,7 +144,7 @@ async fn read(
                     hub: settings.name.as_str(),
                     lease_seconds: None,
                 });
-                let received = receive(&mut subscription, recipient, reporter, signals).await;
+                let received = receive(&mut subscription, recipient, reporter, &mut stop).await;
                 match received {
                     Ok(Some(error)) => error,
                     Ok(None) => {
@@ -158,23 +167,24 @@ async fn read(
             retry_seconds: Some(wait.as_secs()),
         });
         tokio::select! {
-            () = signals.next() => return Ok(()),
+            () = stopped(&mut stop) => return Ok(()),
             () = tokio::time::sleep(wait) => {}
         }
     }
 }
 
-/// Hands messages over until the connection fails, whose error it returns, or until a signal comes. The other error is
+/// Hands messages over until the connection fails, whose error it returns, or until it is stopped. The other error is
 /// that the output is closed.
 async fn receive(
     subscription: &mut Subscription,
     recipient: &Recipient,
     reporter: Reporter,
-    signals: &mut Signals,
+    stop: &mut watch::Receiver<bool>,
 ) -> io::Result<Option<BrokerError>> {
     loop {
         let message = tokio::select! {
-            () = signals.next() => return Ok(None),
+            biased;
+            () = stopped(stop) => return Ok(None),
             message = subscription.message() => match message {
                 Ok(message) => message,
                 Err(error) => return Ok(Some(error)),
@@ -182,10 +192,11 @@ async fn receive(
         };
         let received = Received::new(message);
         match recipient {
-            Recipient::Command { command, .. } => {
-                tokio::select! {
-                    () = signals.next() => return Ok(None),
-                    () = received.execute(command, reporter) => {}
+            Recipient::Command {
+                command, timeout, ..
+            } => {
+                if !received.execute(command, *timeout, reporter, stop).await {
+                    return Ok(None);
                 }
             }
             Recipient::Json => print_line(&received.json().to_string())?,
@@ -291,8 +302,15 @@ impl Received {
         }
     }
 
-    /// Runs the command until it exits with 0: no message after this one is handed over before.
-    async fn execute(&self, command: &str, reporter: Reporter) {
+    /// Runs the command until it exits with 0: no message after this one is handed over before. Returns false if it was
+    /// stopped before that.
+    async fn execute(
+        &self,
+        command: &str,
+        timeout: Duration,
+        reporter: Reporter,
+        stop: &mut watch::Receiver<bool>,
+    ) -> bool {
         let header = |name: &str| self.message.header(name).unwrap_or_default().to_owned();
         let text = |value: Option<&String>| value.cloned().unwrap_or_default();
         let handed = self.handed();
@@ -313,15 +331,20 @@ impl Received {
                     ),
                 ],
             };
-            let Err(reason) = run.execute(command).await else {
-                return;
+            let Err(reason) = run.execute(command, timeout, stopped(stop)).await else {
+                return true;
             };
             reporter.report(&Event::CommandFailed {
                 topic: &topic,
                 reason: &reason,
             });
-            tokio::time::sleep(wait(failures)).await;
+            tokio::select! {
+                biased;
+                () = stopped(stop) => return false,
+                () = tokio::time::sleep(wait(failures)) => {}
+            }
         }
+        false
     }
 }
 

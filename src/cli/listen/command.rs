@@ -1,11 +1,20 @@
 //! The command of `--exec`: runs once for each notification, and decides by its exit code if that was handed over.
 
-use std::io::{self, ErrorKind, Write};
-use std::process::{Command, ExitStatus, Stdio};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::listen::notification::Handed;
+use crate::config::duration::display;
+
+/// Time that a running command has to end after the signal to stop.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Time between SIGTERM and SIGKILL for a command that is ended.
+pub const KILL_AFTER: Duration = Duration::from_secs(2);
 
 /// The input and environment of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,45 +52,130 @@ impl Run {
         Ok(Run { input, environment })
     }
 
-    /// Runs a command by the shell. An error says why it did not exit with 0.
-    pub async fn execute(self, command: &str) -> Result<(), String> {
-        let (sender, receiver) = oneshot::channel();
-        let command = command.to_owned();
-        std::thread::spawn(move || {
-            // Fails if the program is ending.
-            let _ = sender.send(self.wait(&command));
-        });
-        match receiver.await {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(status.to_string()),
-            Ok(Err(error)) => Err(format!("cannot run it: {error}")),
-            Err(_) => Err("its thread ended".to_owned()),
+    /// Runs a command by the shell, in a process group of its own. It is ended with that group when `timeout` is over, or
+    /// [`STOP_GRACE`] after `stop`. An error says why it did not exit with 0.
+    pub async fn execute(
+        self,
+        command: &str,
+        timeout: Duration,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), String> {
+        let running = Running::start(command, self);
+        let mut running = running.map_err(|error| format!("cannot run it: {error}"))?;
+        let stopped = async {
+            stop.await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        let reason = tokio::select! {
+            biased;
+            status = running.exit_status() => return match status {
+                Ok(status) if status.success() => Ok(()),
+                Ok(status) => Err(status.to_string()),
+                Err(error) => Err(format!("cannot wait for it: {error}")),
+            },
+            () = tokio::time::sleep(timeout) => {
+                format!("it was killed, because it did not end within {}", display(timeout))
+            }
+            () = stopped => {
+                let grace = display(STOP_GRACE);
+                format!("it was killed, because it did not end within {grace} after the signal")
+            }
+        };
+        running.end().await;
+        Err(reason)
+    }
+}
+
+/// A running command and what it has started, killed when dropped.
+struct Running {
+    child: Child,
+    /// The process group, which has the id of the child.
+    group: Pid,
+    /// The end of any child.
+    children: tokio::signal::unix::Signal,
+    /// True once the status was taken: the id of the group may belong to others then.
+    is_over: bool,
+}
+
+impl Running {
+    fn start(command: &str, run: Run) -> io::Result<Running> {
+        // Before the start, so that no end is missed.
+        let children = signal(SignalKind::child())?;
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", command])
+            .envs(run.environment)
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            std::thread::spawn(move || {
+                // A command need not read its input to its end.
+                let _ = stdin.write_all(run.input.as_bytes());
+            });
+        }
+        Ok(Running {
+            group: Pid::from_child(&child),
+            child,
+            children,
+            is_over: false,
+        })
+    }
+
+    /// Waits until the command has ended, and takes its status.
+    async fn exit_status(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.is_over = true;
+                return Ok(status);
+            }
+            next(&mut self.children).await;
         }
     }
 
-    fn wait(self, command: &str) -> io::Result<ExitStatus> {
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", command])
-            .envs(self.environment)
-            .stdin(Stdio::piped())
-            .spawn()?;
-        let mut stdin = child.stdin.take();
-        let written = stdin
-            .as_mut()
-            .map_or(Ok(()), |stdin| stdin.write_all(self.input.as_bytes()));
-        drop(stdin);
-        let status = child.wait()?;
-        match written {
-            // A command need not read its input to its end.
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
-            _ => Ok(status),
+    /// Waits until the command has ended, and leaves its status, so that nothing else gets its id.
+    async fn ended(&mut self) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while let Ok(None) = waitid(WaitId::Pid(self.group), options) {
+            next(&mut self.children).await;
         }
+    }
+
+    /// Ends the command and all that it has started: first by SIGTERM, then by SIGKILL.
+    async fn end(&mut self) {
+        self.signal(Signal::TERM);
+        let _ = tokio::time::timeout(KILL_AFTER, self.ended()).await;
+        self.signal(Signal::KILL);
+        let _ = tokio::time::timeout(KILL_AFTER, self.exit_status()).await;
+    }
+
+    fn signal(&self, signal: Signal) {
+        if !self.is_over {
+            // Fails if all have ended.
+            let _ = kill_process_group(self.group, signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+async fn next(children: &mut tokio::signal::unix::Signal) {
+    if children.recv().await.is_none() {
+        // No further one can be noticed.
+        std::future::pending().await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Run;
+    use std::future::{pending, ready};
+
+    use super::{Duration, Run};
+
+    const LONG: Duration = Duration::from_secs(600);
 
     fn run(input: &str) -> Run {
         Run {
@@ -100,8 +194,25 @@ mod tests {
             ("exit 7", "", Some("exit status: 7")),
             ("kill -9 $$", "", Some("signal: 9 (SIGKILL)")),
         ] {
-            let outcome = run(input).execute(command).await;
+            let outcome = run(input).execute(command, LONG, pending()).await;
             assert_eq!(outcome.err().as_deref(), want, "{command}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_command_that_does_not_end_in_time_is_killed() {
+        let long = "x".repeat(1 << 20);
+        for command in ["sleep 1000", "trap '' TERM; sleep 1000 & wait; wait"] {
+            let limit = Duration::from_millis(100);
+            let outcome = run(&long).execute(command, limit, pending()).await;
+            let reason = "it was killed, because it did not end within 100ms";
+            assert_eq!(outcome, Err(reason.to_owned()), "{command}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_may_end_after_the_signal_to_stop() {
+        let outcome = run("").execute("sleep 0.1", LONG, ready(())).await;
+        assert_eq!(outcome, Ok(()));
     }
 }

@@ -47,6 +47,8 @@ pub enum Recipient {
     Command {
         command: String,
         is_batch: bool,
+        /// Time after which a run of the command is ended.
+        timeout: Duration,
     },
 }
 
@@ -65,6 +67,8 @@ pub struct Receiver {
     pub retry: Retry,
     /// Notified when a document that advertises channels has changed.
     pub look: Arc<Notify>,
+    /// True once nothing more is to be handed over.
+    pub stop: watch::Receiver<bool>,
 }
 
 /// Missed changes that cannot be read now, and may be later.
@@ -97,7 +101,8 @@ struct Step {
 
 impl Receiver {
     /// Receives until it is stopped. Ends with an error if the output is closed.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+    pub async fn run(mut self) -> io::Result<()> {
+        let mut stop = self.stop.clone();
         let check = Arc::clone(&self.check);
         loop {
             let retry_at = self.retry.at;
@@ -403,27 +408,34 @@ impl Receiver {
         }
     }
 
-    /// Hands notifications over, each remembered when it is. Returns false if the command failed, and an error if the
-    /// output is closed.
+    /// Hands notifications over, each remembered when it is. Returns false if the command failed, or if it is to stop
+    /// before the last one, and an error if the output is closed.
     async fn hand_over(&mut self, steps: Vec<Step>) -> io::Result<bool> {
         if let Recipient::Command {
             command,
             is_batch: true,
+            timeout,
         } = &self.recipient
         {
             let handed = steps.iter().filter_map(|step| step.handed.clone());
             let handed: Vec<Handed> = handed.collect();
-            if !handed.is_empty() && !self.execute(command, &handed).await {
+            if !handed.is_empty() && !self.execute(command, *timeout, &handed).await {
                 return Ok(false);
             }
             steps.into_iter().for_each(|step| self.remember(step));
             return Ok(true);
         }
         for step in steps {
+            if *self.stop.borrow() {
+                return Ok(false);
+            }
             if let Some(handed) = &step.handed {
                 match &self.recipient {
-                    Recipient::Command { command, .. } => {
-                        if !self.execute(command, std::slice::from_ref(handed)).await {
+                    Recipient::Command {
+                        command, timeout, ..
+                    } => {
+                        let handed = std::slice::from_ref(handed);
+                        if !self.execute(command, *timeout, handed).await {
                             return Ok(false);
                         }
                     }
@@ -446,9 +458,13 @@ impl Receiver {
         Ok(true)
     }
 
-    async fn execute(&self, command: &str, handed: &[Handed]) -> bool {
+    async fn execute(&self, command: &str, timeout: Duration, handed: &[Handed]) -> bool {
+        let mut stop = self.stop.clone();
+        if *stop.borrow() {
+            return false;
+        }
         let outcome = match Run::of(handed) {
-            Ok(run) => run.execute(command).await,
+            Ok(run) => run.execute(command, timeout, stopped(&mut stop)).await,
             Err(error) => Err(error.to_string()),
         };
         if let Err(reason) = &outcome {

@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::brokers::{Story, broker};
@@ -104,6 +106,39 @@ fn a_command_that_fails_is_run_again_before_the_message_is_acknowledged() {
     let line: Value = serde_json::from_str(&got).unwrap();
     assert_eq!(line["entries"][0]["loc"], "https://source.example/a/0.txt");
     drop(daemon);
+}
+
+#[test]
+fn after_a_signal_a_command_has_time_to_end_and_is_acknowledged() {
+    for (then, acknowledged) in [("true", 1), ("sleep 1000 & sleep 1000", 0)] {
+        let fake = FakeBroker::start();
+        let mut story = Story::new(&broker(fake.address, ""));
+        let directory = tempfile::tempdir().unwrap();
+        let [started, go] = ["started", "go"].map(|name| directory.path().join(name));
+        let command = format!(
+            "touch {}; while ! test -e {}; do sleep 0.01; done; {then}",
+            started.display(),
+            go.display()
+        );
+        let mut listener = Listener::start(&story.setup, &["--exec", &command]);
+        let daemon = story.start();
+        story.change();
+        let deadline = Instant::now() + DEADLINE;
+        while !started.exists() {
+            assert!(Instant::now() < deadline, "the command runs");
+            std::thread::sleep(Duration::from_millis(5)); // a poll, up to the deadline
+        }
+        kill_process(Pid::from_child(&listener.child), Signal::TERM).unwrap();
+        std::fs::write(&go, "").unwrap();
+        assert!(listener.child.wait().unwrap().success());
+        fake.await_acknowledged(acknowledged);
+        assert_eq!(fake.acknowledged(), acknowledged, "{then}");
+        // The output is closed once no process has it any more.
+        while listener.lines.recv_timeout(DEADLINE).is_ok() {}
+        let closed = listener.lines.recv_timeout(DEADLINE);
+        assert_eq!(closed.unwrap_err(), RecvTimeoutError::Disconnected);
+        drop(daemon);
+    }
 }
 
 #[test]
