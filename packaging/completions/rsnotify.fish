@@ -202,6 +202,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l callback -d
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l callback-listen -d 'The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l hub -d 'The hub to subscribe at [default: the one that the topic names]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l exec -d 'The command to run by the shell for each notification, with its JSON as input; instead of printing it' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l exec-timeout -d 'The time after which a run of the command is ended, and counts as failed' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l state -d 'The file that makes a restart the same subscriber: callbacks, secrets, and the last notification of each topic' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l lease -d 'The lease to request [default: 3600]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F

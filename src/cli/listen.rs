@@ -10,6 +10,7 @@ mod memory;
 mod missed;
 mod notification;
 mod patience;
+mod printer;
 mod receiver;
 mod report;
 mod state;
@@ -35,12 +36,12 @@ use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::{Heard, Memory};
+use crate::cli::listen::printer::{Printer, Text};
 use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
 use crate::cli::listen::report::{Event, Reporter};
 use crate::cli::listen::state::{Saved, SavedSubscription, State};
 use crate::cli::listen::watched::Watched;
 use crate::cli::options::{ListenKind, ListenOptions};
-use crate::cli::output::say;
 use crate::daemon::log::error_chain;
 use crate::http::secret::Secret;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -61,6 +62,8 @@ const STOP_TIMEOUT: Duration = STOP_GRACE
     .saturating_add(KILL_AFTER)
     .saturating_add(KILL_AFTER)
     .saturating_add(Duration::from_secs(1));
+/// Time to print what waits when it stops.
+const STOP_PRINTING_AFTER: Duration = Duration::from_secs(1);
 /// Timeout for the last answers to hubs.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -69,28 +72,31 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
-    let ended = runtime.block_on(async {
-        match &options.broker {
-            Some(name) => broker::run(name, file, options).await,
-            None => run(options).await,
-        }
-    });
-    match ended {
-        Ok(()) => Ok(Exit::Fine),
-        Err(failure) => {
-            say(error_chain(failure.error.as_ref()));
-            Ok(failure.exit)
-        }
-    }
+    let reporter = Reporter {
+        is_json: options.json,
+        printer: Printer::start().context("cannot start the thread that prints")?,
+    };
+    runtime.block_on(async {
+        let ended = match &options.broker {
+            Some(name) => broker::run(name, file, options, &reporter).await,
+            None => run(options, &reporter).await,
+        };
+        let exit = ended.map_or_else(
+            |failure| {
+                let reason = error_chain(failure.error.as_ref());
+                reporter.printer.report(Text::Message(reason));
+                failure.exit
+            },
+            |()| Exit::Fine,
+        );
+        reporter.printer.finish().await;
+        Ok(exit)
+    })
 }
 
-async fn run(options: &ListenOptions) -> Result<(), Failure> {
+async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure> {
     let mut signals = Signals::new().context("cannot wait for signals")?;
     let state = Arc::new(State::load(options.state.as_deref())?);
-    let reporter = match options.json {
-        true => Reporter::Json,
-        false => Reporter::Text,
-    };
     let hub = options.hub.as_deref().map(Hub::new);
     let Wanted { channels, unusable } =
         wanted_channels(options, hub.as_ref(), &state, reporter).await?;
@@ -173,7 +179,7 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
 struct Opening<'a> {
     options: &'a ListenOptions,
     is_hub_given: bool,
-    reporter: Reporter,
+    reporter: &'a Reporter,
     state: &'a Arc<State>,
     destination: &'a Arc<Destination>,
     first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
@@ -203,7 +209,7 @@ impl Opening<'_> {
             received,
             check: Arc::clone(&check),
             recipient: recipient(self.options),
-            reporter: self.reporter,
+            reporter: self.reporter.clone(),
             state: Arc::clone(self.state),
             memory: saved.memory.clone(),
             heard: Heard::default(),
@@ -219,7 +225,7 @@ impl Opening<'_> {
             channel,
             is_hub_given: self.is_hub_given,
             lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
-            reporter: self.reporter,
+            reporter: self.reporter.clone(),
             state: Arc::clone(self.state),
             check,
             is_verified: saved.is_verified,
@@ -242,7 +248,7 @@ async fn wanted_channels(
     options: &ListenOptions,
     hub: Option<&Hub>,
     state: &State,
-    reporter: Reporter,
+    reporter: &Reporter,
 ) -> Result<Wanted, Failure> {
     let kind = kind(options);
     let saved = state.saved();
@@ -295,7 +301,7 @@ async fn wanted_channels(
     Ok(wanted)
 }
 
-fn report_unusable(reporter: Reporter, url: &str, failure: &Failure, wait: Duration) {
+fn report_unusable(reporter: &Reporter, url: &str, failure: &Failure, wait: Duration) {
     reporter.report(&Event::NotSubscribed {
         topic: url,
         reason: &error_chain(failure.error.as_ref()),
@@ -431,16 +437,16 @@ fn recipient(options: &ListenOptions) -> Recipient {
 }
 
 /// The subscriptions whose first request is not answered yet.
-struct Undecided {
+struct Undecided<'a> {
     left: usize,
     has_success: bool,
     /// Failures that are not reported yet: if all fail, none is retried.
     failures: Vec<FirstFailure>,
-    reporter: Reporter,
+    reporter: &'a Reporter,
 }
 
-impl Undecided {
-    fn new(left: usize, reporter: Reporter) -> Undecided {
+impl Undecided<'_> {
+    fn new(left: usize, reporter: &Reporter) -> Undecided<'_> {
         Undecided {
             left,
             has_success: false,
@@ -470,7 +476,7 @@ impl Undecided {
             return None;
         }
         // As text, the first one is reported as the reason for the end.
-        let reported_later = usize::from(self.reporter == Reporter::Text);
+        let reported_later = usize::from(!self.reporter.is_json);
         for failed in self.failures.iter().skip(reported_later) {
             report(self.reporter, failed, None);
         }
@@ -478,7 +484,7 @@ impl Undecided {
     }
 }
 
-fn report(reporter: Reporter, failed: &FirstFailure, retry_seconds: Option<u64>) {
+fn report(reporter: &Reporter, failed: &FirstFailure, retry_seconds: Option<u64>) {
     reporter.report(&Event::NotSubscribed {
         topic: &failed.topic,
         reason: &error_chain(failed.failure.error.as_ref()),
@@ -536,7 +542,9 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Exit, Failure, FirstFailure, Reporter, Signals, Undecided, wait_after};
+    use super::{
+        Duration, Exit, Failure, FirstFailure, Printer, Reporter, Signals, Undecided, wait_after,
+    };
 
     fn failed(exit: Exit) -> Result<(), FirstFailure> {
         let error = anyhow::anyhow!("no");
@@ -549,12 +557,16 @@ mod tests {
 
     #[test]
     fn it_ends_only_if_every_first_request_fails() {
-        let mut undecided = Undecided::new(2, Reporter::Text);
+        let reporter = Reporter {
+            is_json: false,
+            printer: Printer::start().unwrap(),
+        };
+        let mut undecided = Undecided::new(2, &reporter);
         assert!(undecided.decided(failed(Exit::Refused)).is_none());
         let failure = undecided.decided(failed(Exit::Temporary)).unwrap();
         assert_eq!(failure.exit, Exit::Refused);
 
-        let mut undecided = Undecided::new(2, Reporter::Text);
+        let mut undecided = Undecided::new(2, &reporter);
         assert!(undecided.decided(failed(Exit::Refused)).is_none());
         assert!(undecided.decided(Ok(())).is_none());
         // After a denial, for example.

@@ -1,9 +1,12 @@
 //! `listen` as a Destination: nothing that was delivered is lost, whatever fails, and what was missed is caught up.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::support::DEADLINE;
@@ -103,7 +106,7 @@ fn await_file(path: &Path) {
     let deadline = Instant::now() + DEADLINE;
     while !path.exists() {
         assert!(Instant::now() < deadline, "no {}", path.display());
-        std::thread::sleep(std::time::Duration::from_millis(5)); // a poll, up to the deadline
+        std::thread::sleep(Duration::from_millis(5)); // a poll, up to the deadline
     }
 }
 
@@ -434,6 +437,42 @@ fn a_command_that_hangs_does_not_keep_a_signal_from_ending_it() {
 }
 
 #[test]
+fn a_reader_that_pauses_stops_neither_renewals_nor_signals() {
+    let source = source();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
+        .args(["listen", &source.url("/topic"), "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let subscription = source.request();
+    let delivering = {
+        let changes = vec!["1 10:05:00"; 5_000];
+        let body = notification(&source, "10:00:00", "10:05:00", &changes);
+        let subscription = subscription.clone();
+        std::thread::spawn(move || subscription.deliver(&body))
+    };
+    // The rest fills the pipe.
+    let mut lines = BufReader::with_capacity(1, child.stdout.take().unwrap());
+    let (mut subscribed, mut begun) = (String::new(), [0]);
+    lines.read_line(&mut subscribed).unwrap();
+    lines.read_exact(&mut begun).unwrap();
+    assert_eq!(subscription.deny(), Some(200));
+    assert_eq!(source.request(), subscription, "it subscribes again");
+
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let deadline = Instant::now() + DEADLINE;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it ends");
+        std::thread::sleep(Duration::from_millis(5)); // a poll, up to the deadline
+    };
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(delivering.join().unwrap(), Some(503));
+}
+
+#[test]
 fn waiting_notifications_are_handed_over_together_if_asked() {
     let source = source();
     let directory = TempDir::new().unwrap();
@@ -593,11 +632,15 @@ fn publish_two_sets(source: &FakeSource) {
 /// Publishes the Capability List and the topic of a set.
 fn publish_set(source: &FakeSource, name: &str) {
     source.publish_topic(&format!("/{name}"), "");
-    let channel =
-        format!("<url><loc>SOURCE/{name}</loc><rs:md capability=\"change-notification\"/></url>");
+    let changelist = document("capability=\"changelist\"", "");
+    source.publish("/changelist.xml", &changelist);
+    let entries = format!(
+        "<url><loc>SOURCE/changelist.xml</loc><rs:md capability=\"changelist\"/></url>\
+         <url><loc>SOURCE/{name}</loc><rs:md capability=\"change-notification\"/></url>"
+    );
     source.publish(
         &format!("/{name}.xml"),
-        &document("capability=\"capabilitylist\"", &channel),
+        &document("capability=\"capabilitylist\"", &entries),
     );
 }
 

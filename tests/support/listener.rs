@@ -57,8 +57,8 @@ impl Listener {
     pub fn terminate(mut self) -> Option<i32> {
         self.signal();
         let code = self.child.wait().unwrap().code();
-        let ended = std::iter::repeat_with(|| self.stdout.recv_timeout(DEADLINE));
-        let ended = ended.skip_while(Result::is_ok).next();
+        let mut lines = std::iter::repeat_with(|| self.stdout.recv_timeout(DEADLINE));
+        let ended = lines.find(Result::is_err);
         assert_eq!(ended, Some(Err(RecvTimeoutError::Disconnected)));
         code
     }

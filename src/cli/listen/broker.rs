@@ -2,7 +2,7 @@
 //! has exited with 0.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::cli::exit::Exit;
 use crate::cli::listen::command::Run;
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;
+use crate::cli::listen::printer::Text;
 use crate::cli::listen::receiver::Recipient;
-use crate::cli::listen::report::{Event, Reporter, print_line};
+use crate::cli::listen::report::{Event, Reporter};
 use crate::cli::listen::{CLOSE_TIMEOUT, Signals, of_output, recipient, stopped};
 use crate::cli::options::ListenOptions;
-use crate::cli::output::Output;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
 use crate::contentchange::feed::{Feed, ItemChange};
@@ -52,13 +52,14 @@ enum Content {
 }
 
 /// Reads messages until a signal comes, or until the output is closed.
-pub async fn run(name: &str, file: Option<&Path>, options: &ListenOptions) -> Result<(), Failure> {
+pub async fn run(
+    name: &str,
+    file: Option<&Path>,
+    options: &ListenOptions,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
     let mut signals = Signals::new().context("cannot wait for signals")?;
     let (settings, wanted) = wanted(name, file, options)?;
-    let reporter = match options.json {
-        true => Reporter::Json,
-        false => Reporter::Text,
-    };
     let recipient = recipient(options);
     let (stop, stopped) = watch::channel(false);
     let mut reading = pin!(read(&settings, &wanted, &recipient, reporter, stopped));
@@ -124,7 +125,7 @@ async fn read(
     settings: &BrokerSettings,
     wanted: &Wanted,
     recipient: &Recipient,
-    reporter: Reporter,
+    reporter: &Reporter,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let destinations = wanted.destinations.join(" ");
@@ -178,7 +179,7 @@ async fn read(
 async fn receive(
     subscription: &mut Subscription,
     recipient: &Recipient,
-    reporter: Reporter,
+    reporter: &Reporter,
     stop: &mut watch::Receiver<bool>,
 ) -> io::Result<Option<BrokerError>> {
     loop {
@@ -191,26 +192,23 @@ async fn receive(
             },
         };
         let received = Received::new(message);
-        match recipient {
+        let text = match recipient {
             Recipient::Command {
                 command, timeout, ..
             } => {
                 if !received.execute(command, *timeout, reporter, stop).await {
                     return Ok(None);
                 }
+                subscription.acknowledge(&received.message);
+                continue;
             }
-            Recipient::Json => print_line(&received.json().to_string())?,
-            Recipient::Text => {
-                let mut out = Output::new();
-                write!(out, "{}", received.text())?;
-                out.flush()?;
-            }
-            Recipient::Xml => {
-                let mut out = Output::new();
-                out.foreign(&received.message.body)?;
-                writeln!(out)?;
-                out.flush()?;
-            }
+            Recipient::Json => Text::Line(received.json().to_string()),
+            Recipient::Text => Text::Lines(received.text()),
+            Recipient::Xml => Text::Document(received.message.body.clone()),
+        };
+        let printer = &reporter.printer;
+        if !printer.print(text, stopped(stop)).await? {
+            return Ok(None);
         }
         subscription.acknowledge(&received.message);
     }
@@ -308,7 +306,7 @@ impl Received {
         &self,
         command: &str,
         timeout: Duration,
-        reporter: Reporter,
+        reporter: &Reporter,
         stop: &mut watch::Receiver<bool>,
     ) -> bool {
         let header = |name: &str| self.message.header(name).unwrap_or_default().to_owned();

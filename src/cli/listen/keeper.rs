@@ -210,7 +210,7 @@ impl Keeper {
         let wait = is_kept.then(wait);
         let is_first = attempts == 1 && !self.is_verified;
         if is_first {
-            if let (Some(reason), Reporter::Json) = (&denial, self.reporter) {
+            if let Some(reason) = denial.as_ref().filter(|_| self.reporter.is_json) {
                 self.report_denial(reason);
             }
             let _ = self.first.send(Err(FirstFailure {

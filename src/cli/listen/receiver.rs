@@ -1,7 +1,7 @@
 //! The notifications of one topic, in order: each is judged, handed over, remembered, and only then acknowledged.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::cli::listen::memory::{Heard, Memory, Relation, key};
 use crate::cli::listen::missed::Missed;
 use crate::cli::listen::notification::{Entries, Handed};
 use crate::cli::listen::patience::Patience;
-use crate::cli::listen::report::{Event, Reporter, print_line};
+use crate::cli::listen::printer::Text;
+use crate::cli::listen::report::{Event, Reporter};
 use crate::cli::listen::state::State;
 use crate::cli::listen::stopped;
-use crate::cli::output::Output;
 use crate::daemon::log::error_chain;
 use crate::http::retry::backoff;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -430,32 +430,33 @@ impl Receiver {
                 return Ok(false);
             }
             if let Some(handed) = &step.handed {
-                match &self.recipient {
+                let is_handed_over = match &self.recipient {
                     Recipient::Command {
                         command, timeout, ..
                     } => {
                         let handed = std::slice::from_ref(handed);
-                        if !self.execute(command, *timeout, handed).await {
-                            return Ok(false);
-                        }
+                        self.execute(command, *timeout, handed).await
                     }
-                    Recipient::Json => print_line(&handed.json()?)?,
-                    Recipient::Text => {
-                        let mut out = Output::new();
-                        write!(out, "{handed}")?;
-                        out.flush()?;
-                    }
+                    Recipient::Json => self.print(Text::Line(handed.json()?)).await?,
+                    Recipient::Text => self.print(Text::Lines(handed.to_string())).await?,
                     Recipient::Xml => {
-                        let mut out = Output::new();
-                        out.foreign(step.body.as_deref().unwrap_or_default())?;
-                        writeln!(out)?;
-                        out.flush()?;
+                        let body = step.body.clone().unwrap_or_default();
+                        self.print(Text::Document(body)).await?
                     }
+                };
+                if !is_handed_over {
+                    return Ok(false);
                 }
             }
             self.remember(step);
         }
         Ok(true)
+    }
+
+    async fn print(&self, text: Text) -> io::Result<bool> {
+        let mut stop = self.stop.clone();
+        let printer = &self.reporter.printer;
+        printer.print(text, stopped(&mut stop)).await
     }
 
     async fn execute(&self, command: &str, timeout: Duration, handed: &[Handed]) -> bool {

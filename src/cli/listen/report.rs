@@ -1,10 +1,8 @@
 //! Events of subscriptions, reported on standard error or as lines of JSON on standard output.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 
-use crate::cli::output::{Output, say};
+use crate::cli::listen::printer::{Printer, Text};
 
 /// An event that is no notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -61,41 +59,28 @@ pub enum Event<'a> {
     NotSaved { topic: &'a str, reason: &'a str },
 }
 
-/// The form in which events are reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reporter {
-    Text,
-    Json,
+/// Reports events: as lines of JSON on standard output, or as sentences on standard error.
+#[derive(Debug, Clone)]
+pub struct Reporter {
+    pub is_json: bool,
+    pub printer: Printer,
 }
 
 impl Reporter {
     /// Reports an event. A closed standard output is noticed when a notification is printed.
-    pub fn report(self, event: &Event<'_>) {
-        match self {
-            Reporter::Text => {
-                if let Some(sentence) = event.sentence() {
-                    match event {
-                        // Awaited by scripts, as it was before there were others.
-                        Event::Subscribed { .. } => eprintln!("{sentence}"),
-                        _ => say(sentence),
-                    }
-                }
-            }
-            Reporter::Json => {
-                let _ = serde_json::to_string(event)
-                    .map_err(io::Error::other)
-                    .and_then(|line| print_line(&line));
-            }
+    pub fn report(&self, event: &Event<'_>) {
+        let text = match self.is_json {
+            true => serde_json::to_string(event).ok().map(Text::Line),
+            false => event.sentence().map(|sentence| match event {
+                // Awaited by scripts, as it was before there were others.
+                Event::Subscribed { .. } => Text::Announcement(sentence),
+                _ => Text::Message(sentence),
+            }),
+        };
+        if let Some(text) = text {
+            self.printer.report(text);
         }
     }
-}
-
-/// Prints a line for programs, and flushes it.
-pub fn print_line(line: &str) -> io::Result<()> {
-    let mut out = Output::new();
-    out.exact(line.as_bytes())?;
-    out.exact(b"\n")?;
-    out.flush()
 }
 
 impl Event<'_> {

@@ -47,7 +47,7 @@ impl Watched {
         hub: Option<&Hub>,
         state: &Arc<State>,
         wanted: &BTreeMap<String, Channel>,
-        reporter: Reporter,
+        reporter: &Reporter,
     ) -> Watched {
         let advertised = wanted.values().filter(|channel| channel.kind.is_some());
         let documents: BTreeSet<String> = advertised.map(|channel| channel.asked.clone()).collect();
@@ -61,7 +61,7 @@ impl Watched {
             looked: (Timestamp::now(), now),
             next_look: now + LOOK_AGAIN_AFTER,
             looking: JoinSet::new(),
-            reporter,
+            reporter: reporter.clone(),
             unusable: BTreeSet::new(),
             failures: 0,
         }
@@ -119,7 +119,7 @@ impl Watched {
         for Unusable { url, failure } in &unusable {
             // Once, and not at each look.
             if !self.unusable.contains(url) {
-                report_unusable(self.reporter, url, failure, wait);
+                report_unusable(&self.reporter, url, failure, wait);
             }
         }
         self.note_unusable(unusable.into_iter().map(|one| one.url).collect());

@@ -1,0 +1,117 @@
+//! Printing on a thread of its own: a reader that pauses delays neither signals nor subscriptions.
+
+use std::io::{self, Write};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use crate::cli::listen::STOP_PRINTING_AFTER;
+use crate::cli::output::Output;
+use crate::resourcesync::escape::escaped;
+
+/// Texts that wait at most. Further events are dropped, and further notifications wait to be handed over.
+const WAITING: usize = 1_024;
+
+/// A text to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Text {
+    /// A line for programs, on standard output.
+    Line(String),
+    /// Lines for people, on standard output.
+    Lines(String),
+    /// A document of others, on standard output.
+    Document(Vec<u8>),
+    /// A message on standard error.
+    Message(String),
+    /// A line of its own on standard error, whose parts are escaped.
+    Announcement(String),
+}
+
+/// A text, with the receiver of the outcome if it is awaited.
+type Job = (Text, Option<oneshot::Sender<io::Result<()>>>);
+
+/// Prints texts in their order.
+#[derive(Debug, Clone)]
+pub struct Printer(mpsc::Sender<Job>);
+
+impl Printer {
+    /// Starts the thread, which ends with the program.
+    pub fn start() -> io::Result<Printer> {
+        let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
+        let print_all = move || {
+            while let Some((text, outcome)) = jobs.blocking_recv() {
+                let printed = text.print();
+                if let Some(outcome) = outcome {
+                    // Fails if nobody waits any more.
+                    let _ = outcome.send(printed);
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("print".to_owned())
+            .spawn(print_all)?;
+        Ok(Printer(sender))
+    }
+
+    /// Prints a text some time. It is dropped if too many are waiting.
+    pub fn report(&self, text: Text) {
+        let _ = self.0.try_send((text, None));
+    }
+
+    /// Prints a text and waits until its reader has it. Returns false if `stop` comes before that.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be printed, because the reader has closed the output for example.
+    pub async fn print(&self, text: Text, stop: impl Future<Output = ()>) -> io::Result<bool> {
+        let stopped = async {
+            stop.await;
+            sleep(STOP_PRINTING_AFTER).await;
+        };
+        tokio::select! {
+            biased;
+            printed = self.printed(text) => printed.map(|()| true),
+            () = stopped => Ok(false),
+        }
+    }
+
+    /// Waits until all is printed, but no longer than the time for that.
+    pub async fn finish(&self) {
+        let nothing = Text::Lines(String::new());
+        let _ = tokio::time::timeout(STOP_PRINTING_AFTER, self.printed(nothing)).await;
+    }
+
+    async fn printed(&self, text: Text) -> io::Result<()> {
+        let (outcome, printed) = oneshot::channel();
+        let ended = || io::Error::other("the thread that prints has ended");
+        let sent = self.0.send((text, Some(outcome))).await;
+        sent.map_err(|_| ended())?;
+        printed.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+impl Text {
+    fn print(&self) -> io::Result<()> {
+        match self {
+            Text::Message(text) => writeln!(io::stderr(), "rsnotify: {}", escaped(text)),
+            Text::Announcement(text) => writeln!(io::stderr(), "{text}"),
+            Text::Line(text) => {
+                let mut out = Output::new();
+                out.exact(text.as_bytes())?;
+                out.exact(b"\n")?;
+                out.flush()
+            }
+            Text::Lines(text) => {
+                let mut out = Output::new();
+                out.write_all(text.as_bytes())?;
+                out.flush()
+            }
+            Text::Document(text) => {
+                let mut out = Output::new();
+                out.foreign(text)?;
+                writeln!(out)?;
+                out.flush()
+            }
+        }
+    }
+}
