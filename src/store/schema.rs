@@ -307,17 +307,33 @@ ALTER TABLE mounts ADD COLUMN knows_nested INTEGER NOT NULL DEFAULT 0;
 /// The version of this program's schema.
 pub const VERSION: usize = MIGRATIONS.len();
 
-/// Runs the migrations that are still to run, each in its own transaction.
+/// Runs the migrations that are still to run, in one transaction: if one fails, the file stays as the earlier version of
+/// the program knows it.
 pub fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()> {
-    for (number, migration) in MIGRATIONS.iter().enumerate().skip(from) {
-        let transaction = connection.transaction()?;
-        transaction.execute_batch(migration)?;
-        transaction.pragma_update(
-            None,
-            "user_version",
-            i64::try_from(number + 1).unwrap_or(i64::MAX),
-        )?;
-        transaction.commit()?;
+    if from >= VERSION {
+        return Ok(());
     }
-    Ok(())
+    let transaction = connection.transaction()?;
+    for migration in MIGRATIONS.iter().skip(from) {
+        transaction.execute_batch(migration)?;
+    }
+    let version = i64::try_from(VERSION).unwrap_or(i64::MAX);
+    transaction.pragma_update(None, "user_version", version)?;
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connection, migrate};
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_file_as_it_was() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let in_the_way = "CREATE TABLE nested_file_systems (mount INTEGER) STRICT";
+        connection.execute_batch(in_the_way).unwrap();
+        assert!(migrate(&mut connection, 0).is_err());
+        let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
+        assert_eq!(number("PRAGMA user_version"), Ok(0));
+        assert_eq!(number("SELECT count(*) FROM sqlite_schema"), Ok(1));
+    }
 }

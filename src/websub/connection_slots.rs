@@ -57,7 +57,8 @@ impl ConnectionSlots {
     }
 
     /// Waits for a slot. Returns it with a receiver that resolves when the connection must close. When full, closes the
-    /// connection that has been idle longest: our answers never wait, so an idle one waits for its client.
+    /// connection whose last request is longest ago: one that waits for its client, or, where answers wait too as those
+    /// of callbacks do, the request that has waited longest, whose sender tries again.
     pub async fn take(self: &Arc<ConnectionSlots>) -> (ConnectionSlot, Receiver<()>) {
         loop {
             let freed = self.freed.notified();
