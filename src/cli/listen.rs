@@ -18,7 +18,7 @@ mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use url::Url;
 
 use crate::cli::exit::Exit;
 use crate::cli::listen::channels::{Channel, Unusable, channels};
@@ -43,7 +42,6 @@ use crate::cli::listen::state::{Saved, SavedSubscription, State};
 use crate::cli::listen::watched::Watched;
 use crate::cli::options::{ListenKind, ListenOptions};
 use crate::daemon::log::error_chain;
-use crate::http::secret::Secret;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::subscribe::{CallbackKey, Destination};
@@ -200,7 +198,7 @@ impl Opening<'_> {
         let saved = saved.subscriptions.get(channel.topic.as_str())?;
         let key = CallbackKey {
             id: saved.callback.clone(),
-            secret: Secret::new(saved.secret.as_str()),
+            secret: saved.secret.clone(),
         };
         let (subscription, received) = self.destination.open(&key, &channel.topic);
         let check = Arc::new(Notify::new());
@@ -342,18 +340,9 @@ fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Chann
 /// Binds the callback server, at the same port as before.
 async fn bind(options: &ListenOptions, state: &State) -> Result<Destination, Failure> {
     let port = state.saved().port;
-    let address: SocketAddr = match &options.callback_listen {
-        Some(address) => address.parse().with_context(|| {
-            format!("--callback-listen {address}: not an address such as 127.0.0.1:8500")
-        })?,
-        None => (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into(),
-    };
-    let callback = match &options.callback {
-        Some(callback) => Some(
-            Url::parse(callback).with_context(|| format!("--callback {callback}: not a URL"))?,
-        ),
-        None => None,
-    };
+    let on_loopback = || (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into();
+    let address = options.callback_listen.unwrap_or_else(on_loopback);
+    let callback = options.callback.clone();
     let bound = Destination::bind(address, callback).await;
     let is_port_of_state = options.callback_listen.is_none() && port.is_some();
     Ok(match bound {
@@ -402,7 +391,7 @@ fn unverified(channel: &Channel, memory: Memory) -> SavedSubscription {
         advertised_by: channel.advertised_by().map(str::to_owned),
         hub: channel.hub.as_str().to_owned(),
         callback: key.id,
-        secret: key.secret.reveal().to_owned(),
+        secret: key.secret,
         is_verified: false,
         memory,
     }

@@ -2,12 +2,14 @@
 //!
 //! Every flag has one environment variable, `RSNOTIFY_` and the flag in capitals (a test compares them).
 
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{FalseyValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use url::Url;
 
 use crate::config::duration;
 use crate::config::overrides::Overrides;
@@ -352,12 +354,12 @@ pub struct ListenOptions {
     pub kind: Option<ListenKind>,
 
     /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
-    #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK")]
-    pub callback: Option<String>,
+    #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK", value_parser = callback)]
+    pub callback: Option<Url>,
 
     /// The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_CALLBACK_LISTEN")]
-    pub callback_listen: Option<String>,
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_CALLBACK_LISTEN", value_parser = address)]
+    pub callback_listen: Option<SocketAddr>,
 
     /// The hub to subscribe at [default: the one that the topic names]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
@@ -751,6 +753,15 @@ pub struct SubscriptionRemoveOptions {
 
     #[command(flatten)]
     pub ask: RequestOptions,
+}
+
+fn callback(text: &str) -> Result<Url, String> {
+    Url::parse(text).map_err(|error| format!("not a URL: {error}"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "not an address such as 127.0.0.1:8500")
 }
 
 /// Parses a duration that is not 0.

@@ -380,6 +380,7 @@ fn a_command_that_hangs_is_ended_with_all_that_it_started() {
 #[test]
 fn after_a_signal_a_command_has_time_to_end_and_nothing_else_is_run() {
     let source = source();
+    publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
     let directory = TempDir::new().unwrap();
     let [started, go] = ["started", "go"].map(|name| directory.path().join(name));
     let command = appending(
@@ -390,22 +391,32 @@ fn after_a_signal_a_command_has_time_to_end_and_nothing_else_is_run() {
             go.display()
         ),
     );
-    let listener = Listener::with(&[&source.url("/topic"), "--exec", &command]);
+    let state = directory.path().join("state.json").display().to_string();
+    let topic = source.url("/topic");
+    let arguments = [&topic, "--state", &state, "--exec", &command];
+    let listener = Listener::with(&arguments);
     listener.says();
     let subscription = source.request();
-    let deliver = |from: &str, until: &str| {
-        let body = notification(&source, from, until, &[]);
+    let deliver = |from: &str, until: &str, changes: &[&str]| {
+        let body = notification(&source, from, until, changes);
         let subscription = subscription.clone();
         std::thread::spawn(move || subscription.deliver(&body))
     };
-    let first = deliver("10:00:00", "10:01:00");
+    let first = deliver("10:00:00", "10:05:00", &["1 10:05:00"]);
     await_file(&started);
-    let second = deliver("10:01:00", "10:02:00");
-    listener.signal();
     fs::write(&go, "").unwrap();
     assert_eq!(first.join().unwrap(), Some(200));
+    for file in [&started, &go] {
+        fs::remove_file(file).unwrap();
+    }
+    // What was missed is handed over by a run of its own.
+    let second = deliver("10:10:00", "10:15:00", &["3 10:15:00"]);
+    await_file(&started);
+    listener.signal();
+    fs::write(&go, "").unwrap();
     assert_ne!(second.join().unwrap(), Some(200));
-    assert_eq!(handed_over(&directory), ["2026-11-20T10:01:00Z"]);
+    let handed = ["2026-11-20T10:05:00Z", "2026-11-20T10:10:00Z"];
+    assert_eq!(handed_over(&directory), handed);
 }
 
 #[test]
@@ -713,6 +724,15 @@ fn each_failure_to_subscribe_has_its_exit_code() {
         source.behave(attitude);
         let (exit, said) = Listener::with(&[&topic]).ended();
         assert_eq!(exit, Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+    for (flag, value, words) in [
+        ("--callback", "me.org/in", "not a URL"),
+        ("--callback-listen", "8500", "not an address such as"),
+        ("--exec-timeout", "0s", "longer than 0s"),
+    ] {
+        let (exit, said) = Listener::with(&[&topic, "--exec", "true", flag, value]).ended();
+        assert_eq!(exit, Some(2), "{said}");
         assert!(said.contains(words), "{said}");
     }
     for (url, code, words) in [

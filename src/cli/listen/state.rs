@@ -1,17 +1,18 @@
 //! The state file of `listen`: the data by which a restart is the same subscriber.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::cli::listen::channels::Channel;
 use crate::cli::listen::memory::Memory;
+use crate::http::secret::Secret;
 use crate::resourcesync::channel_kind::ChannelKind;
 
 const VERSION: u32 = 1;
@@ -37,7 +38,8 @@ pub struct SavedSubscription {
     pub hub: String,
     /// Last segment of the callback.
     pub callback: String,
-    pub secret: String,
+    #[serde(serialize_with = "revealed")]
+    pub secret: Secret,
     /// True if a hub has verified it.
     #[serde(default)]
     pub is_verified: bool,
@@ -71,15 +73,22 @@ impl SavedSubscription {
 #[derive(Debug)]
 pub struct State {
     path: Option<PathBuf>,
+    /// Held until the process ends.
+    _lock: Option<File>,
     saved: Mutex<Saved>,
 }
 
 impl State {
     /// Loads the state. Without a file there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or if another process uses it.
     pub fn load(path: Option<&Path>) -> anyhow::Result<State> {
+        let lock = path.map(lock).transpose()?;
         let saved = match path.map(fs::read) {
             Some(Ok(text)) => read(&text),
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error.into()),
             Some(Err(_)) | None => Ok(Saved {
                 version: VERSION,
                 port: None,
@@ -89,6 +98,7 @@ impl State {
         let name = path.unwrap_or(Path::new("")).display();
         Ok(State {
             path: path.map(Path::to_owned),
+            _lock: lock,
             saved: Mutex::new(saved.with_context(|| format!("cannot read the state file {name}"))?),
         })
     }
@@ -145,6 +155,38 @@ impl State {
     }
 }
 
+/// Locks a state file by one beside it, because it is replaced itself at each change.
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let of_file = beside(path, ".lock");
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).mode(0o600).open(&of_file);
+    let file = file.with_context(|| format!("cannot write {}", of_file.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!(
+                "the state file {} is used by another listen",
+                path.display()
+            )
+        }
+        // A file system without locks.
+        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(file),
+        Err(TryLockError::Error(error)) => Err(anyhow::Error::new(error)
+            .context(format!("cannot lock the state file {}", path.display()))),
+    }
+}
+
+/// Returns the path of a file beside another.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+fn revealed<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.reveal())
+}
+
 fn read(text: &[u8]) -> anyhow::Result<Saved> {
     let saved: Saved = serde_json::from_slice(text)?;
     if saved.version != VERSION {
@@ -155,8 +197,7 @@ fn read(text: &[u8]) -> anyhow::Result<Saved> {
 
 /// Replaces a file by one that only its owner can read: it has secrets.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
+    let new = beside(path, ".new");
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -174,7 +215,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelKind, Memory, PermissionsExt, SavedSubscription, State, fs};
+    use super::{ChannelKind, Memory, PermissionsExt, SavedSubscription, Secret, State, fs};
 
     fn subscription() -> SavedSubscription {
         let mut memory = Memory::new(None, Some("https://e.org/cl.xml"));
@@ -184,7 +225,7 @@ mod tests {
             advertised_by: None,
             hub: "https://h.org/".to_owned(),
             callback: "id".to_owned(),
-            secret: "hidden".to_owned(),
+            secret: Secret::new("hidden"),
             is_verified: true,
             memory,
         }
@@ -203,11 +244,31 @@ mod tests {
                     .insert("https://e.org/t".to_owned(), subscription());
             })
             .unwrap();
-        assert_eq!(State::load(Some(&path)).unwrap().saved(), state.saved());
+        let saved = state.saved();
+        drop(state);
+        let loaded = State::load(Some(&path)).unwrap();
+        assert_eq!(loaded.saved(), saved);
+        assert!(!format!("{loaded:?}").contains("hidden"), "{loaded:?}");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
-        assert_eq!(left.len(), 1, "{left:?}");
+        let left = fs::read_dir(directory.path()).unwrap();
+        let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["listen.json", "listen.json.lock"]);
+    }
+
+    #[test]
+    fn a_file_has_one_user_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("listen.json");
+        let first = State::load(Some(&path)).unwrap();
+        let error = State::load(Some(&path)).unwrap_err().to_string();
+        assert!(
+            error.ends_with("/listen.json is used by another listen"),
+            "{error}"
+        );
+        drop(first);
+        State::load(Some(&path)).unwrap();
     }
 
     #[test]
@@ -224,15 +285,19 @@ mod tests {
     #[test]
     fn what_cannot_be_saved_is_not_added() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("away/listen.json");
+        let path = directory.path().join("listen.json");
+        let obstacle = directory.path().join("listen.json.new");
+        fs::create_dir(&obstacle).unwrap();
         let state = State::load(Some(&path)).unwrap();
         let new = || vec![("https://e.org/t".to_owned(), subscription())];
         assert!(state.add(1, new()).is_err());
         assert!(state.saved().subscriptions.is_empty());
-        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::remove_dir(&obstacle).unwrap();
         state.add(1, new()).unwrap();
-        assert_eq!(State::load(Some(&path)).unwrap().saved(), state.saved());
-        assert_eq!(state.saved().subscriptions.len(), 1);
+        let saved = state.saved();
+        assert_eq!(saved.subscriptions.len(), 1);
+        drop(state);
+        assert_eq!(State::load(Some(&path)).unwrap().saved(), saved);
     }
 
     #[test]
