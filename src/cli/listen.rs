@@ -1,6 +1,7 @@
 //! `listen`: subscribes to topics, or reads from a message broker, and prints each notification or runs a command.
 
 mod broker;
+mod change_key;
 mod change_lists;
 mod channels;
 mod command;
@@ -30,11 +31,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cli::exit::Exit;
+use crate::cli::listen::change_key::Heard;
 use crate::cli::listen::channels::{Channel, Unusable, channels};
 use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
-use crate::cli::listen::memory::{Heard, Memory};
+use crate::cli::listen::memory::Memory;
 use crate::cli::listen::printer::{Printer, Text};
 use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
 use crate::cli::listen::report::{Event, Reporter};

@@ -23,11 +23,15 @@ fn document(md: &str, entries: &str) -> String {
     format!("<urlset {NAMESPACES}><rs:md {md}/>{entries}</urlset>")
 }
 
-/// An entry such as `1 10:05:00`: an update of `https://e.org/1` at that time.
+/// An entry such as `1 10:05:00`: an update of `https://e.org/1` at that time; or `1`, without a time.
 fn entry(change: &str) -> String {
-    let (name, time) = change.split_once(' ').unwrap();
+    let (name, time) = change.split_once(' ').unwrap_or((change, ""));
+    let datetime = match time {
+        "" => String::new(),
+        time => format!("datetime=\"2026-11-20T{time}Z\" "),
+    };
     format!(
-        "<url><loc>https://e.org/{name}</loc><rs:md change=\"updated\" datetime=\"2026-11-20T{time}Z\" length=\"8876\" \
+        "<url><loc>https://e.org/{name}</loc><rs:md change=\"updated\" {datetime}length=\"8876\" \
          type=\"text/plain\"/></url>"
     )
 }
@@ -1130,4 +1134,98 @@ fn a_channel_that_cannot_be_saved_is_found_again_later() {
     fs::remove_dir(&obstacle).unwrap();
     deliver("2026-11-20T10:01:00Z");
     assert_eq!(listener.event("subscribed")["topic"], source.url("/b"));
+}
+
+#[test]
+fn a_list_that_is_written_after_a_catch_up_loses_nothing() {
+    for (written_late, until) in [
+        ("3 10:05:31", "10:05:31"),
+        ("3 10:05:10", "10:06:00"),
+        ("3", "10:05:31"),
+    ] {
+        let source = source();
+        let directory = TempDir::new().unwrap();
+        let (listener, subscription, _) = with_a_gap(&source, &directory);
+        assert_eq!(listener.terminate(), Some(0));
+        let state = directory.path().join("state.json").display().to_string();
+        let start = || Listener::with(&[&source.url("/topic"), "--state", &state, "--json"]);
+
+        // A generator has written one of two lists.
+        publish_changes(&source, &["1 10:05:00", "2 10:05:31"]);
+        let listener = start();
+        assert_eq!(
+            resources(&listener.event("notification")),
+            ["https://e.org/2"]
+        );
+        assert_eq!(listener.terminate(), Some(0));
+        let listener = start();
+        listener.event("subscribed");
+        let all = ["2 10:05:31", written_late];
+        let both = notification(&source, "10:05:00", until, &all);
+        assert_eq!(subscription.deliver(&both), Some(200));
+        let handed = listener.event("notification");
+        assert_eq!(resources(&handed), ["https://e.org/3"], "{written_late}");
+        assert_eq!(handed["caught_up"], serde_json::Value::Null);
+        assert_eq!(subscription.deliver(&both), Some(200));
+        listener.event("repeat");
+    }
+}
+
+#[test]
+fn a_missed_change_without_a_time_is_handed_over_once() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    publish_changes(&source, &[]);
+    let (listener, subscription, later) = with_a_gap(&source, &directory);
+    publish_changes(&source, &["1 10:05:00", "2", "3 10:15:00"]);
+    assert_eq!(subscription.deliver(&later), Some(200));
+    for resource in ["https://e.org/2", "https://e.org/3"] {
+        assert_eq!(resources(&listener.event("notification")), [resource]);
+    }
+    publish_changes(
+        &source,
+        &["1 10:05:00", "2", "3 10:15:00", "4", "5 10:17:00"],
+    );
+    let later = notification(&source, "10:16:00", "10:17:00", &["5 10:17:00"]);
+    assert_eq!(subscription.deliver(&later), Some(200));
+    for resource in ["https://e.org/4", "https://e.org/5"] {
+        assert_eq!(resources(&listener.event("notification")), [resource]);
+    }
+}
+
+#[test]
+fn what_was_listed_before_the_first_start_was_not_missed() {
+    let source = FakeSource::start();
+    source.publish_topic("/topic", "");
+    let publish = |changes: &[&str]| {
+        publish_changes(&source, changes);
+        let lists = "<url><loc>SOURCE/changelists.xml</loc><rs:md capability=\"changelist\"/></url>\
+                     <url><loc>SOURCE/topic</loc><rs:md capability=\"change-notification\"/></url>";
+        let list = document("capability=\"capabilitylist\"", lists);
+        source.publish("/capabilitylist.xml", &list);
+    };
+    publish(&["1", "2"]);
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json").display().to_string();
+    let list = source.url("/capabilitylist.xml");
+    let start = || Listener::with(&[&list, "--state", &state, "--json"]);
+    let listener = start();
+    listener.event("subscribed");
+    assert_eq!(listener.terminate(), Some(0));
+
+    publish(&["1", "2", "3"]);
+    let listener = start();
+    let missed = listener.event("notification");
+    assert_eq!(resources(&missed), ["https://e.org/3"]);
+    assert_eq!(
+        missed["until"],
+        serde_json::Value::Null,
+        "it is our own time"
+    );
+    let first = notification(&source, "10:00:00", "10:05:00", &["3", "4"]);
+    assert_eq!(source.request().deliver(&first), Some(200));
+    assert_eq!(
+        resources(&listener.event("notification")),
+        ["https://e.org/4"]
+    );
 }

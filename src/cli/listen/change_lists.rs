@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::missed::{Missed, Selection};
+use crate::cli::listen::missed::{Following, Missed, Selection};
 use crate::cli::listen::patience::Patience;
 use crate::daemon::log::error_chain;
 use crate::resourcesync::listing::{ListedEntry, Listing};
@@ -52,8 +52,8 @@ pub struct ReadChanges {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Reads the changes that are later than the last `until` in `memory`, and not later than `before`, in order. Documents that
-/// are missing or malformed are waited for as long as `patience` says.
+/// Reads the changes that are later than the last `until` in `memory`, and not left to the notification that follows, in
+/// order. Documents that are missing or malformed are waited for as long as `patience` says.
 ///
 /// Documents are read only from the servers of the topic and the Capability List.
 ///
@@ -63,7 +63,7 @@ pub struct ReadChanges {
 pub async fn missed(
     topic: &str,
     memory: &Memory,
-    before: Option<Timestamp>,
+    following: Option<&Following>,
     now: Timestamp,
     patience: &mut Patience,
 ) -> Result<ReadChanges, Unreadable> {
@@ -85,7 +85,7 @@ pub async fn missed(
     let last = memory.known_until().and_then(time_span);
     let mut waiting = Waiting::new(last.map(|(start, _)| start));
     waiting.add(lists);
-    let mut selection = Selection::new(memory, before, now);
+    let mut selection = Selection::new(memory, following, now);
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
     while let Some(url) = waiting.next() {

@@ -1,24 +1,27 @@
 //! The memory of what was handed over of one topic, and the decisions taken from it: repeats, gaps, overlaps. Pure.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::cli::listen::change_key::{Key, Occurrences, UndatedKeys};
+use crate::cli::listen::missed::Missed;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::receive::{ReceivedChange, time_span};
 
 /// Digests of notifications kept to recognise repeats: more than a hub has in flight.
 const DIGESTS: usize = 32;
-/// Keys kept of changes whose time reaches beyond the last `until`.
-const EDGE_KEYS: usize = 1_000;
+/// Keys kept of changes whose time reaches beyond the last `until`, of notifications and of Change Lists each.
+const EDGE_KEYS: usize = 10_000;
 
 /// Notifications of one topic that were handed over, as the state file keeps them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ChannelKind>,
-    /// The last `until`, as written.
+    /// The last `until` of a notification, as written. Changes that were read from Change Lists do not move it: a list that
+    /// was not written yet may have others of the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Time of the first subscription, by our clock; it counts until there is a last `until`.
@@ -34,11 +37,18 @@ pub struct Memory {
     /// time may come.
     #[serde(default)]
     edge: VecDeque<EdgeKey>,
+    /// Changes that were read from Change Lists and handed over, whose notification may follow.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    caught_up: VecDeque<EdgeKey>,
+    /// Changes without a time that were handed over, or that were listed before the first subscription.
+    #[serde(default, skip_serializing_if = "UndatedKeys::is_empty")]
+    undated: UndatedKeys,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct EdgeKey {
-    key: String,
+    key: Key,
+    /// End of its time.
     ends: Timestamp,
 }
 
@@ -116,32 +126,117 @@ impl Memory {
         while memory.digests.len() > DIGESTS {
             memory.digests.pop_front();
         }
-        memory.advance(new.until.as_deref(), changes);
+        let start = |text: &str| Some(time_span(text)?.0);
+        let last = memory.until.as_deref().and_then(start);
+        // Forward, never back.
+        let is_later = |new: &&str| start(new).is_some_and(|new| Some(new) > last);
+        if let Some(until) = new.until.as_deref().filter(is_later) {
+            memory.until = Some(until.to_owned());
+        }
+        let last = memory.known_until().and_then(start);
+        let mut occurrences = Occurrences::default();
+        let mut undated = Vec::new();
+        for change in changes {
+            match end(change) {
+                Some(ends) => memory.edge.push_back(EdgeKey {
+                    key: Key::of(change),
+                    ends,
+                }),
+                None => undated.push(occurrences.key(change)),
+            }
+        }
+        memory.undated.add(undated);
+        for keys in [&mut memory.edge, &mut memory.caught_up] {
+            keys.retain(|edge| last.is_some_and(|last| edge.ends > last));
+            shorten(keys);
+        }
         memory
     }
 
-    /// Returns the memory after missed changes up to `until` were handed over.
-    pub fn after_missed(&self, until: &str, changes: &[ReceivedChange]) -> Memory {
+    /// Returns the memory after changes from Change Lists were handed over.
+    pub fn after_missed(&self, missed: &[Missed]) -> Memory {
         let mut memory = self.clone();
-        memory.advance(Some(until), changes);
+        let known = memory.known_until().and_then(time_span);
+        let known = known.map_or(Timestamp::MIN, |(known, _)| known);
+        let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
+        let keys = remembered().map(|missed| EdgeKey {
+            key: Key::of(&missed.change),
+            ends: end(&missed.change).or(missed.effective).unwrap_or(known),
+        });
+        memory.caught_up.extend(keys);
+        shorten(&mut memory.caught_up);
+        memory.undated.add(undated(remembered()));
         memory
     }
 
-    /// Returns true if a listed change is later than what was handed over. One without a time is: nothing proves that it
-    /// was.
-    pub fn is_missed(&self, change: &ReceivedChange, effective: Option<Timestamp>) -> bool {
+    /// Returns the memory of a set whose lists had these changes before the first subscription, though nothing else says
+    /// that they were not missed.
+    pub fn after_listed(&self, listed: &[Missed]) -> Memory {
+        let mut memory = self.clone();
+        memory.undated.add(undated(listed.iter()));
+        // Those later than a notification are not announced yet.
+        if memory.until.is_none() {
+            let keys = listed.iter().filter_map(|listed| {
+                Some(EdgeKey {
+                    key: listed.key,
+                    ends: end(&listed.change)?,
+                })
+            });
+            memory.edge.extend(keys);
+            shorten(&mut memory.edge);
+        }
+        memory
+    }
+
+    /// Returns the keys of changes that were handed over and are not known from the last `until`.
+    pub fn handed_over(&self) -> HashSet<Key> {
+        let dated = self.edge.iter().chain(&self.caught_up);
+        dated
+            .map(|edge| edge.key)
+            .chain(self.undated.iter())
+            .collect()
+    }
+
+    /// Returns true if a listed change is later than what was handed over, and not one of these keys. One whose time is
+    /// missing, or cannot be read, is: nothing proves that it was.
+    pub fn is_missed(&self, change: &ReceivedChange, key: Key, handed_over: &HashSet<Key>) -> bool {
         let Some((last, _)) = self.known_until().and_then(time_span) else {
             return true;
         };
-        let span = change.datetime.as_deref().and_then(time_span);
-        match span {
-            Some((_, end)) if end <= last => false,
-            Some(_) => {
-                let key = key(change);
-                !self.edge.iter().any(|edge| edge.key == key)
-            }
-            None => effective.is_none_or(|effective| effective > last),
+        end(change).is_none_or(|end| end > last) && !handed_over.contains(&key)
+    }
+
+    /// Removes the changes of a notification that were read from Change Lists and handed over before. Each of these removes
+    /// one.
+    pub fn remove_caught_up(&mut self, changes: &mut Vec<ReceivedChange>) {
+        let mut left: HashMap<Key, u32> = HashMap::new();
+        for edge in &self.caught_up {
+            *left.entry(edge.key).or_default() += 1;
         }
+        let mut removed: HashMap<Key, u32> = HashMap::new();
+        changes.retain(|change| {
+            let key = Key::of(change);
+            match left.get_mut(&key).filter(|left| **left > 0) {
+                Some(left) => {
+                    *left -= 1;
+                    *removed.entry(key).or_default() += 1;
+                    false
+                }
+                None => true,
+            }
+        });
+        // They count as changes of a notification from now on.
+        let (mut caught_up, mut edge) = (VecDeque::new(), std::mem::take(&mut self.edge));
+        for key in self.caught_up.drain(..) {
+            match removed.get_mut(&key.key).filter(|removed| **removed > 0) {
+                Some(removed) => {
+                    *removed -= 1;
+                    edge.push_back(key);
+                }
+                None => caught_up.push_back(key),
+            }
+        }
+        (self.caught_up, self.edge) = (caught_up, edge);
     }
 
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
@@ -151,101 +246,44 @@ impl Memory {
         instant(new.until.as_deref()) > instant(self.until.as_deref())
     }
 
-    /// Returns true if a change of a notification that overlaps has a time, up to which everything was handed over.
-    pub fn has_had(&self, change: &ReceivedChange) -> bool {
-        change.datetime.is_some() && !self.is_missed(change, None)
-    }
-
-    /// Moves `until` forward, never back.
-    fn advance(&mut self, until: Option<&str>, changes: &[ReceivedChange]) {
-        let start = |text: &str| Some(time_span(text)?.0);
-        let last = self.until.as_deref().and_then(start);
-        if let Some(new) = until.filter(|new| start(new).is_some_and(|new| Some(new) > last)) {
-            self.until = Some(new.to_owned());
-        }
-        let Some(last) = self.until.as_deref().and_then(start) else {
-            return;
-        };
-        self.edge.extend(changes.iter().filter_map(|change| {
-            let (_, ends) = time_span(change.datetime.as_deref()?)?;
-            let key = key(change);
-            Some(EdgeKey { key, ends })
-        }));
-        self.edge.retain(|edge| edge.ends > last);
-        while self.edge.len() > EDGE_KEYS {
-            self.edge.pop_front();
-        }
+    /// Returns true if a change of a notification that overlaps has a time up to which all notifications were handed over,
+    /// or is one of these keys.
+    pub fn has_had(&self, change: &ReceivedChange, handed_over: &HashSet<Key>) -> bool {
+        end(change).is_some() && !self.is_missed(change, Key::of(change), handed_over)
     }
 }
 
-/// The keys of changes handed over since the start, to leave out what overlapping notifications repeat.
-#[derive(Debug, Default)]
-pub struct Heard {
-    keys: HashSet<String>,
-    order: VecDeque<String>,
+/// Returns the keys of those without a time.
+fn undated<'a>(missed: impl Iterator<Item = &'a Missed>) -> impl Iterator<Item = Key> {
+    missed
+        .filter(|missed| end(&missed.change).is_none())
+        .map(|missed| missed.key)
 }
 
-impl Heard {
-    /// Keys kept at most.
-    const MAX: usize = 100_000;
+/// Returns the end of the time of a change, if that can be read.
+fn end(change: &ReceivedChange) -> Option<Timestamp> {
+    Some(time_span(change.datetime.as_deref()?)?.1)
+}
 
-    pub fn add(&mut self, keys: impl IntoIterator<Item = String>) {
-        for key in keys {
-            if self.keys.insert(key.clone()) {
-                self.order.push_back(key);
-            }
-        }
-        while self.order.len() > Heard::MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.keys.remove(&oldest);
-            }
-        }
-    }
-
-    pub fn contains(&self, key: &str) -> bool {
-        self.keys.contains(key)
-    }
+/// Removes the oldest keys when there are too many.
+fn shorten(keys: &mut VecDeque<EdgeKey>) {
+    let excess = keys.len().saturating_sub(EDGE_KEYS);
+    keys.drain(..excess);
 }
 
 /// Returns the digest of a notification as received.
 pub fn digest(body: &[u8]) -> String {
-    shortened(blake3::hash(body))
-}
-
-/// Returns the key of a change: its resource, kind and time, or without a time the version of the resource.
-pub fn key(change: &ReceivedChange) -> String {
-    let mut hasher = blake3::Hasher::new();
-    let mut part = |text: Option<&str>| {
-        hasher.update(text.unwrap_or_default().as_bytes());
-        hasher.update(&[0]);
-    };
-    part(Some(&change.loc));
-    part(Some(change.change.as_str()));
-    match change.datetime.as_deref() {
-        Some(datetime) => {
-            let instant = time_span(datetime).map(|(start, _)| start.to_string());
-            part(Some(instant.as_deref().unwrap_or(datetime)));
-        }
-        None => {
-            part(change.lastmod.as_deref());
-            part(change.hash.as_deref());
-            part(change.length.as_deref());
-        }
-    }
-    shortened(hasher.finalize())
-}
-
-fn shortened(hash: blake3::Hash) -> String {
-    hash.to_hex()[..32].to_owned()
+    blake3::hash(body).to_hex()[..32].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::{ChannelKind, Heard, Identity, Memory, Relation, digest, key};
+    use super::{
+        ChannelKind, EDGE_KEYS, Identity, Key, Memory, Missed, ReceivedChange, Relation, digest,
+    };
     use crate::resourcesync::payload::ChangeKind;
-    use crate::resourcesync::receive::ReceivedChange;
 
     fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
         ReceivedChange {
@@ -277,6 +315,36 @@ mod tests {
         let first = identity("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
         assert_eq!(Memory::default().relation(&first), Relation::Next);
         Memory::default().after(&first, &[change("a", Some("2026-11-20T10:00:00Z"))])
+    }
+
+    fn is_missed(memory: &Memory, change: &ReceivedChange) -> bool {
+        memory.is_missed(change, Key::of(change), &memory.handed_over())
+    }
+
+    /// A change from a Change List.
+    fn listed(change: ReceivedChange) -> Missed {
+        let time = change.datetime.as_deref();
+        Missed {
+            key: Key::of(&change),
+            effective: time.and_then(|time| time.parse().ok()),
+            change,
+            is_ahead: false,
+        }
+    }
+
+    /// Changes such as `a 10:05:00`, or `b` without a time.
+    fn changes(texts: &[&str]) -> Vec<ReceivedChange> {
+        let changes = texts.iter().map(|text| {
+            let (loc, time) = text.split_once(' ').unwrap_or((text, ""));
+            let time = (!time.is_empty()).then(|| format!("2026-11-20T{time}Z"));
+            change(loc, time.as_deref())
+        });
+        changes.collect()
+    }
+
+    /// Changes from Change Lists.
+    fn missed(texts: &[&str]) -> Vec<Missed> {
+        changes(texts).into_iter().map(listed).collect()
     }
 
     fn gap() -> Relation {
@@ -324,8 +392,8 @@ mod tests {
         let later = identity("2026-11-20T11:00:00Z", "2026-11-20T12:00:00Z", "later");
         assert_eq!(memory.relation(&later), gap());
         let at = |time| change("b", Some(time));
-        assert!(!memory.is_missed(&at("2026-11-20T09:00:00Z"), None));
-        assert!(memory.is_missed(&at("2026-11-20T10:00:00Z"), None));
+        assert!(!is_missed(&memory, &at("2026-11-20T09:00:00Z")));
+        assert!(is_missed(&memory, &at("2026-11-20T10:00:00Z")));
         // The Source's time may be behind ours.
         let memory = memory.after(&before, &[]);
         assert_eq!(memory.until.as_deref(), Some("2026-11-20T09:00:00Z"));
@@ -350,38 +418,99 @@ mod tests {
         #[case] datetime: &str,
         #[case] want: bool,
     ) {
-        assert_eq!(memory().is_missed(&change(loc, Some(datetime)), None), want);
+        assert_eq!(is_missed(&memory(), &change(loc, Some(datetime))), want);
     }
 
     #[test]
-    fn a_change_without_a_time_counts_as_that_before_it() {
-        let memory = memory();
-        let undated = change("b", None);
-        assert!(memory.is_missed(&undated, None));
-        let at = |time: &str| Some(time.parse().unwrap());
-        assert!(memory.is_missed(&undated, at("2026-11-20T10:00:01Z")));
-        assert!(!memory.is_missed(&undated, at("2026-11-20T09:00:00Z")));
-        assert!(Memory::default().is_missed(&change("a", Some("2026-11-20")), None));
+    fn a_change_without_a_readable_time_is_missed_until_it_was_handed_over() {
+        for undated in [change("b", None), change("b", Some("yesterday"))] {
+            let memory = memory();
+            assert!(is_missed(&memory, &undated));
+            let next = identity("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
+            let told = memory.after(&next, std::slice::from_ref(&undated));
+            assert!(!is_missed(&told, &undated));
+            let mut missed = [listed(undated.clone())];
+            assert!(!is_missed(&memory.after_missed(&missed), &undated));
+            missed[0].is_ahead = true;
+            assert!(is_missed(&memory.after_missed(&missed), &undated));
+        }
+        let any = change("a", Some("2026-11-20"));
+        assert!(is_missed(&Memory::default(), &any));
     }
 
     #[test]
-    fn a_key_is_that_of_the_instant_or_of_the_version() {
-        let at = |datetime| key(&change("a", Some(datetime)));
-        assert_eq!(at("2026-11-20T10:00:00Z"), at("2026-11-20T11:00:00+01:00"));
-        assert_ne!(at("2026-11-20T10:00:00Z"), at("2026-11-20T10:00:01Z"));
-        let mut versions = change("a", None);
-        let without = key(&versions);
-        versions.lastmod = Some("2026".to_owned());
-        assert_ne!(without, key(&versions));
-        assert_ne!(without, key(&change("b", None)));
+    fn changes_from_lists_do_not_move_the_last_until() {
+        let mut memory = memory().after_missed(&missed(&["b 10:05:31", "c"]));
+        assert_eq!(memory.until.as_deref(), Some("2026-11-20T10:00:00Z"));
+        for known in changes(&["b 10:05:31", "c"]) {
+            assert!(!is_missed(&memory, &known), "{known:?}");
+        }
+        // A list that was written late has one of the same time, and the notification has them all.
+        assert!(is_missed(&memory, &changes(&["d 10:05:31"])[0]));
+        let all = identity("2026-11-20T10:00:00Z", "2026-11-20T10:05:31Z", "all");
+        assert_eq!(memory.relation(&all), Relation::Next);
+        let mut told = changes(&["b 10:05:31", "c", "d 10:05:31"]);
+        memory.remove_caught_up(&mut told);
+        assert_eq!(told, changes(&["d 10:05:31"]));
+        // They count once.
+        let mut again = changes(&["b 10:05:31", "c"]);
+        memory.remove_caught_up(&mut again);
+        assert_eq!(again.len(), 2);
+        let after = memory.after(&all, &told);
+        for known in changes(&["b 10:05:31", "c", "d 10:05:31"]) {
+            assert!(!is_missed(&after, &known), "{known:?}");
+        }
+        assert!(is_missed(&after, &changes(&["e 10:05:31"])[0]));
     }
 
     #[test]
-    fn as_many_keys_are_kept_as_there_is_room() {
-        let mut heard = Heard::default();
-        heard.add((0..=Heard::MAX).map(|number| number.to_string()));
-        assert!(!heard.contains("0"));
-        assert!(heard.contains("1"));
+    fn what_follows_a_caught_up_change_of_the_same_key_is_kept() {
+        let mut memory = memory().after_missed(&missed(&["x"]));
+        let mut told = changes(&["x", "y", "x"]);
+        memory.remove_caught_up(&mut told);
+        assert_eq!(told, changes(&["y", "x"]));
+    }
+
+    #[test]
+    fn a_notification_forgets_the_caught_up_changes_that_it_covers() {
+        let memory = memory().after_missed(&missed(&["b 10:04:00", "c 10:06:00", "d"]));
+        let next = identity("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
+        let mut memory = memory.after(&next, &[]);
+        let mut told = changes(&["b 10:04:00", "c 10:06:00", "d"]);
+        memory.remove_caught_up(&mut told);
+        assert_eq!(told, changes(&["b 10:04:00", "d"]));
+    }
+
+    #[test]
+    fn our_own_time_never_becomes_the_last_until() {
+        let mut memory = Memory::new(None, None);
+        memory.since = Some("2026-11-20T10:00:00Z".to_owned());
+        let memory = memory.after_listed(&missed(&["a 10:00:00", "b"]));
+        for listed in changes(&["a 10:00:00", "b"]) {
+            assert!(!is_missed(&memory, &listed), "{listed:?}");
+        }
+        assert!(is_missed(&memory, &changes(&["c"])[0]));
+        let memory = memory.after_missed(&missed(&["c"]));
+        assert_eq!(memory.until, None);
+        let first = identity("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
+        assert_eq!(memory.relation(&first), Relation::Next);
+    }
+
+    #[test]
+    fn a_listed_change_that_is_not_announced_yet_stays_missed() {
+        let memory = memory().after_listed(&missed(&["a 10:00:05", "b"]));
+        assert!(is_missed(&memory, &changes(&["a 10:00:05"])[0]));
+        assert!(!is_missed(&memory, &changes(&["b"])[0]));
+    }
+
+    #[test]
+    fn keys_of_caught_up_changes_are_bounded() {
+        let many = (0..=EDGE_KEYS)
+            .map(|number| listed(change(&number.to_string(), Some("2026-11-20T11:00:00Z"))));
+        let many: Vec<Missed> = many.collect();
+        let memory = memory().after_missed(&many);
+        assert!(is_missed(&memory, &many[0].change));
+        assert!(!is_missed(&memory, &many[1].change));
     }
 
     #[test]
@@ -391,6 +520,26 @@ mod tests {
         assert_eq!(
             serde_json::from_str::<Memory>("{}").unwrap(),
             Memory::default()
+        );
+        let caught_up = memory().after_missed(&missed(&["b 10:05:31", "c"]));
+        let text = serde_json::to_string(&caught_up).unwrap();
+        assert_eq!(serde_json::from_str::<Memory>(&text).unwrap(), caught_up);
+    }
+
+    #[test]
+    fn a_memory_of_an_earlier_version_is_loaded() {
+        let known = change("a", Some("2026-11-20T10:00:00Z"));
+        let text = format!(
+            "{{\"kind\":\"change\",\"until\":\"2026-11-20T10:00:00Z\",\"digests\":[\"{}\"],\
+             \"edge\":[{{\"key\":\"{}0123456789abcdef\",\"ends\":\"2026-11-20T10:00:01Z\"}}]}}",
+            digest(b"first"),
+            Key::of(&known)
+        );
+        let memory: Memory = serde_json::from_str(&text).unwrap();
+        assert!(!is_missed(&memory, &known));
+        assert_eq!(
+            memory.relation(&identity("", "", "first")),
+            Relation::Repeat
         );
     }
 }

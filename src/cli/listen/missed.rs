@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cli::listen::memory::{Memory, key};
+use crate::cli::listen::change_key::{Key, Occurrences};
+use crate::cli::listen::memory::Memory;
 use crate::resourcesync::receive::{ReceivedChange, time_span};
 
 /// Distance from now beyond which a change is dated in the future, so that its time says nothing.
@@ -14,27 +15,46 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missed {
     pub change: ReceivedChange,
+    pub key: Key,
     pub effective: Option<Timestamp>,
+    /// True if its place is after the start of the notification that follows, which does not have it: it is missed, or is
+    /// in a later one, which is not to be without it. It is handed over and not remembered.
+    pub is_ahead: bool,
+}
+
+/// The notification that follows missed changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Following {
+    /// Start of its interval: it has the later changes.
+    pub from: Timestamp,
+    pub keys: HashSet<Key>,
 }
 
 /// The changes that were missed, list by list.
 #[derive(Debug)]
 pub struct Selection<'a> {
     memory: &'a Memory,
-    /// Start of the notification that ends the gap, which has the later changes.
-    before: Option<Timestamp>,
+    /// Keys that the memory has.
+    handed_over: HashSet<Key>,
+    following: Option<&'a Following>,
     now: Timestamp,
     missed: Vec<Missed>,
     /// Keys in the lists before: a change that was copied to another list is one change.
-    keys: HashSet<String>,
+    keys: HashSet<Key>,
 }
 
 impl<'a> Selection<'a> {
-    /// Begins a selection of the changes later than the last `until` in `memory` and not later than `before`.
-    pub fn new(memory: &'a Memory, before: Option<Timestamp>, now: Timestamp) -> Selection<'a> {
+    /// Begins a selection of the changes that are later than the last `until` in `memory`, and not in the notification
+    /// that follows.
+    pub fn new(
+        memory: &'a Memory,
+        following: Option<&'a Following>,
+        now: Timestamp,
+    ) -> Selection<'a> {
         Selection {
             memory,
-            before,
+            handed_over: memory.handed_over(),
+            following,
             now,
             missed: Vec::new(),
             keys: HashSet::new(),
@@ -46,27 +66,40 @@ impl<'a> Selection<'a> {
         let ahead = self.now.saturating_add(AHEAD).unwrap_or(Timestamp::MAX);
         let mut last_dated = None;
         let mut keys = Vec::new();
+        let mut occurrences = Occurrences::default();
+        let mut resources = HashSet::new();
         for change in list {
-            let dated = change.datetime.as_deref().and_then(time_span);
-            let dated = dated
-                .map(|(start, _)| start)
-                .filter(|dated| *dated <= ahead);
+            let written = change.datetime.as_deref().and_then(time_span);
+            let written = written.map(|(start, _)| start);
+            let dated = written.filter(|dated| *dated <= ahead);
             last_dated = dated.or(last_dated);
-            let is_later_than_wanted = match (last_dated, self.before) {
-                (Some(effective), Some(before)) => effective > before,
-                _ => false,
+            let key = match written {
+                Some(_) => Key::of(&change),
+                None => occurrences.key(&change),
             };
-            let key = key(&change);
-            if is_later_than_wanted
-                || !self.memory.is_missed(&change, last_dated)
-                || self.keys.contains(&key)
-            {
+            // A change without a time that is known, such as a deletion, is another one if something else happened before.
+            let is_missed = self.memory.is_missed(&change, key, &self.handed_over)
+                || (written.is_none() && resources.contains(&change.loc));
+            if !is_missed || self.keys.contains(&key) {
                 continue;
             }
+            let is_ahead = match (self.following, last_dated) {
+                (Some(following), Some(effective)) if effective > following.from => {
+                    // That notification has it, or by its time one that comes later.
+                    if dated.is_some() || following.keys.contains(&Key::of(&change)) {
+                        continue;
+                    }
+                    true
+                }
+                _ => false,
+            };
             keys.push(key);
+            resources.insert(change.loc.clone());
             self.missed.push(Missed {
                 change,
+                key,
                 effective: last_dated,
+                is_ahead,
             });
         }
         self.keys.extend(keys);
@@ -88,7 +121,7 @@ impl<'a> Selection<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, ReceivedChange, Selection, Timestamp};
+    use super::{Following, Key, Memory, ReceivedChange, Selection, Timestamp};
     use crate::cli::listen::memory::Identity;
     use crate::resourcesync::channel_kind::ChannelKind;
     use crate::resourcesync::payload::ChangeKind;
@@ -121,22 +154,40 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn missed(before: Option<&str>, lists: &[&str]) -> Vec<String> {
-        let told = Identity {
+    /// The missed changes in these lists, if those of `told` were handed over by a notification up to 10:00:00, and
+    /// `following` begins at a time and has changes.
+    fn missed_after(
+        told: &str,
+        following: Option<(&str, &str)>,
+        lists: &[&str],
+    ) -> Vec<(String, bool)> {
+        let identity = Identity {
             kind: ChannelKind::Change,
             from: None,
             until: Some("2026-11-20T10:00:00Z".to_owned()),
             up: None,
             digest: String::new(),
         };
-        let memory = Memory::default().after(&told, &[]);
+        let memory = Memory::default().after(&identity, &list(told));
+        let following = following.map(|(from, changes)| Following {
+            from: time(from),
+            keys: list(changes).iter().map(Key::of).collect(),
+        });
         let now = time("2026-11-20T12:00:00Z");
-        let mut selection = Selection::new(&memory, before.map(time), now);
+        let mut selection = Selection::new(&memory, following.as_ref(), now);
         for text in lists {
             selection.add(list(text));
         }
         let missed = selection.in_order().into_iter();
-        missed.map(|missed| missed.change.loc).collect()
+        missed
+            .map(|missed| (missed.change.loc, missed.is_ahead))
+            .collect()
+    }
+
+    fn missed(before: Option<&str>, lists: &[&str]) -> Vec<String> {
+        let following = before.map(|before| (before, "other"));
+        let missed = missed_after("other", following, lists).into_iter();
+        missed.map(|(loc, _)| loc).collect()
     }
 
     #[test]
@@ -165,7 +216,32 @@ mod tests {
     fn changes_without_a_time_stay_where_they_are_or_come_last() {
         let lists = ["x, a 10:01:00, b, c 10:03:00", "d 10:02:00"];
         assert_eq!(missed(None, &lists), ["a", "b", "d", "c", "x"]);
-        assert_eq!(missed(None, &["a 09:00:00, b"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_change_without_a_time_is_missed_wherever_it_stands() {
+        for list in ["a 09:00:00, b", "a 10:00:00, b", "b, a 09:00:00"] {
+            let missed = missed(Some("2026-11-20T10:02:00Z"), &[list]);
+            assert!(missed.contains(&"b".to_owned()), "{list}");
+        }
+        let after = |told: &str, list: &str| {
+            let missed = missed_after(told, None, &[list]).into_iter();
+            missed.map(|(loc, _)| loc).collect::<Vec<String>>()
+        };
+        assert_eq!(after("b", "a 09:00:00, b, c"), ["c"]);
+        assert_eq!(after("b", "b, b"), ["b"], "the second is another one");
+        // The list was rewritten: something else has happened to it since.
+        assert_eq!(after("b", "b 10:01:00, b"), ["b", "b"]);
+    }
+
+    #[test]
+    fn a_change_without_a_time_is_left_only_to_a_notification_that_has_it() {
+        let lists = ["a 10:01:00, c 10:03:00, b"];
+        let missed =
+            |changes| missed_after("other", Some(("2026-11-20T10:02:00Z", changes)), &lists);
+        let a = || ("a".to_owned(), false);
+        assert_eq!(missed("c 10:03:00, b"), [a()]);
+        assert_eq!(missed("c 10:03:00"), [a(), ("b".to_owned(), true)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::cli::listen::memory::{Identity, digest};
+use crate::cli::listen::memory::{Identity, Memory, digest};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::escape::escaped;
@@ -93,6 +93,13 @@ impl Handed {
         match &self.entries {
             Entries::Framework(_) => &[],
             Entries::Change(changes) => changes,
+        }
+    }
+
+    /// Removes the changes that were handed over from Change Lists before.
+    pub fn remove_caught_up(&mut self, memory: &mut Memory) {
+        if let Entries::Change(changes) = &mut self.entries {
+            memory.remove_caught_up(changes);
         }
     }
 

@@ -1,6 +1,5 @@
 //! The notifications of one topic, in order: each is judged, handed over, remembered, and only then acknowledged.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +8,11 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
+use crate::cli::listen::change_key::{Heard, Key};
 use crate::cli::listen::change_lists::{ReadChanges, Unreadable, missed};
 use crate::cli::listen::command::Run;
-use crate::cli::listen::memory::{Heard, Memory, Relation, key};
-use crate::cli::listen::missed::Missed;
+use crate::cli::listen::memory::{Memory, Relation};
+use crate::cli::listen::missed::{Following, Missed};
 use crate::cli::listen::notification::{Entries, Handed};
 use crate::cli::listen::patience::Patience;
 use crate::cli::listen::printer::Text;
@@ -31,7 +31,7 @@ use crate::websub::subscribe::{Delivery, Received};
 const CHANGES_AT_A_TIME: usize = 1_000;
 /// Notifications handed over together at most.
 const BATCH: usize = 64;
-/// Waits before Change Lists are tried again. The hub is waiting for its answer meanwhile.
+/// Waits before Change Lists are tried again for a notification. The hub is waiting for its answer meanwhile.
 const READ_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// Longest wait that a server may ask for meanwhile. After a longer one the hub delivers again.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -84,6 +84,8 @@ pub struct Retry {
     at: Option<Instant>,
     attempts: u32,
     patience: Patience,
+    /// The last reason that was reported.
+    reason: Option<String>,
     /// True if missed notifications are known that could not be handed over. Later ones wait for them.
     has_pending: bool,
 }
@@ -165,8 +167,8 @@ impl Receiver {
         }
         if self.hand_over(steps).await? {
             judged.into_iter().for_each(Delivery::acknowledge);
-            if !self.retry.has_pending {
-                self.retry.patience = Patience::default();
+            if !self.retry.has_pending && self.retry.at.is_none() {
+                (self.retry.patience, self.retry.reason) = (Patience::default(), None);
             }
         }
         Ok(())
@@ -194,19 +196,20 @@ impl Receiver {
                 None
             }
         };
+        let body = body.filter(|body| Notification::parse(body).is_ok());
+        // Without a notification that follows a gap, no later one has to wait: it begins where the last one ended, or there
+        // is a gap, which is read then.
+        let is_awaited = body.is_some();
         let read = match body {
-            Some(body) if Notification::parse(&body).is_ok() => {
-                self.judge(&mut memory, &body, true, &mut steps).await
-            }
+            Some(body) => self.judge(&mut memory, &body, true, &mut steps).await,
             // The topic has nothing, or nobody may read it.
             _ if memory.kind == Some(ChannelKind::Change) => {
-                let missed = self.add_missed(&mut memory, None, &mut steps).await;
-                missed.map(|_| ())
+                self.add_missed(&mut memory, None, &mut steps).await
             }
             _ => Ok(()),
         };
         let is_handed_over = self.hand_over(steps).await?;
-        self.retry.has_pending = !is_handed_over || read.is_err();
+        self.retry.has_pending = !is_handed_over || (is_awaited && read.is_err());
         match read {
             Err(postponed) => self.retry(postponed.retry_after),
             Ok(()) if !is_handed_over => self.retry(None),
@@ -259,8 +262,9 @@ impl Receiver {
             topic,
             until: identity.until.as_deref(),
         };
+        let had_entries = !handed.changes().is_empty();
         match memory.relation(&identity) {
-            Relation::Next => {}
+            Relation::Next => handed.remove_caught_up(memory),
             Relation::Repeat => {
                 // The topic often has the notification that was delivered last.
                 if !is_caught_up {
@@ -269,24 +273,14 @@ impl Receiver {
                 return Ok(());
             }
             Relation::Overlap => {
-                let had_entries = !handed.changes().is_empty();
-                let known = memory.clone();
-                let is_page = known.is_exceeded_by(&identity);
-                retain(&mut handed, |change| {
-                    let is_known = is_page && known.has_had(change);
-                    !is_known && !self.heard.contains(&key(change))
-                });
-                if had_entries && handed.changes().is_empty() {
-                    if !is_caught_up {
-                        self.report(&repeat);
-                    }
-                    *memory = memory.after(&identity, &[]);
-                    steps.push(Step {
-                        handed: None,
-                        body: None,
-                        after: Some(memory.clone()),
+                handed.remove_caught_up(memory);
+                let handed_over = memory.handed_over();
+                let is_page = memory.is_exceeded_by(&identity);
+                if let Entries::Change(changes) = &mut handed.entries {
+                    changes.retain(|change| {
+                        let is_known = is_page && memory.has_had(change, &handed_over);
+                        !is_known && !self.heard.contains(Key::of(change))
                     });
-                    return Ok(());
                 }
             }
             Relation::Gap { since } => {
@@ -297,10 +291,22 @@ impl Receiver {
                     from,
                 });
                 if self.state.is_kept() && identity.kind == ChannelKind::Change {
-                    let missed = self.add_missed(memory, Some(from), steps).await?;
-                    retain(&mut handed, |change| !missed.contains(&key(change)));
+                    self.add_missed(memory, Some(&handed), steps).await?;
                 }
+                handed.remove_caught_up(memory);
             }
+        }
+        if had_entries && handed.changes().is_empty() {
+            if !is_caught_up {
+                self.report(&repeat);
+            }
+            *memory = memory.after(&identity, &[]);
+            steps.push(Step {
+                handed: None,
+                body: None,
+                after: Some(memory.clone()),
+            });
+            return Ok(());
         }
         *memory = memory.after(&identity, handed.changes());
         steps.push(Step {
@@ -311,7 +317,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Adds the steps of missed changes up to `before`, which begins the next notification. Returns their keys.
+    /// Adds the steps of missed changes, up to the start of the notification that follows, if one does.
     ///
     /// # Errors
     ///
@@ -320,19 +326,33 @@ impl Receiver {
     async fn add_missed(
         &mut self,
         memory: &mut Memory,
-        before: Option<&str>,
+        following: Option<&Handed>,
         steps: &mut Vec<Step>,
-    ) -> Result<HashSet<String>, Postponed> {
+    ) -> Result<(), Postponed> {
         let topic = self.topic.clone();
         let topic = topic.as_str();
         let Some(since) = memory.known_until().map(str::to_owned) else {
-            return Ok(HashSet::new());
+            return Ok(());
         };
-        let ReadChanges { missed, unreadable } = match self.read_missed(memory, before).await {
+        let before = following.and_then(|following| following.from.clone());
+        let from = before.as_deref().and_then(time_span);
+        let following = following.zip(from).map(|(following, (from, _))| Following {
+            from,
+            keys: following.changes().iter().map(Key::of).collect(),
+        });
+        let read = self.read_missed(memory, following.as_ref()).await;
+        let ReadChanges { missed, unreadable } = match read {
             Ok(read) => read,
             Err(error) => {
-                let reason = &error_chain(&error);
-                self.report(&Event::NotCaughtUp { topic, reason });
+                let reason = error_chain(&error);
+                // Once, however often it is tried again.
+                if self.retry.reason.as_ref() != Some(&reason) {
+                    self.report(&Event::NotCaughtUp {
+                        topic,
+                        reason: &reason,
+                    });
+                    self.retry.reason = Some(reason);
+                }
                 return Err(Postponed {
                     retry_after: error.retry_after(),
                 });
@@ -346,61 +366,57 @@ impl Receiver {
         if changes > 0 || (before.is_some() && unreadable.is_empty()) {
             self.report(&Event::CaughtUp { topic, changes });
         }
-        let last = missed.iter().rev().find_map(|missed| missed.effective);
-        let until = before
-            .map(str::to_owned)
-            .or_else(|| last.map(|last| last.to_string()));
-        let all: Vec<ReceivedChange> = missed.iter().map(|missed| missed.change.clone()).collect();
+        let effective = |part: &[Missed]| part.iter().rev().find_map(|missed| missed.effective);
+        let until = before.or_else(|| effective(&missed).map(|last| last.to_string()));
+        let after = memory.after_missed(&missed);
         let mut from = since;
         let mut parts = missed.chunks(CHANGES_AT_A_TIME).peekable();
         while let Some(part) = parts.next() {
             let is_last = parts.peek().is_none();
-            let end = part.iter().rev().find_map(|missed| missed.effective);
-            let end = end.map(|end| end.to_string());
+            let end = effective(part).map(|end| end.to_string());
             let end = match is_last {
-                true => until.clone().or(end),
+                true => until.clone(),
                 false => end,
             };
-            let end = end.unwrap_or_else(|| from.clone());
+            // Our own time, at the first subscription, is no `until`.
+            let end = end.or_else(|| memory.until.clone());
             let handed = Handed {
                 topic: topic.to_owned(),
                 kind: ChannelKind::Change,
-                from: Some(from),
-                until: Some(end.clone()),
+                from: Some(from.clone()),
+                until: end.clone(),
                 up: memory.up.clone(),
                 caught_up: true,
                 entries: Entries::Change(changes_of(part)),
             };
-            let after = is_last.then(|| memory.after_missed(&end, &all));
-            if let Some(after) = &after {
-                *memory = after.clone();
-            }
             steps.push(Step {
                 handed: Some(handed),
                 body: None,
-                after,
+                after: is_last.then(|| after.clone()),
             });
-            from = end;
+            from = end.unwrap_or(from);
         }
-        Ok(all.iter().map(key).collect())
+        *memory = after;
+        Ok(())
     }
 
     async fn read_missed(
         &mut self,
         memory: &Memory,
-        before: Option<&str>,
+        following: Option<&Following>,
     ) -> Result<ReadChanges, Unreadable> {
-        let before = before.and_then(time_span).map(|(start, _)| start);
         let topic = self.topic.as_str();
         let mut waits = READ_AGAIN_AFTER.into_iter();
         loop {
             let now = Timestamp::now();
-            let error = match missed(topic, memory, before, now, &mut self.retry.patience).await {
+            let error = match missed(topic, memory, following, now, &mut self.retry.patience).await
+            {
                 Ok(read) => return Ok(read),
                 Err(error) => error,
             };
             let asked_for = error.retry_after();
-            let wait = waits.next().map(|wait| asked_for.unwrap_or(wait));
+            let wait = waits.next().filter(|_| following.is_some());
+            let wait = wait.map(|wait| asked_for.unwrap_or(wait));
             match wait.filter(|wait| *wait <= LONGEST_WAIT) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return Err(error),
@@ -480,7 +496,7 @@ impl Receiver {
     /// Records that a notification was handed over, and saves the memory.
     fn remember(&mut self, step: Step) {
         if let Some(handed) = &step.handed {
-            self.heard.add(handed.changes().iter().map(key));
+            self.heard.add(handed.changes().iter().map(Key::of));
             if handed.may_advertise() {
                 self.look.notify_one();
             }
@@ -503,18 +519,27 @@ impl Receiver {
     }
 }
 
-/// Returns the memory of a topic to which nobody has subscribed yet: its current content was not missed.
+/// Returns the memory of a topic to which nobody has subscribed yet: neither its current content was missed, nor what the
+/// Change Lists have. If these cannot be read, changes in them without a time may be handed over.
 pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>) -> Memory {
+    let now = Timestamp::now();
     let mut memory = Memory::new(kind, up);
     let content = content(topic).await.unwrap_or_default();
-    match Notification::parse(&content) {
-        Ok(notification) => {
-            let handed = Handed::new(topic.as_str(), notification);
-            memory = memory.after(&handed.identity(&content), handed.changes());
-        }
-        Err(_) => memory.since = Some(format!("{:.3}", Timestamp::now())),
+    if let Ok(notification) = Notification::parse(&content) {
+        let handed = Handed::new(topic.as_str(), notification);
+        memory = memory.after(&handed.identity(&content), handed.changes());
     }
-    memory
+    if memory.until.is_none() {
+        memory.since = Some(format!("{now:.3}"));
+    }
+    if memory.kind == Some(ChannelKind::Framework) {
+        return memory;
+    }
+    let mut patience = Patience::default();
+    match missed(topic.as_str(), &memory, None, now, &mut patience).await {
+        Ok(read) => memory.after_listed(&read.missed),
+        Err(_) => memory,
+    }
 }
 
 /// Retrieves the content of a topic: the last notification, or nothing.
@@ -525,13 +550,6 @@ async fn content(topic: &Topic) -> Result<Vec<u8>, RetrieveError> {
 
 fn changes_of(missed: &[Missed]) -> Vec<ReceivedChange> {
     missed.iter().map(|missed| missed.change.clone()).collect()
-}
-
-/// Retains the changes of resources that are wanted.
-fn retain(handed: &mut Handed, is_wanted: impl Fn(&ReceivedChange) -> bool) {
-    if let Entries::Change(changes) = &mut handed.entries {
-        changes.retain(is_wanted);
-    }
 }
 
 async fn until(at: Option<Instant>) {

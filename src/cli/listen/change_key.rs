@@ -1,0 +1,254 @@
+//! The key of a change, by which it is recognised in notifications and Change Lists, and bounded sets of keys. Pure.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::resourcesync::receive::{ReceivedChange, time_span};
+
+/// Hexadecimal digits of a key.
+const DIGITS: usize = 16;
+
+/// The key of a change: its resource, kind and time, or without a time the version of the resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Key(u64);
+
+/// The reason why a text is no key.
+#[derive(Debug, thiserror::Error)]
+#[error("\"{0}\" is no key of a change")]
+pub struct NotAKey(String);
+
+impl Key {
+    pub fn of(change: &ReceivedChange) -> Key {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |text: Option<&str>| {
+            hasher.update(text.unwrap_or_default().as_bytes());
+            hasher.update(&[0]);
+        };
+        part(Some(&change.loc));
+        part(Some(change.change.as_str()));
+        match change.datetime.as_deref() {
+            Some(datetime) => {
+                let instant = time_span(datetime).map(|(start, _)| start.to_string());
+                part(Some(instant.as_deref().unwrap_or(datetime)));
+            }
+            None => {
+                part(change.lastmod.as_deref());
+                part(change.hash.as_deref());
+                part(change.length.as_deref());
+            }
+        }
+        Key::first(&hasher.finalize())
+    }
+
+    /// Returns the key of a change that occurs in its list after so many with the same key.
+    fn after(self, others: u32) -> Key {
+        match others {
+            0 => self,
+            others => {
+                let parts = [self.0.to_be_bytes().as_slice(), &others.to_be_bytes()].concat();
+                Key::first(&blake3::hash(&parts))
+            }
+        }
+    }
+
+    fn first(hash: &blake3::Hash) -> Key {
+        let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
+        Key(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl From<Key> for String {
+    fn from(key: Key) -> String {
+        key.to_string()
+    }
+}
+
+/// Reads a key. The first digits decide: earlier versions wrote more of them.
+impl TryFrom<String> for Key {
+    type Error = NotAKey;
+
+    fn try_from(text: String) -> Result<Key, NotAKey> {
+        let digits = text.get(..DIGITS).map(|text| u64::from_str_radix(text, 16));
+        match digits {
+            Some(Ok(key)) => Ok(Key(key)),
+            _ => Err(NotAKey(text)),
+        }
+    }
+}
+
+/// The changes without a time of one list or notification, counted: the second that is equal is another change.
+#[derive(Debug, Default)]
+pub struct Occurrences(HashMap<Key, u32>);
+
+impl Occurrences {
+    /// Returns the key of the next change.
+    pub fn key(&mut self, change: &ReceivedChange) -> Key {
+        let others = self.0.entry(Key::of(change)).or_default();
+        let key = Key::of(change).after(*others);
+        *others += 1;
+        key
+    }
+}
+
+/// Keys of changes without a time, the newest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct UndatedKeys(VecDeque<Key>);
+
+impl UndatedKeys {
+    /// Keys kept at most: those of the entries of two full lists.
+    pub const MAX: usize = 100_000;
+
+    /// Adds keys. The oldest are forgotten when there are too many.
+    pub fn add(&mut self, keys: impl IntoIterator<Item = Key>) {
+        let mut keys = keys.into_iter().peekable();
+        if keys.peek().is_none() {
+            return;
+        }
+        let mut known: HashSet<Key> = self.0.iter().copied().collect();
+        self.0.extend(keys.filter(|key| known.insert(*key)));
+        let excess = self.0.len().saturating_sub(UndatedKeys::MAX);
+        self.0.drain(..excess);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Key> {
+        self.0.iter().copied()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// One text of all keys: a line for each would make a long file.
+impl From<UndatedKeys> for String {
+    fn from(keys: UndatedKeys) -> String {
+        keys.iter().map(String::from).collect()
+    }
+}
+
+impl TryFrom<String> for UndatedKeys {
+    type Error = NotAKey;
+
+    fn try_from(text: String) -> Result<UndatedKeys, NotAKey> {
+        let starts = (0..text.len()).step_by(DIGITS);
+        let keys = starts.map(|start| {
+            let key = text.get(start..start + DIGITS);
+            Key::try_from(key.unwrap_or_default().to_owned())
+        });
+        keys.collect::<Result<_, _>>().map(UndatedKeys)
+    }
+}
+
+/// The keys of changes handed over since the start, to leave out what overlapping notifications repeat.
+#[derive(Debug, Default)]
+pub struct Heard {
+    keys: HashSet<Key>,
+    order: VecDeque<Key>,
+}
+
+impl Heard {
+    /// Keys kept at most.
+    const MAX: usize = 100_000;
+
+    pub fn add(&mut self, keys: impl IntoIterator<Item = Key>) {
+        for key in keys {
+            if self.keys.insert(key) {
+                self.order.push_back(key);
+            }
+        }
+        while self.order.len() > Heard::MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.keys.remove(&oldest);
+            }
+        }
+    }
+
+    pub fn contains(&self, key: Key) -> bool {
+        self.keys.contains(&key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heard, Key, Occurrences, ReceivedChange, UndatedKeys};
+    use crate::resourcesync::payload::ChangeKind;
+
+    fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
+        ReceivedChange {
+            loc: loc.to_owned(),
+            change: ChangeKind::Updated,
+            datetime: datetime.map(str::to_owned),
+            lastmod: None,
+            hash: None,
+            length: None,
+            media_type: None,
+            encoding: None,
+            links: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_key_is_that_of_the_instant_or_of_the_version() {
+        let at = |datetime| Key::of(&change("a", Some(datetime)));
+        assert_eq!(at("2026-11-20T10:00:00Z"), at("2026-11-20T11:00:00+01:00"));
+        assert_ne!(at("2026-11-20T10:00:00Z"), at("2026-11-20T10:00:01Z"));
+        let mut versions = change("a", None);
+        let without = Key::of(&versions);
+        versions.lastmod = Some("2026".to_owned());
+        assert_ne!(without, Key::of(&versions));
+        assert_ne!(without, Key::of(&change("b", None)));
+    }
+
+    #[test]
+    fn equal_changes_of_one_list_are_several() {
+        let (mut one, mut other) = (Occurrences::default(), Occurrences::default());
+        let change = change("a", None);
+        let keys = [one.key(&change), one.key(&change), one.key(&change)];
+        assert_eq!(keys[0], Key::of(&change));
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+        assert_eq!(keys[..2], [other.key(&change), other.key(&change)]);
+    }
+
+    #[test]
+    fn as_many_keys_are_kept_as_there_is_room() {
+        let key = |number: usize| Key(number as u64);
+        let mut heard = Heard::default();
+        heard.add((0..=Heard::MAX).map(key));
+        assert!(!heard.contains(key(0)));
+        assert!(heard.contains(key(1)));
+
+        let mut undated = UndatedKeys::default();
+        undated.add((0..=UndatedKeys::MAX).chain([1]).map(key));
+        assert_eq!(undated.iter().count(), UndatedKeys::MAX);
+        assert_eq!(undated.iter().next(), Some(key(1)));
+    }
+
+    #[test]
+    fn keys_are_saved_and_loaded() {
+        let mut keys = UndatedKeys::default();
+        keys.add([Key(7), Key(u64::MAX)]);
+        let text = serde_json::to_string(&keys).unwrap();
+        assert_eq!(text, "\"0000000000000007ffffffffffffffff\"");
+        assert_eq!(serde_json::from_str::<UndatedKeys>(&text).unwrap(), keys);
+        // As earlier versions wrote it.
+        let long = "\"000000000000000712345678901234ab\"";
+        assert_eq!(serde_json::from_str::<Key>(long).unwrap(), Key(7));
+        for wrong in ["\"7\"", "\"00000000000000xx\"", "\"é00000000000000é\""] {
+            assert!(serde_json::from_str::<Key>(wrong).is_err(), "{wrong}");
+            assert!(
+                serde_json::from_str::<UndatedKeys>(wrong).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+}
