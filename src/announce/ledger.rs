@@ -341,6 +341,18 @@ impl Ledger {
             .chain(flying.filter(|uri| !self.due.contains(*uri)))
     }
 
+    /// Returns the number of documents with a change that is due, and was not sent.
+    pub fn unsent(&self) -> usize {
+        let is_sent = |flight: &&Flight| {
+            let is_under_way = self.sending == Some(flight.seq);
+            is_under_way || flight.attempts > 0 || self.mode == Mode::Ping
+        };
+        let flight = self.row.flight.as_ref().filter(is_sent);
+        let covers = flight.into_iter().flat_map(|flight| &flight.covers);
+        let sent: BTreeSet<&Uri> = covers.map(|(uri, _)| uri).collect();
+        self.owed().filter(|uri| !sent.contains(uri)).count()
+    }
+
     /// Returns which changes the hub is still told of (R11).
     pub fn hearing(&self, is_live: bool) -> Hearing {
         match &self.row.left {

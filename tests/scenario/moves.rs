@@ -1,6 +1,7 @@
 //! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R11, R13).
 
 use jiff::SignedDuration;
+use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::report;
 use rsnotify::resourcesync::uri::Uri;
@@ -161,12 +162,12 @@ fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
     let mut plan = plan();
     let mut other = plan.sources[0].clone();
     other.name = "other".to_owned();
-    other.mounts = vec![mount("/srv/other", "https://example.org/other/")];
+    other.mounts = vec![mount("/srv/other", OTHER_SITE)];
     plan.sources.push(other);
     let mut world = World::new(plan);
     world.write_set("/a", &["changelist"]);
     world.write(
-        "/other/capabilitylist.xml",
+        "https://other.example.org/capabilitylist.xml",
         list("capabilitylist").channel("/shared/", &[]),
     );
     world.wait(10);
@@ -180,7 +181,7 @@ fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
     world.wait(100);
     assert_eq!(world.news(), NOTHING);
     world.write(
-        "/other/capabilitylist.xml",
+        "https://other.example.org/capabilitylist.xml",
         list("capabilitylist").channel("/own/", &[]),
     );
     world.wait(100);
@@ -189,6 +190,58 @@ fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
         .iter()
         .filter(|change| change.contains("/n/"));
     assert_eq!(sorted(created.cloned().collect()), CREATED);
+}
+
+const OTHER_SITE: &str = "https://other.example.org/";
+
+#[test]
+fn of_another_source_s_changes_on_a_topic_only_what_was_sent_is_told() {
+    let name = |name: &str| format!("{OTHER_SITE}{name}.xml");
+    let deletion = format!("deleted capabilitylist {}", name("cl"));
+    for is_sent in [false, true] {
+        let mut plan = plan();
+        let mut other = plan.sources[0].clone();
+        other.name = "other".to_owned();
+        other.mounts = vec![mount("/srv/other", OTHER_SITE)];
+        plan.sources.push(other);
+        let mut world = World::new(plan);
+        world.write_set("/a", &["changelist"]);
+        let changes = list("changelist").up(&name("cl"));
+        world.write(&name("changes"), changes.clone());
+        let of_other = list("capabilitylist").lists(&[&name("changes")]);
+        world.write(&name("cl"), of_other.channel("/shared/", &[]));
+        world.wait(10);
+        world.start();
+        world.wait(100);
+        world.script(HUB, Reply::Status(503));
+        if !is_sent {
+            world.write(&name("changes"), changes.version(1));
+            world.wait(100);
+        }
+        world.delete(&name("cl"));
+        world.wait(1_000);
+        assert!(world.remembers(&name("cl")));
+        world.facts();
+        world.write(
+            "/n/changelist.xml",
+            list("changelist").up("/n/capabilitylist.xml"),
+        );
+        world.write("/n/capabilitylist.xml", set_n("/shared/", &[]));
+        world.wait(100);
+        let dropped = world.facts().into_iter().filter_map(|fact| match fact {
+            Fact::Forgotten { changes, .. } => Some(changes),
+            _ => None,
+        });
+        let dropped: Vec<usize> = dropped.collect();
+        assert_eq!(dropped, if is_sent { vec![] } else { vec![1] });
+        assert_eq!(world.remembers(&name("cl")), is_sent);
+        world.script(HUB, Reply::Accept);
+        world.wait(10_000);
+        let news = world.news_by_topic().remove("/shared/").unwrap();
+        assert_eq!(news.contains(&deletion), is_sent, "{news:?}");
+        assert!(news.contains(&CREATED[1].to_owned()), "{news:?}");
+        assert!(!world.remembers(&name("cl")), "{is_sent}");
+    }
 }
 
 #[test]

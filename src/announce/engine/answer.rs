@@ -22,7 +22,7 @@ use crate::announce::notification::overhead;
 use crate::announce::plan::Mode;
 use crate::announce::time::{elapsed, later};
 use crate::http::answer::Answer;
-use crate::resourcesync::uri::{Hub, Topic};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
@@ -166,9 +166,21 @@ impl Engine {
         let retired = channel.row.retired;
         let ledger = channel.ledgers.get_mut(hub);
         if let Some(covered) = ledger.and_then(|ledger| ledger.acknowledge(retired, now)) {
-            let mut reconciler = self.reconciler(position);
-            reconciler.told(id, hub, covered.iter());
+            self.reconciler(position).told(id, hub, covered.iter());
+            self.forget_of_former_source(position, &covered);
             self.channels.set_ready(id);
+        }
+    }
+
+    /// Forgets the deleted ones of documents that were in flight on a topic which another source had before (R11).
+    pub(super) fn forget_of_former_source(&mut self, position: usize, covered: &[Uri]) {
+        let catalog = self.sources[position].catalog();
+        let foreign = covered.iter().filter(|uri| catalog.get(uri).is_none());
+        let foreign: Vec<&Uri> = foreign.collect();
+        for other in (0..self.sources.len()).filter(|other| *other != position) {
+            for uri in &foreign {
+                self.reconciler(other).forget_if_done(uri);
+            }
         }
     }
 

@@ -298,11 +298,12 @@ impl Channels {
                 // Its documents are not this source's.
                 ledger.row.last_words.clear();
                 ledger.begin_anew();
-                if !ledger.due.is_empty() {
+                let changes = ledger.unsent();
+                if changes > 0 {
                     step.tell(Fact::Forgotten {
                         topic: topic.clone(),
                         hub: hub.clone(),
-                        changes: ledger.due.len(),
+                        changes,
                     });
                 }
                 for uri in ledger.forget_documents() {

@@ -170,6 +170,7 @@ impl Engine {
             self.history.note(id, seq, hub, Fate::Withdrawn);
         }
         self.reconciler(position).withdrawn(id, hub, &withdrawn);
+        self.forget_of_former_source(position, &withdrawn.covered);
         self.cut_channel(id);
     }
 

@@ -196,9 +196,17 @@ impl Engine {
     ) -> OpenedChannel {
         // C9: two channels never share a topic.
         let existing = self.channels.of_topic(&row.topic);
-        let existing = existing.and_then(|id| Some((id, self.channels.get(id)?)));
-        if let Some((id, _)) = existing.filter(|(_, channel)| channel.row.kind != row.kind) {
+        let channel = existing.and_then(|id| self.channels.get(id));
+        if let Some(id) = existing.filter(|_| channel.is_some_and(|it| it.row.kind != row.kind)) {
             self.remove_channel(id);
+        }
+        // What another source's documents were due is dropped with its topic.
+        let channel = existing.and_then(|id| self.channels.get(id));
+        if let Some(channel) = channel.filter(|channel| channel.source != position) {
+            let documents = self.sources[channel.source].documents_mut();
+            for ledger in channel.ledgers.values() {
+                documents.account_ended(ledger);
+            }
         }
         let catalog = self.sources[position].catalog();
         self.channels
