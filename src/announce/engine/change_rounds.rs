@@ -69,7 +69,9 @@ impl Engine {
             mass_deletion: source.plan().mass_deletion,
             is_accepted: known.deletions().is_accepted(),
         });
-        let Some(round) = self.change_sets.begin(set, kind, &next, step) else {
+        // All Resource Lists are there, or the round would have been put off.
+        let is_away = kind == ListKind::ChangeLists && !source.mounts().are_whole();
+        let Some(round) = self.change_sets.begin(set, kind, &next, is_away, step) else {
             return;
         };
         step.take_changes(TakeRequest {

@@ -193,17 +193,18 @@ impl ChangeSets {
         }
     }
 
-    /// Begins a round that reads lists of this kind.
+    /// Begins a round that reads lists of this kind. Another mount of the source may be away (`is_away`).
     pub fn begin(
         &mut self,
         set: &Uri,
         kind: ListKind,
         next: &ReadLists,
+        is_away: bool,
         step: &mut Step,
     ) -> Option<BegunRound> {
         let known = self.sets.get_mut(set)?;
         self.last_round += 1;
-        let since = known.begin(self.last_round, kind, next, &mut self.index, step);
+        let since = known.begin(self.last_round, kind, next, is_away, &mut self.index, step);
         Some(BegunRound {
             number: self.last_round,
             after: known.schedule().last_taken(),

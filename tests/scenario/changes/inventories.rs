@@ -262,9 +262,10 @@ fn a_change_list_that_comes_before_any_resource_list_is_told() {
 fn resource_lists_are_learned_when_the_only_change_list_is_gone() {
     let mut world = world();
     world.write_changes(LIST, &["u z 00:00"]);
-    write_resources(&mut world, RESOURCES, 0..4);
     world.wait(10);
     world.start();
+    world.wait(10);
+    write_resources(&mut world, RESOURCES, 0..4);
     world.wait(60);
     world.delete(LIST);
     world.wait(400);
@@ -326,6 +327,32 @@ fn the_last_words_of_change_lists_are_told_although_resource_lists_may_be_compar
     world.write_text(LIST, without_up(&["u z 00:00", "u a 01:00"]).as_bytes());
     world.wait(60);
     assert_eq!(told(&mut world), ["u a 01:00"]);
+}
+
+#[test]
+fn the_last_words_of_a_change_list_are_told_if_its_set_has_resource_lists_from_then_on() {
+    let mut world = world();
+    world.write_text(LIST, without_up(&["u z 00:00"]).as_bytes());
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(60);
+    world.unseen(|world| {
+        let up = capability_list("/a", &["resourcelist"]);
+        world.write(UP, up.change_channel("/a/moved/", &[]));
+        world.write_text(LIST, without_up(&["u z 00:00", "u a 10:00"]).as_bytes());
+    });
+    world.see_all(&[UP.to_owned(), LIST.to_owned()]);
+    world.wait(60);
+    write_resources(&mut world, RESOURCES, 0..5);
+    world.wait(60);
+    let heard = world.changes_heard_by(crate::world::HUB);
+    let heard = heard.iter();
+    let heard: Vec<String> = heard
+        .map(|heard| format!("{} {}", heard.topic, heard.entries().join("; ")))
+        .collect();
+    assert_eq!(heard, ["/a/change/ u a 10:00", "/a/moved/ c r4"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 
 use crate::changes::{
-    LIST, NOTHING, SECOND, TOPIC, UP, apart, findings, set_a, uri, world_of, world_with,
+    LIST, NOTHING, SECOND, TOPIC, UP, apart, findings, set_a, uri, watch, world_of, world_with,
 };
 use crate::world::{HUB, World, capability_list, change_list, index, list, mount, plan};
 
@@ -253,6 +253,40 @@ fn what_vanished_is_not_forgotten_by_a_downtime_or_a_clock_that_is_set() {
             assert_eq!(entries, want, "{name}, {seconds} s");
         }
     }
+}
+
+#[test]
+fn what_vanished_is_not_forgotten_while_its_mount_is_away_and_others_change() {
+    let mut world = World::new(plan());
+    let more = mount("/srv/more", "https://more.example.org/");
+    world.plan.sources[0].mounts.push(more);
+    let foreign = "https://more.example.org/a/changelist.xml";
+    world.write_changes_of(foreign, UP, &["u a 01:00"]);
+    watch(&mut world, &["u z 00:00"]);
+    world.write_changes_of(foreign, UP, &["u y 00:00"]);
+    world.wait(10);
+    world.unmount(1);
+    world.write_changes(LIST, &["u z 00:00", "u b 02:00"]);
+    world.wait(400);
+    world.write_changes(LIST, &["u z 00:00", "u b 02:00", "u c 03:00"]);
+    world.wait(10);
+    world.unseen(|world| world.write_changes_of(foreign, UP, &["u a 01:00", "u y 00:00"]));
+    world.remount(1, 1);
+    world.wait(10);
+    let heard = world.changes_heard_by(HUB);
+    let entries: Vec<String> = heard.iter().flat_map(|heard| heard.entries()).collect();
+    assert_eq!(entries, ["u y", "u b 02:00", "u c 03:00"]);
+    world.write_changes_of(foreign, UP, &["u y 00:00"]);
+    world.wait(10);
+    world.write_changes(LIST, &["u z 00:00", "u b 02:00"]);
+    world.wait(400);
+    world.write_changes(LIST, &["u z 00:00"]);
+    world.wait(10);
+    world.write_changes_of(foreign, UP, &["u a 01:00", "u y 00:00"]);
+    world.wait(10);
+    let heard = world.changes_heard_by(HUB);
+    let entries: Vec<String> = heard.iter().flat_map(|heard| heard.entries()).collect();
+    assert_eq!(entries, ["u a"], "its mount is back");
 }
 
 #[test]

@@ -227,12 +227,13 @@ impl ChangeSet {
     }
 
     /// Begins a round with this number, which reads lists of this kind. Returns since when this run watches the lists, by
-    /// the steady clock.
+    /// the steady clock: not yet, if a mount `is_away` that may have some of them.
     pub fn begin(
         &mut self,
         round: u64,
         kind: ListKind,
         next: &ReadLists,
+        is_away: bool,
         index: &mut ListIndex,
         step: &mut Step,
     ) -> Timestamp {
@@ -242,7 +243,10 @@ impl ChangeSet {
         }
         self.learning.begin(next.is_partial);
         self.schedule.begin(round);
-        self.watch(step.steady())
+        match is_away {
+            true => step.steady(),
+            false => self.watch(step.steady()),
+        }
     }
 
     /// Lets what Resource Lists have now count as taken, because these are compared from now on (C27).

@@ -90,7 +90,7 @@ fn begin(sets: &mut ChangeSets, set: &Uri, step: &mut Step) -> u64 {
         is_partial: false,
         beyond: None,
     };
-    let begun = sets.begin(set, ListKind::ChangeLists, &next, step);
+    let begun = sets.begin(set, ListKind::ChangeLists, &next, false, step);
     begun.unwrap().number
 }
 

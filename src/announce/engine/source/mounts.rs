@@ -176,6 +176,12 @@ impl Mounts {
         mount.is_some_and(|mount| mount.is_new_ground(&path.below))
     }
 
+    /// Returns true if every mount is there, and was swept in this run.
+    pub fn are_whole(&self) -> bool {
+        let mut states = self.mounts.values().map(KnownMount::state);
+        states.all(|state| state == MountState::Ready)
+    }
+
     /// Takes the last change of what can be seen of them.
     pub fn take_visibility_change(&mut self) -> Option<Visibility> {
         self.visibility.take()
@@ -240,8 +246,7 @@ impl Mounts {
         mount.settle_nested(documents);
         save(id, mount, step);
         let unclear = mount.take_unclear();
-        let mut states = self.mounts.values().map(KnownMount::state);
-        if states.all(|state| state == MountState::Ready) {
+        if self.are_whole() {
             self.visibility = Some(Visibility::Whole);
         }
         Some(EndedSweep { is_first, unclear })
