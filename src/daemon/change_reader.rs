@@ -152,12 +152,16 @@ pub fn take(job: &ReadJob, rounds: &mut Rounds) -> TakeOutcome {
     match try_take(job, rounds) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
         Err(Refused::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
+        Err(Refused::Unreadable(list, stat, reason)) => {
+            TakeOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)
+        }
         Err(Refused::Failed(reason)) => TakeOutcome::Failed(reason),
     }
 }
 
 enum Refused {
     Stale(Uri),
+    Unreadable(Uri, Stat, String),
     Failed(String),
 }
 
@@ -166,7 +170,10 @@ impl Refused {
     fn of(list: &ListToRead) -> impl Fn(ChangeListFileError) -> Refused + Copy {
         |error| match error {
             ChangeListFileError::Stale => Refused::Stale(list.list.clone()),
-            error => Refused::Failed(error_chain(&error)),
+            error => {
+                let reason = format!("{}: {}", list.list, error_chain(&error));
+                Refused::Unreadable(list.list.clone(), list.stat, reason)
+            }
         }
     }
 }
@@ -237,13 +244,13 @@ fn try_take_inventory(
     rules: DeletionRules,
     rows: &TakenRows,
 ) -> Result<Taken, Refused> {
-    let mut files = Vec::new();
-    let mut listed = Vec::new();
     let lists = &job.request.lists;
-    for list in lists {
-        let mut file = job.open(list)?;
+    // One that is not the version that was seen is found before gigabytes of others are read.
+    let files: Result<Vec<_>, Refused> = lists.iter().map(|list| job.open(list)).collect();
+    let mut files = files?;
+    let mut listed = Vec::new();
+    for (list, file) in lists.iter().zip(&mut files) {
         listed.push(file.resources().map_err(Refused::of(list))?);
-        files.push(file);
     }
     rows.read_inventory(&job.request.set, |stored| {
         take_inventory(&job.request, rules, listed, stored, |list, positions| {

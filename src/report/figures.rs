@@ -193,7 +193,7 @@ impl Counts {
                 counts.reads.learned += learned as u64;
                 counts.reads.taken += (request.lists.len() - learned) as u64;
             }
-            TakeOutcome::Stale(_) | TakeOutcome::Failed(_) => {
+            TakeOutcome::Stale(_) | TakeOutcome::Unreadable(..) | TakeOutcome::Failed(_) => {
                 counts.reads.stale += request.lists.len() as u64;
             }
         }

@@ -118,7 +118,9 @@ pub struct TakenRound {
 pub enum TakeOutcome {
     /// These lists are not the versions that were asked for, which have this stat data: nothing was taken (C8).
     Stale(BTreeMap<Uri, Stat>),
-    /// A list or the state file cannot be read: nothing was taken.
+    /// These lists, in the versions with this stat data, cannot be read for this reason: nothing was taken.
+    Unreadable(BTreeMap<Uri, Stat>, String),
+    /// The state file cannot be read, or reading failed otherwise: nothing was taken.
     Failed(String),
     Taken(Box<Taken>),
 }

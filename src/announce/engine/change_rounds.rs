@@ -122,8 +122,13 @@ impl Engine {
                 };
                 format!("{list} changes whenever it is read, or is not the version that was seen")
             }
-            TakeOutcome::Failed(reason) => {
+            TakeOutcome::Unreadable(lists, reason) => {
                 // What could not be read was not seen either.
+                known.overlook();
+                known.schedule_mut().note_stale(lists, window, step);
+                reason
+            }
+            TakeOutcome::Failed(reason) => {
                 known.overlook();
                 known.schedule_mut().repeat(window, step);
                 reason

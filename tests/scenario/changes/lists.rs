@@ -408,6 +408,26 @@ fn a_mount_that_is_lost_before_its_list_was_read_delays_its_changes() {
 }
 
 #[test]
+fn a_list_that_cannot_be_read_delays_no_other() {
+    let mut world = world_of(plan());
+    world.crash();
+    let more = mount("/srv/more", "https://more.example.org/");
+    world.plan.sources[0].mounts.push(more);
+    let foreign = "https://more.example.org/a/changelist.xml";
+    world.write_changes_of(foreign, UP, &["u z 00:00"]);
+    world.start();
+    world.wait(10);
+    world.write_changes_of(foreign, UP, &["u z 00:00", "u a 01:00"]);
+    world.unmount(1);
+    world.write_changes(LIST, &["u z 00:00", "u b 02:00"]);
+    world.wait(100);
+    assert_eq!(world.changes(), ["[00:00, 02:00] u b 02:00"]);
+    world.remount(1, 2);
+    world.wait(100);
+    assert_eq!(world.changes(), ["[02:00, 02:00.000001] u a"]);
+}
+
+#[test]
 fn a_sweep_that_begins_before_a_list_was_read_delays_its_changes() {
     let mut world = world_of(plan());
     world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);

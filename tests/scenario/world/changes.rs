@@ -44,6 +44,7 @@ pub struct ChangeRows {
 /// Nothing was taken.
 enum NotTaken {
     Stale(BTreeMap<Uri, Stat>),
+    Unreadable(Uri, Stat, String),
     Failed(String),
 }
 
@@ -177,6 +178,9 @@ impl ChangeRows {
         match taken {
             Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
             Err(NotTaken::Stale(lists)) => TakeOutcome::Stale(lists),
+            Err(NotTaken::Unreadable(list, stat, reason)) => {
+                TakeOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)
+            }
             Err(NotTaken::Failed(reason)) => TakeOutcome::Failed(reason),
         }
     }
@@ -199,13 +203,17 @@ fn texts<'a>(
         let name = list.list.as_str();
         let mount = path_of(plan, name).map(|(_, directory)| directory);
         if mount.is_none_or(|directory| !tree.is_mounted(&directory)) {
-            return Err(NotTaken::Failed("no such directory".to_owned()));
+            let reason = "no such directory".to_owned();
+            return Err(NotTaken::Unreadable(list.list.clone(), list.stat, reason));
         }
         if stale.contains_key(&list.list) {
             return Err(NotTaken::Stale(stale.clone()));
         }
         let text = tree.text(name);
-        text.ok_or_else(|| NotTaken::Failed("permission denied".to_owned()))
+        text.ok_or_else(|| {
+            let reason = "permission denied".to_owned();
+            NotTaken::Unreadable(list.list.clone(), list.stat, reason)
+        })
     });
     texts.collect()
 }
