@@ -183,6 +183,12 @@ impl Waiting {
 /// Reads the entries of the Change Lists, indexes and archives that a Capability List names.
 async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry>, Unreadable> {
     let mut lists = read(retriever, up).await?.entries;
+    if lists.is_empty() {
+        return Err(Unreadable::Document {
+            url: up.to_owned(),
+            reason: "it has no entries".to_owned(),
+        });
+    }
     lists.retain(|entry| entry.loc.is_some() && names_changes(entry.capability.as_deref()));
     match lists.is_empty() {
         true => Err(Unreadable::NoChangeList(up.to_owned())),
@@ -235,10 +241,11 @@ impl Unreadable {
     pub fn is_temporary(&self) -> bool {
         match self {
             Unreadable::Retrieve(error) => error.is_temporary() || error.may_return(),
-            Unreadable::Document { .. } | Unreadable::NoChangeList(_) => true,
-            Unreadable::NoCapabilityList | Unreadable::TooMany | Unreadable::GivenUp { .. } => {
-                false
-            }
+            Unreadable::Document { .. } => true,
+            Unreadable::NoCapabilityList
+            | Unreadable::NoChangeList(_)
+            | Unreadable::TooMany
+            | Unreadable::GivenUp { .. } => false,
         }
     }
 
@@ -246,10 +253,11 @@ impl Unreadable {
     fn may_return(&self) -> bool {
         match self {
             Unreadable::Retrieve(error) => error.may_return(),
-            Unreadable::Document { .. } | Unreadable::NoChangeList(_) => true,
-            Unreadable::NoCapabilityList | Unreadable::TooMany | Unreadable::GivenUp { .. } => {
-                false
-            }
+            Unreadable::Document { .. } => true,
+            Unreadable::NoCapabilityList
+            | Unreadable::NoChangeList(_)
+            | Unreadable::TooMany
+            | Unreadable::GivenUp { .. } => false,
         }
     }
 
@@ -378,6 +386,16 @@ mod tests {
             "{reason}"
         );
         assert!(reason.contains(name), "{reason}");
+    }
+
+    /// A Source whose changes come from its Resource Lists has none.
+    #[tokio::test]
+    async fn a_capability_list_with_other_lists_only_is_not_waited_for() {
+        let entry = "<url><loc>BASE/r.xml</loc><rs:md capability=\"resourcelist\"/></url>";
+        let base = serve(vec![("/cl.xml", document("capabilitylist", entry))]);
+        let read = read(&base, &mut Patience::default()).await.unwrap();
+        let reasons: Vec<String> = read.unreadable.iter().map(|e| error_chain(e)).collect();
+        assert_eq!(reasons, [format!("{base}/cl.xml names no Change List")]);
     }
 
     #[tokio::test]
