@@ -274,6 +274,39 @@ fn banned_texts_are_absent() {
     report("A house rule bans this", &failures);
 }
 
+#[test]
+fn no_two_types_share_a_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in source_files(&["src"]) {
+        for (at, line) in file.lines.iter().enumerate() {
+            if let Some(name) = named_type(&line.code) {
+                let place = format!("{}:{}", file.path, at + 1);
+                places.entry(name.to_owned()).or_default().push(place);
+            }
+        }
+    }
+    let shared = places.iter().filter(|(_, places)| places.len() > 1);
+    let failures: Vec<String> = shared
+        .map(|(name, places)| format!("{name}: {}", places.join(", ")))
+        .collect();
+    report("Types share a name: say which is which", &failures);
+}
+
+/// Returns the name of the type that an item in this line of a module declares.
+fn named_type(code: &str) -> Option<&str> {
+    let public = code
+        .strip_prefix("pub")
+        .map(|rest| match rest.strip_prefix('(') {
+            Some(rest) => rest.split_once(") ").map_or("", |(_, rest)| rest),
+            None => rest.trim_start(),
+        });
+    let item = public.unwrap_or(code);
+    let keywords = ["struct ", "enum ", "union ", "trait ", "type "];
+    let rest = keywords.iter().find_map(|word| item.strip_prefix(word))?;
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+    Some(&rest[..end.unwrap_or(rest.len())])
+}
+
 /// Returns the folders below `src/` with their descriptions in ARCHITECTURE.md: lines such as
 /// ``- `src/tree/`: the file system``.
 fn code_map() -> BTreeMap<String, String> {

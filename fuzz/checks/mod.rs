@@ -9,7 +9,7 @@ use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
 use rsnotify::contentchange::feed::Feed;
-use rsnotify::contentchange::message::Notification as Submission;
+use rsnotify::contentchange::message::BrokerNotification;
 use rsnotify::contentchange::objects::{AtomForm, atom_messages};
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::request::{self, Action, SubscriptionRequest};
@@ -211,7 +211,7 @@ pub fn message(bytes: &[u8]) {
         let again = Feed::parse(&once.render()).expect("what was written is read");
         assert_eq!(once, again);
     }
-    let notification = Submission {
+    let notification = BrokerNotification {
         source: "main",
         topic: "https://example.org/changes",
         kind: ChannelKind::Change,

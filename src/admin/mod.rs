@@ -98,7 +98,7 @@ impl Admin {
     }
 
     /// Answers a request. Requests under unknown host names are refused (DNS rebinding).
-    pub async fn answer<B>(&self, request: &Request<B>) -> Page {
+    pub async fn answer<B>(&self, request: &Request<B>) -> AdminResponse {
         let host = header(request.headers(), HOST.as_str());
         if !is_addressed_to(&self.hosts, host, None) {
             let message = "this host name is not served here\n";
@@ -141,14 +141,14 @@ impl Admin {
         }
     }
 
-    fn ready(&self) -> Page {
+    fn ready(&self) -> AdminResponse {
         match self.readiness.not_ready() {
             None => plain(StatusCode::OK, "ready\n"),
             Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
         }
     }
 
-    async fn metrics(&self, headers: &HeaderMap) -> Result<Page, Unanswered> {
+    async fn metrics(&self, headers: &HeaderMap) -> Result<AdminResponse, Unanswered> {
         let format = ExpositionFormat::accepted(header(headers, ACCEPT.as_str()));
         let status = self.status(Detail::Figures).await?;
         let is_ready = self.readiness.not_ready().is_none();
@@ -156,7 +156,7 @@ impl Admin {
         Ok(page_of(format.content_type(), text))
     }
 
-    async fn status_json(&self) -> Result<Page, Unanswered> {
+    async fn status_json(&self) -> Result<AdminResponse, Unanswered> {
         let status = self.status(Detail::Everything).await?;
         let page = StatusPage {
             version: 1,
@@ -196,26 +196,26 @@ const ROUTES: [(&str, Route); 9] = [
 ];
 
 /// A response whose body is in memory.
-pub type Page = Response<Full<Bytes>>;
+pub type AdminResponse = Response<Full<Bytes>>;
 
 /// The error that the event loop did not answer in time.
 #[derive(Debug)]
 struct Unanswered;
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Page {
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> AdminResponse {
     let mut page = page_of("text/plain; charset=utf-8", text);
     *page.status_mut() = status;
     page
 }
 
-fn page_of(content_type: &'static str, body: impl Into<Bytes>) -> Page {
+fn page_of(content_type: &'static str, body: impl Into<Bytes>) -> AdminResponse {
     let mut page = Response::new(Full::new(body.into()));
     let content_type = HeaderValue::from_static(content_type);
     page.headers_mut().insert(CONTENT_TYPE, content_type);
     page
 }
 
-fn empty(status: StatusCode) -> Page {
+fn empty(status: StatusCode) -> AdminResponse {
     let mut page = Response::new(Full::default());
     *page.status_mut() = status;
     page

@@ -20,27 +20,27 @@ use url::form_urlencoded;
 
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::admin::{Admin, Page, Unanswered, page_of, plain};
+use crate::admin::{Admin, AdminResponse, Unanswered, page_of, plain};
 use crate::report::status::Detail;
 use crate::report::status::notification::NotificationView;
 use crate::resourcesync::escape::escaped_lines;
 
 /// Serves `/`, the status page, which renews itself unless the query is `refresh=no`.
-pub(super) async fn overview(admin: &Admin, query: &str) -> Result<Page, Unanswered> {
+pub(super) async fn overview(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
     let status = admin.status(Detail::Everything).await?;
     let is_still = parameter(&parameters(query), "refresh") == Some("no");
     Ok(html(&Overview::new(&status, is_still)))
 }
 
 /// Serves `/channels`, all channels page by page.
-pub(super) async fn channels(admin: &Admin, query: &str) -> Result<Page, Unanswered> {
+pub(super) async fn channels(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
     let status = admin.status(Detail::Everything).await?;
     let filter = ChannelFilter::from_query(&parameters(query));
     Ok(html(&ChannelsPage::new(&status, filter)))
 }
 
 /// Serves `/channel?topic=TOPIC`, one channel.
-pub(super) async fn channel(admin: &Admin, query: &str) -> Result<Page, Unanswered> {
+pub(super) async fn channel(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
     let parameters = parameters(query);
     let Some(topic) = parameter(&parameters, "topic") else {
         return Ok(not_found("parameter topic is missing"));
@@ -53,7 +53,7 @@ pub(super) async fn channel(admin: &Admin, query: &str) -> Result<Page, Unanswer
 }
 
 /// Serves `/payload?topic=TOPIC&seq=NUMBER`, the payload of one of the last notifications as it was sent.
-pub(super) async fn payload(admin: &Admin, query: &str) -> Result<Page, Unanswered> {
+pub(super) async fn payload(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
     let parameters = parameters(query);
     let topic = parameter(&parameters, "topic");
     let seq = parameter(&parameters, "seq").and_then(|seq| seq.parse::<u64>().ok());
@@ -70,7 +70,7 @@ pub(super) async fn payload(admin: &Admin, query: &str) -> Result<Page, Unanswer
 }
 
 /// Serves `/configuration`, the effective configuration with secrets masked.
-pub(super) async fn configuration(admin: &Admin) -> Result<Page, Unanswered> {
+pub(super) async fn configuration(admin: &Admin) -> Result<AdminResponse, Unanswered> {
     let status = admin.status(Detail::Everything).await?;
     Ok(match status.configuration {
         Some(configuration) => text(configuration.in_force),
@@ -78,7 +78,7 @@ pub(super) async fn configuration(admin: &Admin) -> Result<Page, Unanswered> {
     })
 }
 
-fn html(page: &impl Template) -> Page {
+fn html(page: &impl Template) -> AdminResponse {
     match page.render() {
         Ok(page) => {
             let page = escaped_lines(&page).into_owned();
@@ -88,16 +88,16 @@ fn html(page: &impl Template) -> Page {
     }
 }
 
-fn text(text: String) -> Page {
+fn text(text: String) -> AdminResponse {
     secured(plain(StatusCode::OK, text))
 }
 
-fn not_found(message: &str) -> Page {
+fn not_found(message: &str) -> AdminResponse {
     secured(plain(StatusCode::NOT_FOUND, format!("{message}\n")))
 }
 
 /// Adds headers by which the browser runs and loads nothing, sniffs no type, caches nothing and sends no referrer.
-fn secured(mut page: Page) -> Page {
+fn secured(mut page: AdminResponse) -> AdminResponse {
     let style = BASE64_STANDARD.encode(Sha256::digest(parts::STYLE));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{style}'; form-action 'self'; base-uri 'none'; \

@@ -25,19 +25,19 @@ use crate::resourcesync::uri::Hub;
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
 pub struct Brokers {
-    brokers: RwLock<HashMap<Hub, Arc<Broker>>>,
+    brokers: RwLock<HashMap<Hub, Arc<BrokerTask>>>,
 }
 
 /// One broker, with the task that has its connection.
-struct Broker {
+struct BrokerTask {
     settings: Arc<BrokerSettings>,
-    requests: UnboundedSender<Request>,
+    requests: UnboundedSender<SendRequest>,
     /// Durations of submissions.
     took: Mutex<Histogram>,
 }
 
 /// A notification to be sent.
-struct Request {
+struct SendRequest {
     /// The `SEND` frames, without transaction and receipt.
     sends: Vec<Frame>,
     taken: oneshot::Sender<Result<(), BrokerError>>,
@@ -62,8 +62,8 @@ impl Brokers {
             let name = settings.name.clone();
             let broker = match before.remove(&name) {
                 Some(broker) if *broker.settings == settings => broker,
-                Some(broker) => Arc::new(Broker::new(settings, broker.took(), runtime)),
-                None => Arc::new(Broker::new(settings, Histogram::default(), runtime)),
+                Some(broker) => Arc::new(BrokerTask::new(settings, broker.took(), runtime)),
+                None => Arc::new(BrokerTask::new(settings, Histogram::default(), runtime)),
             };
             current.insert(name, broker);
         }
@@ -105,12 +105,12 @@ impl fmt::Debug for Brokers {
     }
 }
 
-impl Broker {
-    fn new(settings: BrokerSettings, took: Histogram, runtime: &Handle) -> Broker {
+impl BrokerTask {
+    fn new(settings: BrokerSettings, took: Histogram, runtime: &Handle) -> BrokerTask {
         let settings = Arc::new(settings);
         let (requests, received) = unbounded_channel();
         runtime.spawn(serve(Arc::clone(&settings), received));
-        Broker {
+        BrokerTask {
             settings,
             requests,
             took: Mutex::new(took),
@@ -127,7 +127,7 @@ impl Broker {
         let sends = messages(submission, &self.settings).into_iter();
         let sends = sends.map(|message| send_frame(message, &destination, &self.settings));
         let (taken, answer) = oneshot::channel();
-        let request = Request {
+        let request = SendRequest {
             sends: sends.collect(),
             taken,
         };
@@ -138,7 +138,7 @@ impl Broker {
 }
 
 /// Connects whenever there is something to send, until all senders are gone.
-async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Request>) {
+async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<SendRequest>) {
     while let Some(first) = requests.recv().await {
         match Session::open(&settings).await {
             Ok(session) => {
@@ -162,13 +162,13 @@ struct Connection<'a> {
     session: Session,
     settings: &'a BrokerSettings,
     /// In the order in which they were sent.
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingTransaction>,
     /// Number of the next transaction.
     next: u64,
 }
 
 /// A transaction that was sent.
-struct Pending {
+struct PendingTransaction {
     /// The pending receipts; the last one is that of the `COMMIT`.
     receipts: BTreeSet<usize>,
     deadline: tokio::time::Instant,
@@ -186,7 +186,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Sends notifications until the connection fails, or until all senders are gone and everything was answered.
-    async fn run(mut self, first: Request, requests: &mut UnboundedReceiver<Request>) {
+    async fn run(mut self, first: SendRequest, requests: &mut UnboundedReceiver<SendRequest>) {
         self.send(first);
         let mut is_open = true;
         let error = loop {
@@ -220,7 +220,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    fn send(&mut self, request: Request) {
+    fn send(&mut self, request: SendRequest) {
         let number = self.next;
         self.next += 1;
         let transaction = number.to_string();
@@ -239,7 +239,7 @@ impl<'a> Connection<'a> {
             .with("receipt", receipt(number, commit));
         bytes.extend_from_slice(&frame.encode());
         self.session.writer.write(bytes);
-        let pending = Pending {
+        let pending = PendingTransaction {
             receipts: (0..=commit).collect(),
             deadline: tokio::time::Instant::now() + self.settings.timeout,
             taken: request.taken,

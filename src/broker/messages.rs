@@ -4,12 +4,12 @@
 use crate::announce::delivery::Submission;
 use crate::broker::frame::Frame;
 use crate::broker::settings::{BrokerSettings, PayloadFormat};
-use crate::contentchange::message::{Message, Notification, resourcesync_message};
+use crate::contentchange::message::{BrokerNotification, Message, resourcesync_message};
 use crate::contentchange::objects::atom_messages;
 
 /// Returns the messages of a notification, in the order in which they are sent.
 pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Message> {
-    let notification = Notification {
+    let notification = BrokerNotification {
         source: &submission.source,
         topic: submission.topic.as_str(),
         kind: submission.kind,

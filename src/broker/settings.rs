@@ -48,13 +48,13 @@ pub enum Transport {
     Tls {
         /// Certificates, in PEM, to trust besides the system's.
         ca_pem: Option<Secret>,
-        identity: Option<ClientIdentity>,
+        identity: Option<ClientCertificate>,
     },
 }
 
 /// A TLS client certificate and its key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientIdentity {
+pub struct ClientCertificate {
     pub certificate: Secret,
     pub key: Secret,
 }

@@ -9,7 +9,7 @@ use crate::broker::settings::BrokerSettings;
 
 /// The selection of messages to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MessageSelection {
     /// At least one.
     pub destinations: Vec<String>,
     /// A JMS selector over the properties of messages, where the broker has selectors.
@@ -20,13 +20,13 @@ pub struct Wanted {
 
 /// Subscriptions on a connection of their own.
 #[derive(Debug)]
-pub struct Subscription {
+pub struct BrokerSubscription {
     session: Session,
     /// Messages that arrived before the receipts of all subscriptions.
     first: VecDeque<Frame>,
 }
 
-impl Subscription {
+impl BrokerSubscription {
     /// Connects and subscribes.
     ///
     /// # Errors
@@ -34,10 +34,10 @@ impl Subscription {
     /// If the broker cannot be reached, or refuses the connection or a subscription.
     pub async fn open(
         settings: &BrokerSettings,
-        wanted: &Wanted,
-    ) -> Result<Subscription, BrokerError> {
+        wanted: &MessageSelection,
+    ) -> Result<BrokerSubscription, BrokerError> {
         let session = Session::open_as(settings, wanted.durable.as_deref()).await?;
-        let mut subscription = Subscription {
+        let mut subscription = BrokerSubscription {
             session,
             first: VecDeque::new(),
         };
@@ -102,7 +102,7 @@ impl Subscription {
     }
 }
 
-impl Wanted {
+impl MessageSelection {
     /// Returns the ids of the subscriptions, the same each time: a durable subscription is known by its id.
     fn ids(&self) -> Vec<String> {
         let name = self.durable.as_deref().unwrap_or("rsnotify");
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_durable_subscription_has_the_same_id_each_time() {
-        let mut wanted = Wanted {
+        let mut wanted = MessageSelection {
             destinations: vec!["/topic/a".to_owned()],
             selector: Some("kind = 'change'".to_owned()),
             durable: Some("archive".to_owned()),

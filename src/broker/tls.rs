@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_platform_verifier::Verifier;
 use tokio_rustls::TlsConnector;
 
-use crate::broker::settings::ClientIdentity;
+use crate::broker::settings::ClientCertificate;
 use crate::http::secret::Secret;
 
 /// Checks certificates and key.
@@ -19,7 +19,7 @@ use crate::http::secret::Secret;
 /// # Errors
 ///
 /// As [`connector`], but for the certificates of the machine.
-pub fn check(ca_pem: Option<&Secret>, identity: Option<&ClientIdentity>) -> Result<(), String> {
+pub fn check(ca_pem: Option<&Secret>, identity: Option<&ClientCertificate>) -> Result<(), String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
     for authority in authorities(ca_pem)? {
@@ -40,7 +40,7 @@ pub fn check(ca_pem: Option<&Secret>, identity: Option<&ClientIdentity>) -> Resu
 /// If the certificates or the key cannot be used, with the reason.
 pub fn connector(
     ca_pem: Option<&Secret>,
-    identity: Option<&ClientIdentity>,
+    identity: Option<&ClientCertificate>,
 ) -> Result<TlsConnector, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let authorities = authorities(ca_pem)?;
@@ -60,7 +60,7 @@ fn authorities(ca_pem: Option<&Secret>) -> Result<Vec<CertificateDer<'static>>, 
 /// Adds the client certificate that is presented, if any.
 fn presented(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
-    identity: Option<&ClientIdentity>,
+    identity: Option<&ClientCertificate>,
 ) -> Result<ClientConfig, String> {
     let Some(identity) = identity else {
         return Ok(builder.with_no_client_auth());

@@ -32,16 +32,16 @@ use tokio::time::Instant;
 
 use crate::cli::exit::Exit;
 use crate::cli::listen::change_key::Heard;
-use crate::cli::listen::channels::{Channel, Unusable, channels};
+use crate::cli::listen::channels::{ListenedChannel, Unusable, channels};
 use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::Memory;
 use crate::cli::listen::printer::{Printer, Text};
 use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
-use crate::cli::listen::report::{Event, Reporter};
-use crate::cli::listen::state::{Saved, SavedSubscription, State};
-use crate::cli::listen::watched::Watched;
+use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::state::{ListenState, SavedState, SavedSubscription};
+use crate::cli::listen::watched::WatchedDocuments;
 use crate::cli::options::{ListenKind, ListenOptions};
 use crate::daemon::log::error_chain;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -95,10 +95,10 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
 }
 
 async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure> {
-    let mut signals = Signals::new().context("cannot wait for signals")?;
-    let state = Arc::new(State::load(options.state.as_deref())?);
+    let mut signals = StopSignals::new().context("cannot wait for signals")?;
+    let state = Arc::new(ListenState::load(options.state.as_deref())?);
     let hub = options.hub.as_deref().map(Hub::new);
-    let Wanted { channels, unusable } =
+    let WantedChannels { channels, unusable } =
         wanted_channels(options, hub.as_ref(), &state, reporter).await?;
     let destination = Arc::new(bind(options, &state).await?);
     save_subscriptions(&state, &channels, destination.address().port()).await?;
@@ -106,9 +106,9 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     let (stop, stopped) = watch::channel(false);
     let (first, mut firsts) = mpsc::unbounded_channel();
     let look = Arc::new(Notify::new());
-    let mut watched = Watched::new(options, hub.as_ref(), &state, &channels, reporter);
+    let mut watched = WatchedDocuments::new(options, hub.as_ref(), &state, &channels, reporter);
     watched.note_unusable(unusable);
-    let opening = Opening {
+    let opening = SubscriptionOpener {
         options,
         is_hub_given: hub.is_some(),
         reporter,
@@ -176,23 +176,23 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
 }
 
 /// The parts of which each subscription is made.
-struct Opening<'a> {
+struct SubscriptionOpener<'a> {
     options: &'a ListenOptions,
     is_hub_given: bool,
     reporter: &'a Reporter,
-    state: &'a Arc<State>,
+    state: &'a Arc<ListenState>,
     destination: &'a Arc<Destination>,
     first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
     look: &'a Arc<Notify>,
     stopped: watch::Receiver<bool>,
 }
 
-impl Opening<'_> {
+impl SubscriptionOpener<'_> {
     /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
     /// which is to be run.
     fn open(
         &self,
-        channel: Channel,
+        channel: ListenedChannel,
         is_found_later: bool,
         receivers: &mut JoinSet<io::Result<()>>,
     ) -> Option<Keeper> {
@@ -236,9 +236,9 @@ impl Opening<'_> {
 }
 
 /// The channels of all URLs.
-struct Wanted {
+struct WantedChannels {
     /// By topic.
-    channels: BTreeMap<String, Channel>,
+    channels: BTreeMap<String, ListenedChannel>,
     /// URLs of documents and topics that are reported as unusable, and read again later.
     unusable: BTreeSet<String>,
 }
@@ -247,12 +247,12 @@ struct Wanted {
 async fn wanted_channels(
     options: &ListenOptions,
     hub: Option<&Hub>,
-    state: &State,
+    state: &ListenState,
     reporter: &Reporter,
-) -> Result<Wanted, Failure> {
+) -> Result<WantedChannels, Failure> {
     let kind = kind(options);
     let saved = state.saved();
-    let mut wanted = Wanted {
+    let mut wanted = WantedChannels {
         channels: BTreeMap::new(),
         unusable: BTreeSet::new(),
     };
@@ -261,7 +261,7 @@ async fn wanted_channels(
         let of_asked = of_asked.filter(|(topic, saved)| {
             saved.is_verified && saved.asked == *asked && saved.is_wanted(topic, kind)
         });
-        let mut known: Vec<Channel> = of_asked
+        let mut known: Vec<ListenedChannel> = of_asked
             .map(|(topic, saved)| as_before(topic, saved, hub))
             .collect();
         let (found, unusable) = match channels(asked, kind, hub).await {
@@ -302,7 +302,7 @@ async fn wanted_channels(
 }
 
 fn report_unusable(reporter: &Reporter, url: &str, failure: &Failure, wait: Duration) {
-    reporter.report(&Event::NotSubscribed {
+    reporter.report(&ListenEvent::NotSubscribed {
         topic: url,
         reason: &error_chain(failure.error.as_ref()),
         retry_seconds: Some(wait.as_secs()),
@@ -326,8 +326,8 @@ fn kind(options: &ListenOptions) -> Option<ChannelKind> {
 }
 
 /// Returns the channel of an earlier run.
-fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Channel {
-    Channel {
+fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> ListenedChannel {
+    ListenedChannel {
         asked: saved.asked.clone(),
         topic: Topic::new(topic),
         hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
@@ -340,7 +340,7 @@ fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Chann
 }
 
 /// Binds the callback server, at the same port as before.
-async fn bind(options: &ListenOptions, state: &State) -> Result<Destination, Failure> {
+async fn bind(options: &ListenOptions, state: &ListenState) -> Result<Destination, Failure> {
     let port = state.saved().port;
     let on_loopback = || (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into();
     let address = options.callback_listen.unwrap_or_else(on_loopback);
@@ -358,8 +358,8 @@ async fn bind(options: &ListenOptions, state: &State) -> Result<Destination, Fai
 
 /// Saves callback and secret of each subscription before a hub hears of them, and where each channel was found this time.
 async fn save_subscriptions(
-    state: &State,
-    wanted: &BTreeMap<String, Channel>,
+    state: &ListenState,
+    wanted: &BTreeMap<String, ListenedChannel>,
     port: u16,
 ) -> anyhow::Result<()> {
     let mut all = Vec::new();
@@ -386,7 +386,7 @@ async fn save_subscriptions(
 }
 
 /// Returns a new subscription, with a callback and a secret of its own.
-fn unverified(channel: &Channel, memory: Memory) -> SavedSubscription {
+fn unverified(channel: &ListenedChannel, memory: Memory) -> SavedSubscription {
     let key = CallbackKey::random();
     SavedSubscription {
         asked: channel.asked.clone(),
@@ -400,7 +400,11 @@ fn unverified(channel: &Channel, memory: Memory) -> SavedSubscription {
 }
 
 /// Returns the memory of a channel whose topic has moved: the same kind, advertised by the same Capability List.
-fn moved(saved: &Saved, channel: &Channel, wanted: &BTreeMap<String, Channel>) -> Option<Memory> {
+fn moved(
+    saved: &SavedState,
+    channel: &ListenedChannel,
+    wanted: &BTreeMap<String, ListenedChannel>,
+) -> Option<Memory> {
     let list = channel.advertised_by()?;
     let is_earlier = |(topic, saved): &(&String, &SavedSubscription)| {
         // A file of an earlier version does not name the list that advertises.
@@ -476,7 +480,7 @@ impl Undecided<'_> {
 }
 
 fn report(reporter: &Reporter, failed: &FirstFailure, retry_seconds: Option<u64>) {
-    reporter.report(&Event::NotSubscribed {
+    reporter.report(&ListenEvent::NotSubscribed {
         topic: &failed.topic,
         reason: &error_chain(failed.failure.error.as_ref()),
         retry_seconds,
@@ -506,15 +510,15 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// The signals that stop it. They count from the creation on.
-struct Signals {
+struct StopSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
 }
 
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
+impl StopSignals {
+    fn new() -> io::Result<StopSignals> {
+        Ok(StopSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
@@ -534,7 +538,8 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::{
-        Duration, Exit, Failure, FirstFailure, Printer, Reporter, Signals, Undecided, wait_after,
+        Duration, Exit, Failure, FirstFailure, Printer, Reporter, StopSignals, Undecided,
+        wait_after,
     };
 
     fn failed(exit: Exit) -> Result<(), FirstFailure> {
@@ -572,7 +577,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_terminal_ends_it_like_ctrl_c() {
-        let mut signals = Signals::new().unwrap();
+        let mut signals = StopSignals::new().unwrap();
         let process = rustix::process::getpid();
         rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
         let stopped = tokio::time::timeout(Duration::from_secs(10), signals.next());

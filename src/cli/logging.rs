@@ -212,9 +212,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    struct LoggedLines(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Lines {
+    impl io::Write for LoggedLines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -226,7 +226,7 @@ mod tests {
 
     /// Returns the output of `log`.
     fn written(is_journal: bool, has_colours: bool, log: impl FnOnce()) -> String {
-        let lines = Lines::default();
+        let lines = LoggedLines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(Level::TRACE)

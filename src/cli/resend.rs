@@ -23,7 +23,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
 use crate::cli::resend::pace::Pace;
-use crate::cli::resend::position::{Position, PositionFile, Request};
+use crate::cli::resend::position::{PositionFile, ResendPosition, RunIdentity};
 use crate::cli::resend::resources::{List, Set, sets};
 use crate::config::Config;
 use crate::config::broker::Broker;
@@ -73,7 +73,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         .concat(),
         ..settings
     };
-    let request = Request {
+    let request = RunIdentity {
         broker: options.broker.clone(),
         destination: settings.destination.clone(),
         under: options.under.clone(),
@@ -114,7 +114,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         settings: &settings,
         pace: Pace::new(options.rate, Instant::now()),
         under,
-        position: position.unwrap_or_else(|| Position::new(Timestamp::now(), batch)),
+        position: position.unwrap_or_else(|| ResendPosition::new(Timestamp::now(), batch)),
         positions,
         batch: Vec::new(),
         failure: None,
@@ -133,7 +133,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             ));
             Ok(Exit::Fine)
         }
-        Err(Failure::Broker(exit, reason)) => {
+        Err(ResendFailure::Broker(exit, reason)) => {
             let (name, address) = (&settings.name, settings.address());
             say(format_args!(
                 "broker {name} at {address} did not take the messages after {sent}: {reason}; the same \
@@ -141,7 +141,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             ));
             Ok(exit)
         }
-        Err(Failure::Other(error)) => Err(error),
+        Err(ResendFailure::Other(error)) => Err(error),
     }
 }
 
@@ -166,15 +166,15 @@ fn broker<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a Broker> {
 }
 
 /// The reason why resending ends early.
-enum Failure {
+enum ResendFailure {
     /// The broker did not take a transaction.
     Broker(Exit, String),
     Other(anyhow::Error),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        Failure::Other(error.into())
+impl<E: Into<anyhow::Error>> From<E> for ResendFailure {
+    fn from(error: E) -> ResendFailure {
+        ResendFailure::Other(error.into())
     }
 }
 
@@ -185,14 +185,14 @@ struct Resending<'a> {
     settings: &'a BrokerSettings,
     pace: Pace,
     under: Option<Uri>,
-    position: Position,
+    position: ResendPosition,
     positions: PositionFile,
     batch: Vec<Change>,
-    failure: Option<Failure>,
+    failure: Option<ResendFailure>,
 }
 
 impl Resending<'_> {
-    fn run(&mut self, sets: &[Set]) -> Result<(), Failure> {
+    fn run(&mut self, sets: &[Set]) -> Result<(), ResendFailure> {
         for set in sets {
             if set.lists.is_empty() {
                 say(format_args!(
@@ -217,7 +217,7 @@ impl Resending<'_> {
         set: &Set,
         list: &List,
         current: &mut resources::Current,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ResendFailure> {
         for _ in 0..READINGS {
             let mut file = match list.open() {
                 Ok(file) => file,
@@ -252,7 +252,7 @@ impl Resending<'_> {
     }
 
     /// Takes the resource at a position of the list.
-    fn take(&mut self, set: &Set, at: u32, change: Change) -> Result<(), Failure> {
+    fn take(&mut self, set: &Set, at: u32, change: Change) -> Result<(), ResendFailure> {
         if self
             .under
             .as_ref()
@@ -273,7 +273,7 @@ impl Resending<'_> {
     }
 
     /// Sends the taken resources, and saves the position of the next one.
-    fn flush(&mut self, set: &Set, next: u32) -> Result<(), Failure> {
+    fn flush(&mut self, set: &Set, next: u32) -> Result<(), ResendFailure> {
         let count = self.batch.len() as u64;
         if count > 0 {
             let began = self.position.began;
@@ -304,7 +304,7 @@ impl Resending<'_> {
     }
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
-    fn submit(&mut self, submission: &Submission, count: u64) -> Result<(), Failure> {
+    fn submit(&mut self, submission: &Submission, count: u64) -> Result<(), ResendFailure> {
         let at = self.pace.next(count, Instant::now());
         self.runtime.block_on(async {
             tokio::time::sleep_until(at.into()).await;
@@ -313,13 +313,13 @@ impl Resending<'_> {
                 let reason = match self.brokers.submit(submission).await {
                     Answer::Broker(BrokerAnswer::Receipts) => return Ok(()),
                     Answer::Broker(BrokerAnswer::Refused { excerpt, .. }) => {
-                        return Err(Failure::Broker(Exit::Refused, excerpt));
+                        return Err(ResendFailure::Broker(Exit::Refused, excerpt));
                     }
                     Answer::Failed(reason) => reason,
                     Answer::Status { excerpt, .. } => excerpt,
                 };
                 let Some(wait) = waits.next() else {
-                    return Err(Failure::Broker(Exit::Temporary, reason));
+                    return Err(ResendFailure::Broker(Exit::Temporary, reason));
                 };
                 say(format_args!(
                     "{}: {reason}; trying again in {wait} s",
@@ -332,7 +332,7 @@ impl Resending<'_> {
 }
 
 /// Reads which entries of a set's Change Lists are the last ones, again if one is replaced meanwhile.
-fn current(set: &Set) -> Result<resources::Current, Failure> {
+fn current(set: &Set) -> Result<resources::Current, ResendFailure> {
     for _ in 1..READINGS {
         match set.current() {
             Err(error) if error.is_stale() => {}

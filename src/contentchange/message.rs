@@ -39,7 +39,7 @@ impl Message {
 
 /// A notification that becomes messages.
 #[derive(Debug, Clone, Copy)]
-pub struct Notification<'a> {
+pub struct BrokerNotification<'a> {
     /// Name of the source.
     pub source: &'a str,
     /// Topic of the channel.
@@ -53,7 +53,7 @@ pub struct Notification<'a> {
 
 /// Position of an id among those of one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Position {
+pub enum MessagePosition {
     /// The message that has the whole notification.
     Whole,
     /// The feed of this many changes of an object, by the number of the first. Both count, so that feeds of the same
@@ -73,11 +73,11 @@ impl MessageId {
     ///
     /// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded
     /// as repeats of old ones.
-    pub fn of(notification: &Notification<'_>, position: Position) -> MessageId {
+    pub fn of(notification: &BrokerNotification<'_>, position: MessagePosition) -> MessageId {
         let (kind, number, count) = match position {
-            Position::Whole => (0_u8, 0, 0),
-            Position::Feed { first, count } => (1, first, count),
-            Position::Entry(number) => (2, number, 1),
+            MessagePosition::Whole => (0_u8, 0, 0),
+            MessagePosition::Feed { first, count } => (1, first, count),
+            MessagePosition::Entry(number) => (2, number, 1),
         };
         let mut hasher = blake3::Hasher::new();
         // Of a fixed length, or with its length, so that two positions never yield the same bytes.
@@ -121,8 +121,8 @@ impl fmt::Debug for MessageId {
 }
 
 /// Returns the one message of a notification that is sent as hubs get it: `payload = "resourcesync"` (F3, F6).
-pub fn resourcesync_message(notification: &Notification<'_>) -> Message {
-    let id = MessageId::of(notification, Position::Whole);
+pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
+    let id = MessageId::of(notification, MessagePosition::Whole);
     Message {
         headers: headers(id, notification.topic, "application/xml"),
         properties: properties(id, "resourcesync", notification),
@@ -159,7 +159,7 @@ pub(crate) fn headers(id: MessageId, group: &str, content_type: &str) -> Vec<(St
 pub(crate) fn properties(
     id: MessageId,
     format: &str,
-    notification: &Notification<'_>,
+    notification: &BrokerNotification<'_>,
 ) -> Vec<(String, String)> {
     owned([
         ("messageId", &id.to_string()),
@@ -180,10 +180,12 @@ fn owned<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{MESSAGE_TYPE, MessageId, Notification, Position, resourcesync_message};
+    use super::{
+        BrokerNotification, MESSAGE_TYPE, MessageId, MessagePosition, resourcesync_message,
+    };
     use crate::resourcesync::channel_kind::ChannelKind;
 
-    const NOTIFICATION: Notification<'_> = Notification {
+    const NOTIFICATION: BrokerNotification<'_> = BrokerNotification {
         source: "main",
         topic: "https://e.org/changes",
         kind: ChannelKind::Change,
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn a_message_repeats_the_payload_and_says_what_it_is() {
         let message = resourcesync_message(&NOTIFICATION);
-        let id = MessageId::of(&NOTIFICATION, Position::Whole);
+        let id = MessageId::of(&NOTIFICATION, MessagePosition::Whole);
         assert_eq!(message.body, NOTIFICATION.body);
         for (name, want) in [
             ("messageId", id.to_string().as_str()),
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_8() {
-        let id = MessageId::of(&NOTIFICATION, Position::Feed { first: 0, count: 1 });
+        let id = MessageId::of(&NOTIFICATION, MessagePosition::Feed { first: 0, count: 1 });
         let parsed = uuid::Uuid::parse_str(&id.to_string()).unwrap();
         assert_eq!(parsed.get_version_num(), 8);
         assert_eq!(parsed.get_variant(), uuid::Variant::RFC4122);
@@ -242,15 +244,15 @@ mod tests {
     #[test]
     fn a_repeat_has_the_same_id_and_nothing_else_has() {
         let others = [
-            Notification {
+            BrokerNotification {
                 topic: "https://e.org/change",
                 ..NOTIFICATION
             },
-            Notification {
+            BrokerNotification {
                 seq: 8,
                 ..NOTIFICATION
             },
-            Notification {
+            BrokerNotification {
                 body: b"<urlset />",
                 ..NOTIFICATION
             },
@@ -259,14 +261,14 @@ mod tests {
         let mut ids = HashSet::new();
         let positions = (0..300).flat_map(|at| {
             [
-                Position::Feed {
+                MessagePosition::Feed {
                     first: at,
                     count: 1,
                 },
-                Position::Entry(at),
+                MessagePosition::Entry(at),
             ]
         });
-        for position in positions.chain([Position::Whole]) {
+        for position in positions.chain([MessagePosition::Whole]) {
             for notification in &others {
                 let id = MessageId::of(notification, position);
                 assert_eq!(id, MessageId::of(notification, position));

@@ -8,7 +8,7 @@ use crate::contentchange::feed::{
 };
 use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation, directory};
 use crate::contentchange::message::{
-    LONGEST_PROPERTY, Message, MessageId, Notification, Position, headers, properties,
+    BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
 };
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_payload::ChangePayload;
@@ -34,7 +34,10 @@ pub struct AtomForm {
 
 /// Returns the content change messages of a notification, in order of the first change of each object (F2 to F5).
 /// `None` if it is no change notification that was rendered here.
-pub fn atom_messages(notification: &Notification<'_>, form: &AtomForm) -> Option<Vec<Message>> {
+pub fn atom_messages(
+    notification: &BrokerNotification<'_>,
+    form: &AtomForm,
+) -> Option<Vec<Message>> {
     let payload = ChangePayload::parse(notification.body)?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
@@ -74,8 +77,8 @@ impl Object<'_> {
     }
 
     /// Returns its position among the ids of the notification.
-    fn position(&self) -> Position {
-        Position::Feed {
+    fn position(&self) -> MessagePosition {
+        MessagePosition::Feed {
             first: self.changes.first().map_or(0, |(number, _)| *number),
             count: self.changes.len() as u64,
         }
@@ -149,7 +152,7 @@ fn linked<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
 fn feed(
     object: &Object<'_>,
     until: Datetime,
-    notification: &Notification<'_>,
+    notification: &BrokerNotification<'_>,
     form: &AtomForm,
 ) -> Feed {
     let title = title(object);
@@ -157,7 +160,7 @@ fn feed(
         .changes
         .iter()
         .map(|(number, change)| {
-            let id = MessageId::of(notification, Position::Entry(*number));
+            let id = MessageId::of(notification, MessagePosition::Entry(*number));
             item(id, change, &title, until, form)
         })
         .collect();
@@ -223,7 +226,7 @@ fn title(object: &Object<'_>) -> String {
     parts.join(", ")
 }
 
-fn message(object: &Object<'_>, feed: &Feed, notification: &Notification<'_>) -> Message {
+fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'_>) -> Message {
     let id = MessageId::of(notification, object.position());
     let types: BTreeSet<&str> = feed
         .items
@@ -265,7 +268,7 @@ mod tests {
     use super::{AtomForm, atom_messages};
     use crate::contentchange::feed::{Feed, Modification};
     use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
-    use crate::contentchange::message::{Message, Notification};
+    use crate::contentchange::message::{BrokerNotification, Message};
     use crate::resourcesync::change::{Change, RelatedLink};
     use crate::resourcesync::change_payload::ChangePayload;
     use crate::resourcesync::channel_kind::ChannelKind;
@@ -312,7 +315,7 @@ mod tests {
     }
 
     fn messages(body: &[u8], seq: u64, form: &AtomForm) -> Vec<Message> {
-        let notification = Notification {
+        let notification = BrokerNotification {
             source: "main",
             topic: "https://e.org/changes",
             kind: ChannelKind::Change,
@@ -609,7 +612,7 @@ mod tests {
 
     #[test]
     fn another_body_has_no_messages() {
-        let notification = Notification {
+        let notification = BrokerNotification {
             source: "main",
             topic: "https://e.org/changes",
             kind: ChannelKind::Framework,

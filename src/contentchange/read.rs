@@ -40,7 +40,7 @@ impl Feed {
 
 /// The parts that feed and entry have in common, as written.
 #[derive(Debug, Default)]
-struct Draft {
+struct AtomParts {
     id: Option<String>,
     author: Option<String>,
     title: Option<String>,
@@ -65,16 +65,16 @@ enum Field {
 
 #[derive(Debug, Default)]
 struct FeedHandler {
-    feed: Draft,
-    entry: Option<Draft>,
-    entries: Vec<Draft>,
+    feed: AtomParts,
+    entry: Option<AtomParts>,
+    entries: Vec<AtomParts>,
     /// Depth of the `author` that is being read.
     author: Option<usize>,
     /// The text that is being read, and the depth of its element.
     field: Option<(usize, Field)>,
 }
 
-impl Draft {
+impl AtomParts {
     fn field(&mut self, field: Field) -> &mut Option<String> {
         match field {
             Field::Id => &mut self.id,
@@ -149,7 +149,7 @@ impl Handler for FeedHandler {
             return;
         }
         if start.depth == 1 && start.local == "entry" {
-            self.entry = Some(Draft::default());
+            self.entry = Some(AtomParts::default());
             return;
         }
         let (draft, inner) = match &mut self.entry {

@@ -40,7 +40,7 @@ use crate::report::pending::PendingCount;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{Doing, Summary};
 use crate::tree::TreeReport;
-use crate::websub::publish::Publisher;
+use crate::websub::publish::Submitter;
 use crate::websub::topics::Topics;
 
 /// Inputs of `rsnotify run` alone.
@@ -79,7 +79,7 @@ pub struct Announcer {
 /// The adaptors that submit and serve notifications.
 pub struct Adaptors {
     pub topics: Topics,
-    pub publisher: Arc<Publisher>,
+    pub publisher: Arc<Submitter>,
     pub brokers: Arc<Brokers>,
     /// Runtime for submissions: they are kept off the threads that serve.
     pub submission_runtime: Handle,

@@ -56,11 +56,11 @@ impl ReadJob {
     }
 
     /// Opens a list of the request.
-    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, Refused> {
+    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RefusedList> {
         let number = self.request.number(&list.list);
         let path = number.and_then(|number| self.paths.get(number));
-        let path = path.ok_or_else(|| Refused::Stale(list.list.clone()))?;
-        ChangeListFile::open(path, list.stat).map_err(Refused::of(list))
+        let path = path.ok_or_else(|| RefusedList::Stale(list.list.clone()))?;
+        ChangeListFile::open(path, list.stat).map_err(RefusedList::of(list))
     }
 }
 
@@ -72,12 +72,12 @@ pub fn file(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
 }
 
 /// Takes the answer to a request, with the request and the time that it took.
-type Answer = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
+type TakenCallback = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
 
 /// Hands requests to the thread.
 pub struct ChangeReader {
     jobs: Option<Sender<ReadJob>>,
-    answer: Arc<Answer>,
+    answer: Arc<TakenCallback>,
 }
 
 impl fmt::Debug for ChangeReader {
@@ -93,7 +93,7 @@ impl ChangeReader {
     pub fn start(
         answer: impl Fn(TakenRound, TakeRequest, Duration) + Send + Sync + 'static,
     ) -> ChangeReader {
-        let answer: Arc<Answer> = Arc::new(answer);
+        let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
         let (jobs, received) = mpsc::channel::<ReadJob>();
         let thread = std::thread::Builder::new().name("change-lists".into());
@@ -151,28 +151,28 @@ fn or_failed(rounds: &mut Rounds, take: impl FnOnce(&mut Rounds) -> TakeOutcome)
 pub fn take(job: &ReadJob, rounds: &mut Rounds) -> TakeOutcome {
     match try_take(job, rounds) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
-        Err(Refused::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
-        Err(Refused::Unreadable(list, stat, reason)) => {
+        Err(RefusedList::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
+        Err(RefusedList::Unreadable(list, stat, reason)) => {
             TakeOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)
         }
-        Err(Refused::Failed(reason)) => TakeOutcome::Failed(reason),
+        Err(RefusedList::Failed(reason)) => TakeOutcome::Failed(reason),
     }
 }
 
-enum Refused {
+enum RefusedList {
     Stale(Uri),
     Unreadable(Uri, Stat, String),
     Failed(String),
 }
 
-impl Refused {
+impl RefusedList {
     /// Returns a function that says why a list was refused.
-    fn of(list: &ListToRead) -> impl Fn(ChangeListFileError) -> Refused + Copy {
+    fn of(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RefusedList + Copy {
         |error| match error {
-            ChangeListFileError::Stale => Refused::Stale(list.list.clone()),
+            ChangeListFileError::Stale => RefusedList::Stale(list.list.clone()),
             error => {
                 let reason = format!("{}: {}", list.list, error_chain(&error));
-                Refused::Unreadable(list.list.clone(), list.stat, reason)
+                RefusedList::Unreadable(list.list.clone(), list.stat, reason)
             }
         }
     }
@@ -182,15 +182,15 @@ impl Refused {
 fn stale_lists(job: &ReadJob, found: &Uri) -> BTreeMap<Uri, Stat> {
     let is_stale = |list: &ListToRead| {
         let opened = job.open(list);
-        list.list == *found || matches!(opened, Err(Refused::Stale(_)))
+        list.list == *found || matches!(opened, Err(RefusedList::Stale(_)))
     };
     let stale = job.request.lists.iter().filter(|list| is_stale(list));
     stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
-impl From<StoreError> for Refused {
-    fn from(error: StoreError) -> Refused {
-        Refused::Failed(error_chain(&error))
+impl From<StoreError> for RefusedList {
+    fn from(error: StoreError) -> RefusedList {
+        RefusedList::Failed(error_chain(&error))
     }
 }
 
@@ -201,11 +201,11 @@ struct JobFiles<'a> {
 }
 
 impl RoundFiles for JobFiles<'_> {
-    type Error = Refused;
+    type Error = RefusedList;
 
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Refused> {
+    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RefusedList> {
         let keys = self.job.open(list)?.take_keys(&self.job.recent_keys);
-        keys.map_err(Refused::of(list))
+        keys.map_err(RefusedList::of(list))
     }
 
     fn changes(
@@ -213,25 +213,25 @@ impl RoundFiles for JobFiles<'_> {
         list: &ListToRead,
         span: &Range<u64>,
         places: &[EntryPlace],
-    ) -> Result<Vec<Change>, Refused> {
+    ) -> Result<Vec<Change>, RefusedList> {
         let changes = self.job.open(list)?.changes(span, places);
-        changes.map_err(Refused::of(list))
+        changes.map_err(RefusedList::of(list))
     }
 
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Refused> {
+    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RefusedList> {
         Ok(self.rows.of_list(&self.job.request.set, list)?)
     }
 
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Refused> {
+    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RefusedList> {
         Ok(self.rows.last_of_list(&self.job.request.set, list)?)
     }
 
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Refused> {
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RefusedList> {
         Ok(self.rows.each(&self.job.request.set, pass)?)
     }
 }
 
-fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, Refused> {
+fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, RefusedList> {
     let rows = job.keys.open()?;
     match job.request.inventory {
         Some(rules) => try_take_inventory(job, rules, &rows),
@@ -243,19 +243,19 @@ fn try_take_inventory(
     job: &ReadJob,
     rules: DeletionRules,
     rows: &TakenRows,
-) -> Result<Taken, Refused> {
+) -> Result<Taken, RefusedList> {
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.
-    let files: Result<Vec<_>, Refused> = lists.iter().map(|list| job.open(list)).collect();
+    let files: Result<Vec<_>, RefusedList> = lists.iter().map(|list| job.open(list)).collect();
     let mut files = files?;
     let mut listed = Vec::new();
     for (list, file) in lists.iter().zip(&mut files) {
-        listed.push(file.resources().map_err(Refused::of(list))?);
+        listed.push(file.resources().map_err(RefusedList::of(list))?);
     }
     rows.read_inventory(&job.request.set, |stored| {
         take_inventory(&job.request, rules, listed, stored, |list, positions| {
             let entries = files[list].resource_entries(positions);
-            entries.map_err(Refused::of(&lists[list]))
+            entries.map_err(RefusedList::of(&lists[list]))
         })
     })
 }

@@ -20,7 +20,7 @@ use crate::hub::HubRecord;
 use crate::hub::publication::PublicationRefusal;
 use crate::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use crate::hub::publisher_counts::{PublisherView, views};
-use crate::hub::subscriptions::Notification;
+use crate::hub::subscriptions::NotificationToRelay;
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::Doing;
@@ -161,7 +161,7 @@ impl Intake {
         let kind = match published {
             Published::New { seq, saved } => {
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
-                let owed = self.hub.hub.relay_new(Notification {
+                let owed = self.hub.hub.relay_new(NotificationToRelay {
                     topic: topic.clone(),
                     seq,
                     body,

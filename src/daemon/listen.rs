@@ -165,7 +165,10 @@ impl BoundListener {
         self.serve(|listener, ended| serve_admin(listener, admin, ended))
     }
 
-    fn serve<S>(self, server: impl FnOnce(Listener, Ended) -> S) -> (ServedListener, JoinHandle<()>)
+    fn serve<S>(
+        self,
+        server: impl FnOnce(Listener, HandleDropped) -> S,
+    ) -> (ServedListener, JoinHandle<()>)
     where
         S: Future<Output = ()> + Send + 'static,
     {
@@ -181,10 +184,10 @@ impl BoundListener {
 }
 
 /// A future that is ready when the other end of [`until_dropped`] is dropped.
-type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+type HandleDropped = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Returns a handle, and a future that is ready when the handle is dropped.
-pub fn until_dropped() -> (watch::Sender<()>, Ended) {
+pub fn until_dropped() -> (watch::Sender<()>, HandleDropped) {
     let (open, mut opened) = watch::channel(());
     let ended = async move {
         // Nothing is ever sent.
@@ -211,7 +214,7 @@ fn remove_stale_socket(path: &Path) {
 }
 
 /// Serves the admin pages with the same limits on idle connections as topics.
-async fn serve_admin(listener: Listener, admin: Admin, shutdown: Ended) {
+async fn serve_admin(listener: Listener, admin: Admin, shutdown: HandleDropped) {
     let handler = move |request: Request<Incoming>| {
         let admin = admin.clone();
         async move { admin.answer(&request).await }

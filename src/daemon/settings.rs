@@ -110,7 +110,7 @@ fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
             false => Transport::Tcp,
             true => Transport::Tls {
                 ca_pem: broker.tls.ca.as_ref().map(|ca| ca.content.clone()),
-                identity: identity.map(|identity| broker::ClientIdentity {
+                identity: identity.map(|identity| broker::ClientCertificate {
                     certificate: identity.certificate.content.clone(),
                     key: identity.key.content.clone(),
                 }),

@@ -5,10 +5,10 @@
 use core::net::IpAddr;
 use std::time::Duration;
 
+use crate::hub::client_address::Requester;
 use crate::hub::limits::{HubLimits, LimitExceeded, LimitKind, LimitScope, Quota};
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::request::Action;
-use crate::hub::requester::Requester;
 use crate::hub::usage::{Bucket, QuotaKey, Usage, callbacks, requesters};
 
 /// `Retry-After` where verifications are exceeded: most end within this time.

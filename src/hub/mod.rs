@@ -1,7 +1,7 @@
 //! The embedded hub's decisions: subscription requests, their limits, subscriptions and deliveries. Pure.
 //!
 //! A request: [`request`] parses the form, [`callback`] checks the callback URL against the address ranges of
-//! [`address`] and [`network`], [`requester`] determines the client's address, [`admission`] enforces the limits of
+//! [`address`] and [`network`], [`client_address`] determines the client's address, [`admission`] enforces the limits of
 //! [`limits`] with a [`rate_limiter`] and [`usage`] counters, [`verification`] builds and judges verification requests.
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`relay`] builds the delivery and
 //! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`host_name`] handles.
@@ -24,6 +24,7 @@ pub mod address;
 pub mod admission;
 pub mod body_digest;
 pub mod callback;
+pub mod client_address;
 pub mod counts;
 pub mod fair_queue;
 pub mod host_name;
@@ -37,7 +38,6 @@ pub mod publisher_counts;
 pub mod rate_limiter;
 pub mod relay;
 pub mod request;
-pub mod requester;
 pub mod subscriptions;
 pub mod usage;
 pub mod verification;

@@ -43,7 +43,7 @@ struct TopicSubscribers {
 
 /// A notification that came for a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notification {
+pub struct NotificationToRelay {
     pub topic: Topic,
     /// Its number in its channel.
     pub seq: u64,
@@ -209,7 +209,11 @@ impl Subscriptions {
 
     /// As [`relay`](Subscriptions::relay), unless it is the notification that was relayed last: it is submitted again
     /// after a crash before its acceptance was saved.
-    pub fn relay_once(&mut self, notification: Notification, now: Timestamp) -> Option<Relay> {
+    pub fn relay_once(
+        &mut self,
+        notification: NotificationToRelay,
+        now: Timestamp,
+    ) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&notification.topic)?;
         let digest = Some(BodyDigest::of(&notification.body));
         if on_topic.last == digest {
@@ -221,13 +225,13 @@ impl Subscriptions {
 
     /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then passes it to
     /// [`enqueue`](Subscriptions::enqueue).
-    pub fn relay(&mut self, notification: Notification, now: Timestamp) -> Option<Relay> {
+    pub fn relay(&mut self, notification: NotificationToRelay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get(&notification.topic)?;
         on_topic
             .subscribers
             .values()
             .find(|subscriber| now < subscriber.expires)?;
-        let Notification {
+        let NotificationToRelay {
             topic,
             seq,
             body,

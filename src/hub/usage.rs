@@ -9,9 +9,9 @@ use url::{Host, Url};
 
 use crate::hub::Callback;
 use crate::hub::address::destination;
+use crate::hub::client_address::Requester;
 use crate::hub::limits::LimitScope;
 use crate::hub::network;
-use crate::hub::requester::Requester;
 
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

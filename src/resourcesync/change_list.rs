@@ -15,7 +15,7 @@ use crate::resourcesync::change::{
 use crate::resourcesync::change_payload::{entry_len, link_len};
 use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::document::{DeclaredSpan, beginning};
-use crate::resourcesync::file_spans::{FileSpans, Span};
+use crate::resourcesync::file_spans::{ByteSpan, FileSpans};
 use crate::resourcesync::namespaces::Namespace;
 use crate::resourcesync::outline::{capability, declared_span};
 use crate::resourcesync::parse::{ReadError, read};
@@ -147,7 +147,7 @@ pub fn read_changes(
     source: impl Read,
     positions: &[u32],
 ) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
-    let handler = ChangesHandler::with_keys(Wanted::At(positions));
+    let handler = ChangesHandler::with_keys(WantedEntries::At(positions));
     match read(source, handler)? {
         Ok((handler, _)) if handler.root.is_list_of(Capability::ChangeList.as_str()) => {
             Ok(handler.into_keyed())
@@ -165,7 +165,7 @@ pub fn read_changes_at(
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
     let spans = spans(span, places)?;
-    let handler = ChangesHandler::with_keys(Wanted::All);
+    let handler = ChangesHandler::with_keys(WantedEntries::All);
     let (handler, _) = read(FileSpans::new(file, spans), handler).ok()?.ok()?;
     at_places(handler.into_keyed(), places)
 }
@@ -179,8 +179,8 @@ pub fn at_places(read: Vec<(ChangeKey, Change)>, places: &[EntryPlace]) -> Optio
 
 /// Returns the parts of a file that make a document with only these entries: the beginning up to the first entry, each of
 /// them, and what comes after the last.
-fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<Span>> {
-    let mut spans: Vec<Span> = Vec::new();
+fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<ByteSpan>> {
+    let mut spans: Vec<ByteSpan> = Vec::new();
     spans.push(0..all.start);
     let mut before: Option<u32> = None;
     for place in places {
@@ -253,7 +253,7 @@ pub fn read_resource_entries(
     source: impl Read,
     positions: &[u32],
 ) -> Result<Vec<Change>, ChangeListError> {
-    let mut handler = ChangesHandler::new(Wanted::At(positions));
+    let mut handler = ChangesHandler::new(WantedEntries::At(positions));
     handler.draft.is_of_resources = true;
     match read(source, handler)? {
         Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
@@ -274,7 +274,7 @@ pub fn each_entry(
     capability: Capability,
     take: impl FnMut(u32, Change),
 ) -> Result<(), ChangeListError> {
-    let mut entries = ChangesHandler::new(Wanted::All);
+    let mut entries = ChangesHandler::new(WantedEntries::All);
     entries.draft.is_of_resources = capability == Capability::ResourceList;
     let handler = StreamHandler {
         entries,
@@ -532,23 +532,23 @@ pub(crate) struct KeysHandler {
     listed: ListedChanges,
     /// Of the entries that ended last, those that ended in this window: where each began, and what is left after it.
     ended: Vec<(Bound, usize)>,
-    first_skipped: Option<(Place, SkipReason)>,
+    first_skipped: Option<(TagPosition, SkipReason)>,
     /// Room for what is hashed.
     room: Vec<u8>,
 }
 
 /// Place of a start tag. Its line is counted only once it is known that it may be needed: an entry per window at most.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum TagPosition {
     /// Length of the window's text from there on.
     Left(usize),
     Line(u64),
 }
 
-impl Place {
+impl TagPosition {
     fn settle(&mut self, line: &dyn Fn(usize) -> u64) {
-        if let Place::Left(left) = *self {
-            *self = Place::Line(line(left));
+        if let TagPosition::Left(left) = *self {
+            *self = TagPosition::Line(line(left));
         }
     }
 }
@@ -556,7 +556,7 @@ impl Place {
 /// Start of an entry.
 #[derive(Debug, Clone, Copy)]
 struct EntryStart {
-    place: Place,
+    place: TagPosition,
     bound: Bound,
 }
 
@@ -592,8 +592,8 @@ impl KeysHandler {
     pub(crate) fn conclude(self) -> ListedChanges {
         let first_skipped = self.first_skipped.map(|(place, reason)| {
             let line = match place {
-                Place::Line(line) => line,
-                Place::Left(_) => 0,
+                TagPosition::Line(line) => line,
+                TagPosition::Left(_) => 0,
             };
             Skipped { line, reason }
         });
@@ -638,7 +638,7 @@ impl Handler for KeysHandler {
             (1, Element::Entry) => {
                 self.draft.clear();
                 self.entry = Some(EntryStart {
-                    place: Place::Left(start.left),
+                    place: TagPosition::Left(start.left),
                     bound: Bound::Left(start.left),
                 });
                 self.begun = self.begun.saturating_add(1);
@@ -692,7 +692,7 @@ impl Handler for KeysHandler {
 
 /// The entries that are read whole.
 #[derive(Debug)]
-pub(crate) enum Wanted<'a> {
+pub(crate) enum WantedEntries<'a> {
     All,
     At(&'a [u32]),
 }
@@ -702,7 +702,7 @@ pub(crate) enum Wanted<'a> {
 pub(crate) struct ChangesHandler<'a> {
     pub(crate) root: Root,
     pub(crate) changes: Vec<Change>,
-    wanted: Wanted<'a>,
+    wanted: WantedEntries<'a>,
     /// The keys of the changes, if they are wanted too.
     keys: Option<Vec<ChangeKey>>,
     /// Number of entries that have begun.
@@ -725,7 +725,7 @@ struct Rest {
 }
 
 impl<'a> ChangesHandler<'a> {
-    pub(crate) fn new(wanted: Wanted<'a>) -> ChangesHandler<'a> {
+    pub(crate) fn new(wanted: WantedEntries<'a>) -> ChangesHandler<'a> {
         ChangesHandler {
             root: Root::default(),
             changes: Vec::new(),
@@ -738,7 +738,7 @@ impl<'a> ChangesHandler<'a> {
         }
     }
 
-    fn with_keys(wanted: Wanted<'a>) -> ChangesHandler<'a> {
+    fn with_keys(wanted: WantedEntries<'a>) -> ChangesHandler<'a> {
         ChangesHandler {
             keys: Some(Vec::new()),
             ..ChangesHandler::new(wanted)
@@ -755,8 +755,8 @@ impl<'a> ChangesHandler<'a> {
         let position = self.begun;
         self.begun = self.begun.saturating_add(1);
         match &mut self.wanted {
-            Wanted::All => true,
-            Wanted::At(positions) => match positions.split_first() {
+            WantedEntries::All => true,
+            WantedEntries::At(positions) => match positions.split_first() {
                 Some((first, rest)) if *first == position => {
                     *positions = rest;
                     true

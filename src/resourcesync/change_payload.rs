@@ -5,7 +5,7 @@ use std::ops::Range;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::resourcesync::change::{Change, RelatedLink};
-use crate::resourcesync::change_list::{ChangesHandler, Wanted};
+use crate::resourcesync::change_list::{ChangesHandler, WantedEntries};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::parse::read;
@@ -46,7 +46,9 @@ impl ChangePayload {
 
     /// Reads a notification that was [rendered](ChangePayload::render) here.
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
-        let (handler, _) = read(body, ChangesHandler::new(Wanted::All)).ok()?.ok()?;
+        let (handler, _) = read(body, ChangesHandler::new(WantedEntries::All))
+            .ok()?
+            .ok()?;
         let root = handler.root;
         root.is_list_of(ChannelKind::Change.capability())
             .then_some(())?;

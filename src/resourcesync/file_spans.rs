@@ -8,7 +8,7 @@ use std::vec::IntoIter;
 const SIZE: usize = 8 << 10;
 
 /// A span of a file, by its offsets.
-pub(crate) type Span = Range<u64>;
+pub(crate) type ByteSpan = Range<u64>;
 
 /// The bytes of some spans, which ascend.
 #[derive(Debug)]
@@ -16,12 +16,12 @@ pub(crate) struct FileSpans<F: Read + Seek> {
     file: BufReader<F>,
     /// Offset of the next byte; `None` before the first.
     offset: Option<u64>,
-    current: Span,
-    rest: IntoIter<Span>,
+    current: ByteSpan,
+    rest: IntoIter<ByteSpan>,
 }
 
 impl<F: Read + Seek> FileSpans<F> {
-    pub(crate) fn new(file: F, spans: Vec<Span>) -> FileSpans<F> {
+    pub(crate) fn new(file: F, spans: Vec<ByteSpan>) -> FileSpans<F> {
         FileSpans {
             file: BufReader::with_capacity(SIZE, file),
             offset: None,

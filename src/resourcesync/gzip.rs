@@ -30,19 +30,19 @@ pub fn parse_gzip<T>(
 
 /// Returns a reader of what a compressed file holds, up to a limit.
 pub fn unpacked(reader: impl Read) -> impl Read {
-    let packed = Counted { reader, count: 0 };
+    let packed = CountingReader { reader, count: 0 };
     Unpacked {
         decoder: MultiGzDecoder::new(packed),
         count: 0,
     }
 }
 
-struct Counted<R> {
+struct CountingReader<R> {
     reader: R,
     count: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buffer)?;
         self.count += read as u64;
@@ -52,7 +52,7 @@ impl<R: Read> Read for Counted<R> {
 
 /// Its errors hold a [`Malformed`] where the data is broken.
 struct Unpacked<R> {
-    decoder: MultiGzDecoder<Counted<R>>,
+    decoder: MultiGzDecoder<CountingReader<R>>,
     count: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::{Model, Removed};
 use crate::tree::mount::UnmetFile;
-use crate::tree::mount_presence::Mounts;
+use crate::tree::mount_presence::TreeMounts;
 use crate::tree::nested_file_systems::NestedDirectories;
 use crate::tree::pending_hints::Hint;
 use crate::tree::reports::Reports;
@@ -20,7 +20,7 @@ pub(super) struct EntryUpdate<'a, 'r> {
     pub(super) candidates: &'a Candidates,
     pub(super) model: &'a mut Model,
     pub(super) links: &'a mut LinkedDirectories,
-    pub(super) mounts: &'a mut Mounts,
+    pub(super) mounts: &'a mut TreeMounts,
     pub(super) watching: &'a mut DirectoryWatching,
     pub(super) queue: &'a mut WorkQueue,
     pub(super) unreadable: &'a mut DeniedDirectories,

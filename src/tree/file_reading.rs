@@ -15,7 +15,7 @@ use crate::tree::file::{File, HintOutcome, IncompleteRead, RACY, is_racy};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Model;
-use crate::tree::mount_presence::Mounts;
+use crate::tree::mount_presence::TreeMounts;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
 use crate::tree::recent_keys::RecentKeys;
@@ -102,7 +102,7 @@ impl ReadBatch {
 pub(super) struct FileReading<'a, 'r> {
     pub(super) settings: ReadSettings,
     pub(super) model: &'a mut Model,
-    pub(super) mounts: &'a mut Mounts,
+    pub(super) mounts: &'a mut TreeMounts,
     pub(super) watching: &'a DirectoryWatching,
     pub(super) queue: &'a mut WorkQueue,
     pub(super) reports: &'a mut Reports<'r>,

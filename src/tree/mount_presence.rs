@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// The mounts, by their position in the settings.
 #[derive(Debug)]
-pub(super) struct Mounts {
+pub(super) struct TreeMounts {
     mounts: Vec<TreeMount>,
     /// Time of the next check of mounts and links.
     heartbeat: Instant,
@@ -37,16 +37,20 @@ pub(super) enum RootChange {
     Lost(String),
 }
 
-impl Mounts {
+impl TreeMounts {
     /// Returns the mounts of the settings with the files that an earlier run has read. All are absent until they are
     /// checked.
-    pub(super) fn new(settings: &TreeSettings, known: Vec<KnownFile>, model: &mut Model) -> Mounts {
+    pub(super) fn new(
+        settings: &TreeSettings,
+        known: Vec<KnownFile>,
+        model: &mut Model,
+    ) -> TreeMounts {
         let mut unmet = unmet_files(settings, known);
         let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
             let root = model.add_root(at);
             TreeMount::new(plan, root, unmet.remove(&plan.id).unwrap_or_default())
         });
-        Mounts {
+        TreeMounts {
             mounts: mounts.collect(),
             heartbeat: Instant::now(),
         }
@@ -164,7 +168,7 @@ impl Mounts {
     }
 }
 
-impl Index<usize> for Mounts {
+impl Index<usize> for TreeMounts {
     type Output = TreeMount;
 
     fn index(&self, at: usize) -> &TreeMount {
@@ -172,7 +176,7 @@ impl Index<usize> for Mounts {
     }
 }
 
-impl IndexMut<usize> for Mounts {
+impl IndexMut<usize> for TreeMounts {
     fn index_mut(&mut self, at: usize) -> &mut TreeMount {
         &mut self.mounts[at]
     }

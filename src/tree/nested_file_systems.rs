@@ -10,7 +10,7 @@ use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::file_status;
 use crate::tree::ids::DirectoryId;
-use crate::tree::mount_presence::Mounts;
+use crate::tree::mount_presence::TreeMounts;
 use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
 use crate::tree::work_queue::{Depth, WorkQueue};
@@ -104,7 +104,7 @@ impl NestedDirectories {
         &mut self,
         missing: impl Iterator<Item = &'a DocumentPath>,
         directories: &Directories,
-        mounts: &Mounts,
+        mounts: &TreeMounts,
         queue: &mut WorkQueue,
     ) {
         if self.directories.is_empty() {
@@ -137,7 +137,7 @@ impl NestedDirectories {
     pub(super) fn recheck_mount_table(
         &mut self,
         directories: &Directories,
-        mounts: &Mounts,
+        mounts: &TreeMounts,
         queue: &mut WorkQueue,
     ) {
         let Some(table) = self.mount_table.read_if_changed() else {
@@ -166,7 +166,7 @@ impl NestedDirectories {
     pub(super) fn report(
         &mut self,
         directories: &Directories,
-        mounts: &mut Mounts,
+        mounts: &mut TreeMounts,
         reports: &mut Reports<'_>,
     ) {
         while let Some(report) = self.pop_report(directories, |at| mounts[at].was_swept()) {

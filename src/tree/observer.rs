@@ -18,7 +18,7 @@ use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::Model;
 use crate::tree::mount::{Sweep, TreeMount};
-use crate::tree::mount_presence::{Mounts, RootChange};
+use crate::tree::mount_presence::{RootChange, TreeMounts};
 use crate::tree::nested_file_systems::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
 use crate::tree::read_file::ReadOutcome;
@@ -37,7 +37,7 @@ pub(super) struct Observer<'a> {
     watching: DirectoryWatching,
     model: Model,
     links: LinkedDirectories,
-    mounts: Mounts,
+    mounts: TreeMounts,
     queue: WorkQueue,
     unreadable: DeniedDirectories,
     nested: NestedDirectories,
@@ -54,7 +54,7 @@ impl<'a> Observer<'a> {
         report: impl FnMut(TreeReport) -> ControlFlow<()> + 'a,
     ) -> Observer<'a> {
         let mut model = Model::default();
-        let mounts = Mounts::new(&settings, known, &mut model);
+        let mounts = TreeMounts::new(&settings, known, &mut model);
         Observer {
             reading: ReadSettings {
                 settle: settings.settle,

@@ -114,14 +114,14 @@ pub(super) struct HintBatch {
 /// The hints, shared by the backend's thread and the observer.
 #[derive(Debug, Default)]
 pub(super) struct PendingHints {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingBatch>,
     changed: Condvar,
     /// An eventfd that wakes an observer waiting for the kernel's events.
     bell: OnceLock<Arc<OwnedFd>>,
 }
 
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingBatch {
     batch: HintBatch,
     /// True if there is anything worth waking for. A file that is being written is not.
     is_news: bool,
@@ -140,11 +140,11 @@ struct Interests {
 }
 
 impl PendingHints {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
+    fn pending(&self) -> MutexGuard<'_, PendingBatch> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, change: impl FnOnce(&mut Pending)) {
+    fn wake(&self, change: impl FnOnce(&mut PendingBatch)) {
         let mut pending = self.pending();
         change(&mut pending);
         if !(pending.is_news && pending.is_awaited) {
@@ -284,7 +284,7 @@ impl PendingHints {
 
 /// The hints, while a backend adds to them.
 pub(super) struct HintSink<'a> {
-    pending: &'a mut Pending,
+    pending: &'a mut PendingBatch,
 }
 
 impl HintSink<'_> {

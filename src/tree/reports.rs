@@ -12,7 +12,7 @@ use crate::tree::file_status;
 use crate::tree::ids::FileId;
 use crate::tree::model::Model;
 use crate::tree::mount::{TreeMount, UnmetFile};
-use crate::tree::mount_presence::Mounts;
+use crate::tree::mount_presence::TreeMounts;
 use crate::tree::{TreeNotice, TreeReport};
 
 /// Maximum observations in one report.
@@ -68,7 +68,7 @@ impl<'a> Reports<'a> {
         id: FileId,
         reason: Incomplete,
         model: &mut Model,
-        mounts: &Mounts,
+        mounts: &TreeMounts,
     ) {
         if let Some(file) = model.file_mut(id)
             && file.report_incomplete(&reason)
@@ -84,7 +84,7 @@ impl<'a> Reports<'a> {
 
     /// Withdraws what was observed to be missing from mounts that are not there (R15): their files are unmet again.
     /// Returns true if there is such a mount.
-    pub(super) fn withdraw_missing(&mut self, mounts: &mut Mounts) -> bool {
+    pub(super) fn withdraw_missing(&mut self, mounts: &mut TreeMounts) -> bool {
         let missing = std::mem::take(&mut self.missing);
         let mut is_mount_missing = false;
         for mount in mounts.iter_mut() {

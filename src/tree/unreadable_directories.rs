@@ -10,7 +10,7 @@ use crate::announce::observation::UnreadableDirectory;
 use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::ids::DirectoryId;
-use crate::tree::mount_presence::Mounts;
+use crate::tree::mount_presence::TreeMounts;
 
 /// Delay of the first retry, doubled each time, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ impl DeniedDirectories {
     pub(super) fn pop_report(
         &mut self,
         directories: &Directories,
-        mounts: &Mounts,
+        mounts: &TreeMounts,
     ) -> Option<TreeReport> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];

@@ -28,7 +28,7 @@ pub use settings::{HubCredentials, HubHeader, HubProxy, PublishSettings, Publish
 const CONCURRENT_REQUESTS: usize = 64;
 
 /// Sends submissions. Cheap to share behind an `Arc`.
-pub struct Publisher {
+pub struct Submitter {
     clients: RwLock<Arc<HubClients>>,
 }
 
@@ -58,10 +58,10 @@ struct Traffic {
     took: Mutex<Histogram>,
 }
 
-impl Publisher {
-    pub fn new(hubs: Vec<PublishSettings>) -> Result<Publisher, PublisherError> {
+impl Submitter {
+    pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublisherError> {
         let clients = HubClients::new(hubs)?;
-        Ok(Publisher {
+        Ok(Submitter {
             clients: RwLock::new(Arc::new(clients)),
         })
     }
@@ -110,7 +110,7 @@ impl Publisher {
     }
 }
 
-impl fmt::Debug for Publisher {
+impl fmt::Debug for Submitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Publisher").field(&self.clients()).finish()
     }

@@ -91,18 +91,18 @@ pub fn is_temporary(status: StatusCode) -> bool {
 
 /// The origins to which requests may go: those of the URLs that are trusted.
 #[derive(Debug, Clone, Default)]
-pub struct Origins(Option<Vec<Origin>>);
+pub struct AllowedOrigins(Option<Vec<Origin>>);
 
-impl Origins {
+impl AllowedOrigins {
     /// Returns the rule that permits each origin.
-    pub fn any() -> Origins {
-        Origins(None)
+    pub fn any() -> AllowedOrigins {
+        AllowedOrigins(None)
     }
 
     /// Returns the rule that permits the origins of these URLs.
-    pub fn of<'a>(urls: impl IntoIterator<Item = &'a str>) -> Origins {
+    pub fn of<'a>(urls: impl IntoIterator<Item = &'a str>) -> AllowedOrigins {
         let urls = urls.into_iter().filter_map(|url| Url::parse(url).ok());
-        Origins(Some(urls.map(|url| url.origin()).collect()))
+        AllowedOrigins(Some(urls.map(|url| url.origin()).collect()))
     }
 
     fn permit(&self, url: &Url) -> bool {
@@ -116,11 +116,11 @@ impl Origins {
 #[derive(Debug)]
 pub struct Retriever {
     client: Client,
-    origins: Origins,
+    origins: AllowedOrigins,
 }
 
 impl Retriever {
-    pub fn new(origins: Origins) -> Result<Retriever, RetrieveError> {
+    pub fn new(origins: AllowedOrigins) -> Result<Retriever, RetrieveError> {
         let make = || {
             let permitted = origins.clone();
             let policy = Policy::custom(move |attempt: Attempt<'_>| {
@@ -198,11 +198,11 @@ fn unpack(packed: &[u8]) -> std::io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Origins, Url};
+    use super::{AllowedOrigins, Url};
 
     #[test]
     fn only_trusted_origins_are_asked() {
-        let origins = Origins::of(["https://e.org/a", "http://e.org:8080/", "no URL"]);
+        let origins = AllowedOrigins::of(["https://e.org/a", "http://e.org:8080/", "no URL"]);
         for (url, want) in [
             ("https://e.org/other", true),
             ("https://e.org:443/", true),
@@ -213,7 +213,7 @@ mod tests {
         ] {
             let url = Url::parse(url).unwrap();
             assert_eq!(origins.permit(&url), want, "{url}");
-            assert!(Origins::any().permit(&url));
+            assert!(AllowedOrigins::any().permit(&url));
         }
     }
 }

@@ -48,9 +48,9 @@ impl CallbackKey {
 
 /// A request that arrived at a callback.
 #[derive(Debug)]
-pub enum Received {
+pub enum CallbackRequest {
     /// A notification, signed with the secret. The hub waits for the answer.
-    Delivery(Delivery),
+    Notification(ReceivedNotification),
     /// A notification without the right signature; it was acknowledged and is ignored (WebSub section 7.1.2).
     BadSignature {
         /// The value of `X-Hub-Signature`, if there is one.
@@ -60,14 +60,14 @@ pub enum Received {
 
 /// A received notification. Unless it is acknowledged, the hub is answered 503, so that it tries again.
 #[derive(Debug)]
-pub struct Delivery {
+pub struct ReceivedNotification {
     pub body: Bytes,
     /// The `self` link of the notification.
     pub self_uri: Option<Topic>,
     answer: oneshot::Sender<()>,
 }
 
-impl Delivery {
+impl ReceivedNotification {
     /// Answers the hub with 200.
     pub fn acknowledge(self) {
         // Fails if the hub no longer waits; then it delivers the notification again.
@@ -155,15 +155,15 @@ enum Serving {
 
 /// The subscriptions, by the id of their callbacks.
 #[derive(Default)]
-struct Callbacks(Mutex<HashMap<String, Callback>>);
+struct Callbacks(Mutex<HashMap<String, CallbackEntry>>);
 
 /// One callback, and the subscription that it is for.
-struct Callback {
+struct CallbackEntry {
     topic: Topic,
     secret: Secret,
     intent: Intent,
     decisions: mpsc::UnboundedSender<Decision>,
-    received: mpsc::Sender<Received>,
+    received: mpsc::Sender<CallbackRequest>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,13 +174,13 @@ enum Intent {
 
 /// A callback of ours: its subscription at a hub, and the hub's decisions on it.
 #[derive(Debug)]
-pub struct Subscription {
+pub struct CallbackSubscription {
     id: String,
     secret: Secret,
     decisions: mpsc::UnboundedReceiver<Decision>,
 }
 
-impl Subscription {
+impl CallbackSubscription {
     /// Waits for a decision that no request of ours is waiting for: a denial, or another verification.
     pub async fn decided(&mut self) -> Option<Decision> {
         self.decisions.recv().await
@@ -218,10 +218,10 @@ impl Destination {
         &self,
         key: &CallbackKey,
         topic: &Topic,
-    ) -> (Subscription, mpsc::Receiver<Received>) {
+    ) -> (CallbackSubscription, mpsc::Receiver<CallbackRequest>) {
         let (decisions, decided) = mpsc::unbounded_channel();
         let (sender, received) = mpsc::channel(WAITING);
-        let callback = Callback {
+        let callback = CallbackEntry {
             topic: topic.clone(),
             secret: key.secret.clone(),
             intent: Intent::Subscribe,
@@ -229,7 +229,7 @@ impl Destination {
             received: sender,
         };
         self.callbacks.lock().insert(key.id.clone(), callback);
-        let subscription = Subscription {
+        let subscription = CallbackSubscription {
             id: key.id.clone(),
             secret: key.secret.clone(),
             decisions: decided,
@@ -275,7 +275,7 @@ impl Destination {
     /// Subscribes, or renews, and waits until the hub has verified it. Returns the lease, if the hub states it.
     pub async fn subscribe(
         &self,
-        subscription: &mut Subscription,
+        subscription: &mut CallbackSubscription,
         hub: &Hub,
         topic: &Topic,
         lease: Duration,
@@ -293,7 +293,7 @@ impl Destination {
     /// Unsubscribes, and waits until the hub has verified it.
     pub async fn unsubscribe(
         &self,
-        subscription: &mut Subscription,
+        subscription: &mut CallbackSubscription,
         hub: &Hub,
         topic: &Topic,
     ) -> Result<(), SubscribeError> {
@@ -306,7 +306,7 @@ impl Destination {
 
     /// Closes the callback of a subscription that is given up. A hub that verifies it late is refused, and one that
     /// delivers is answered 410.
-    pub fn close_callback(&self, subscription: &Subscription) {
+    pub fn close_callback(&self, subscription: &CallbackSubscription) {
         self.callbacks.lock().remove(&subscription.id);
     }
 
@@ -319,7 +319,7 @@ impl Destination {
 
     async fn ask(
         &self,
-        subscription: &mut Subscription,
+        subscription: &mut CallbackSubscription,
         hub: &Hub,
         topic: &Topic,
         mode: &str,
@@ -384,7 +384,7 @@ impl fmt::Debug for Destination {
 }
 
 impl Callbacks {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Callback>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CallbackEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use rsnotify::hub::{
 use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::websub::hub::hub_topics::HubTopics;
 use rsnotify::websub::hub::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
-use rsnotify::websub::subscribe::{CallbackKey, Destination, Received};
+use rsnotify::websub::subscribe::{CallbackKey, CallbackRequest, Destination};
 use rsnotify::websub::topics::Topics;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -169,7 +169,7 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
 
     for seq in 1..=3 {
         let relay = running.send(&running.notification(seq)).unwrap();
-        let Some(Received::Delivery(notification)) = soon(received.recv()).await else {
+        let Some(CallbackRequest::Notification(notification)) = soon(received.recv()).await else {
             panic!("it is signed")
         };
         assert_eq!(notification.self_uri, Some(topic.clone()));

@@ -8,7 +8,7 @@ use rsnotify::announce::plan::Mode;
 use rsnotify::http::answer::Answer;
 use rsnotify::http::secret::Secret;
 use rsnotify::resourcesync::uri::Hub;
-use rsnotify::websub::publish::{HubCredentials, HubHeader, PublishSettings, Publisher};
+use rsnotify::websub::publish::{HubCredentials, HubHeader, PublishSettings, Submitter};
 
 use crate::support::{BODY, Peer, Say, say, submission};
 
@@ -58,7 +58,7 @@ async fn content_arrives_as_the_specification_says() {
     let hub = "https://hub.example.net/websub/";
     let mut settings = settings(hub);
     settings.publish_url = peer.url("/in?key=%41").parse().unwrap();
-    let publisher = Publisher::new(vec![settings]).unwrap();
+    let publisher = Submitter::new(vec![settings]).unwrap();
     let answer = publisher.submit(&submission(hub, Mode::Content, 1)).await;
     assert_eq!(name(&answer), "accepted");
     let seen = peer.next().await;
@@ -81,7 +81,7 @@ async fn content_arrives_as_the_specification_says() {
 async fn a_ping_and_a_content_query_arrive_as_their_hubs_want_them() {
     let mut peer = Peer::start(|_| say("202 Accepted", "", "")).await;
     let url = peer.url("/p?k=1");
-    let publisher = Publisher::new(vec![settings(&url)]).unwrap();
+    let publisher = Submitter::new(vec![settings(&url)]).unwrap();
     let topic = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 
     publisher.submit(&submission(&url, Mode::Ping, 1)).await;
@@ -118,7 +118,7 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
     }];
     hub.credentials = Some(HubCredentials::Bearer(Secret::new("hidden2")));
     assert!(!format!("{hub:?}").contains("hidden"));
-    let publisher = Publisher::new(vec![hub.clone()]).unwrap();
+    let publisher = Submitter::new(vec![hub.clone()]).unwrap();
     assert!(!format!("{publisher:?}").contains("hidden"));
     publisher.submit(&submission(&url, Mode::Content, 1)).await;
     let seen = peer.next().await;
@@ -130,7 +130,7 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
         username: "user".into(),
         password,
     });
-    let publisher = Publisher::new(vec![hub]).unwrap();
+    let publisher = Submitter::new(vec![hub]).unwrap();
     publisher.submit(&submission(&url, Mode::Ping, 1)).await;
     assert_eq!(
         peer.next().await.header("Authorization"),
@@ -144,7 +144,7 @@ async fn a_hanging_hub_delays_no_other() {
     let quick = Peer::start(|_| say("200 OK", "", "")).await;
     let (slow_url, quick_url) = (hanging.url("/"), quick.url("/"));
     let hubs = vec![settings(&slow_url), settings(&quick_url)];
-    let publisher = std::sync::Arc::new(Publisher::new(hubs).unwrap());
+    let publisher = std::sync::Arc::new(Submitter::new(hubs).unwrap());
     let waiting: Vec<_> = (0..200)
         .map(|seq| {
             let (publisher, url) = (publisher.clone(), slow_url.clone());
@@ -174,7 +174,7 @@ async fn a_hanging_hub_delays_no_other() {
 
 #[tokio::test]
 async fn a_hub_that_is_not_configured_is_sent_nothing() {
-    let publisher = Publisher::new(Vec::new()).unwrap();
+    let publisher = Submitter::new(Vec::new()).unwrap();
     let answer = publisher
         .submit(&submission("http://127.0.0.1:1/", Mode::Content, 1))
         .await;
@@ -198,7 +198,7 @@ async fn an_ipv6_literal_is_an_address_like_any_other() {
     assert!(url.starts_with("http://[::1]:"), "{url}");
     let mut other = settings("https://[2001:db8::1]/hub");
     other.publish_url = target.url("/in").parse().unwrap();
-    let publisher = Publisher::new(vec![settings(&url), other]).unwrap();
+    let publisher = Submitter::new(vec![settings(&url), other]).unwrap();
     let answer = publisher.submit(&submission(&url, Mode::Content, 1)).await;
     assert_eq!(judged(&answer), "accepted");
     let seen = peer.next().await;

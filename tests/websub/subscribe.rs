@@ -6,9 +6,9 @@ use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::discover::{DiscoverError, discover};
-use rsnotify::websub::retrieve::{Origins, RetrieveError, Retriever};
+use rsnotify::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use rsnotify::websub::subscribe::{
-    CallbackKey, Decision, Destination, Received, SubscribeError, Subscription,
+    CallbackKey, CallbackRequest, CallbackSubscription, Decision, Destination, SubscribeError,
 };
 use rsnotify::websub::topics::Topics;
 
@@ -48,7 +48,7 @@ async fn documents_are_retrieved_whole_and_only_from_permitted_origins() {
     })
     .await;
     let topic = peer.url("/t");
-    let retriever = Retriever::new(Origins::of([topic.as_str()])).unwrap();
+    let retriever = Retriever::new(AllowedOrigins::of([topic.as_str()])).unwrap();
     for path in ["/list", "/moved"] {
         assert_eq!(retriever.get(&peer.url(path)).await.unwrap(), b"<urlset/>");
     }
@@ -125,8 +125,8 @@ async fn what_is_no_topic_says_why() {
 /// A subscriber with a callback, and a hub that answers each request so.
 struct Subscribing {
     destination: Destination,
-    subscription: Subscription,
-    received: tokio::sync::mpsc::Receiver<Received>,
+    subscription: CallbackSubscription,
+    received: tokio::sync::mpsc::Receiver<CallbackRequest>,
     peer: Peer,
     hub: Hub,
     topic: Topic,
@@ -251,7 +251,8 @@ async fn only_signed_notifications_are_accepted() {
         // Acknowledged without effect, as WebSub section 7.1.2 permits.
         let answered = call(&callback, "POST", "", signature, "<urlset/>").await;
         assert_eq!(answered.0, 202, "{signature}");
-        let Some(Received::BadSignature { signature }) = soon(this.received.recv()).await else {
+        let Some(CallbackRequest::BadSignature { signature }) = soon(this.received.recv()).await
+        else {
             panic!("{signature}")
         };
         assert_eq!(signature, want);
@@ -259,7 +260,7 @@ async fn only_signed_notifications_are_accepted() {
     let header = format!("X-Hub-Signature: {signed}\r\nLink: <http://e.org/t> ; rel=self\r\n");
     let delivering = call(&callback, "POST", "", &header, "<urlset/>");
     let receiving = async {
-        let Some(Received::Delivery(delivery)) = this.received.recv().await else {
+        let Some(CallbackRequest::Notification(delivery)) = this.received.recv().await else {
             panic!("it is signed")
         };
         assert_eq!(delivery.self_uri, Some(Topic::new("http://e.org/t")));

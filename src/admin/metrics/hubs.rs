@@ -13,7 +13,7 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Hub;
 
 /// A hub on the channels of one kind.
-type Account<'a> = (&'a Hub, ChannelKind);
+type HubOfKind<'a> = (&'a Hub, ChannelKind);
 
 /// Sums of one hub over all channels of a kind.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl HubSums {
 }
 
 pub fn expose(exposition: &mut Exposition, status: &Status) {
-    let mut hubs: BTreeMap<Account<'_>, HubSums> = BTreeMap::new();
+    let mut hubs: BTreeMap<HubOfKind<'_>, HubSums> = BTreeMap::new();
     for channel in &status.channels {
         for hub in &channel.hubs {
             let sums = hubs.entry((&hub.hub, channel.kind)).or_default();
@@ -136,7 +136,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
 
 fn expose_counts(
     exposition: &mut Exposition,
-    hubs: &BTreeMap<Account<'_>, HubSums>,
+    hubs: &BTreeMap<HubOfKind<'_>, HubSums>,
     figures: &Figures,
 ) {
     let uncounted = HubCounts::default();
@@ -201,7 +201,7 @@ fn expose_counts(
     );
 }
 
-fn of_account((hub, kind): Account<'_>) -> [Label; 2] {
+fn of_account((hub, kind): HubOfKind<'_>) -> [Label; 2] {
     [of_hub(hub), ("kind", kind.to_string())]
 }
 

@@ -40,7 +40,7 @@ impl Candidate {
 
 /// The result of a comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Compared {
+pub struct ComparedEntries {
     /// Entries that were taken from other lists.
     pub taken: Vec<Candidate>,
     /// Silent entries that no other list tells.
@@ -103,17 +103,17 @@ impl Comparison {
     pub fn conclude<E>(
         mut self,
         stored: impl FnOnce(&mut dyn FnMut(u32, ChangeKey)) -> Result<(), E>,
-    ) -> Result<Compared, E> {
+    ) -> Result<ComparedEntries, E> {
         if self.candidates.is_empty() {
-            return Ok(Compared::default());
+            return Ok(ComparedEntries::default());
         }
         let candidates = &mut self.candidates;
         candidates.sort_unstable_by_key(|entry| {
             (entry.place.key, entry.is_silent, entry.list, entry.copy)
         });
-        let mut counts = Counts::new(candidates);
+        let mut counts = KeyCounts::new(candidates);
         stored(&mut |list, key| counts.pass(candidates, list, key))?;
-        let mut compared = Compared::default();
+        let mut compared = ComparedEntries::default();
         let mut is_fresh = Vec::with_capacity(candidates.len());
         for group in candidates.chunk_by(|one, other| one.place.key == other.place.key) {
             let learned = self.learned.get(&group[0].place.key);
@@ -145,7 +145,7 @@ impl Comparison {
 }
 
 /// How often the keys of some entries were taken.
-struct Counts {
+struct KeyCounts {
     /// By the index of the first entry with a key.
     taken: Vec<Count>,
     /// A bit for each key that may be among them, by some bits of it.
@@ -162,15 +162,15 @@ struct Count {
     list: u32,
 }
 
-impl Counts {
-    fn new(candidates: &[Candidate]) -> Counts {
+impl KeyCounts {
+    fn new(candidates: &[Candidate]) -> KeyCounts {
         let words = (candidates.len() / 4).next_power_of_two();
         let mut filter = vec![0; words];
         for entry in candidates {
             let (word, bit) = place(entry.place.key, words);
             filter[word] |= bit;
         }
-        Counts {
+        KeyCounts {
             taken: vec![Count::default(); candidates.len()],
             filter,
         }

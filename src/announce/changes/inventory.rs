@@ -79,7 +79,7 @@ pub fn take_inventory<E>(
         .iter()
         .map(|listed| (listed.entries.len(), listed.skipped))
         .collect();
-    let mut comparison = Comparison {
+    let mut comparison = InventoryComparison {
         request,
         rules,
         limit: if is_learned { LEARNED } else { request.limit },
@@ -92,7 +92,7 @@ pub fn take_inventory<E>(
     };
     comparison.compare(resources(listed), stored)?;
     comparison.judge_deletions();
-    let Comparison {
+    let InventoryComparison {
         mut differing,
         deleted,
         mut rows,
@@ -177,7 +177,7 @@ fn time(request: &TakeRequest, listed: &[ListedResources]) -> Timestamp {
     latest.unwrap_or(request.at)
 }
 
-struct Comparison<'a> {
+struct InventoryComparison<'a> {
     request: &'a TakeRequest,
     rules: DeletionRules,
     limit: usize,
@@ -191,7 +191,7 @@ struct Comparison<'a> {
     has_more_deleted: bool,
 }
 
-impl Comparison<'_> {
+impl InventoryComparison<'_> {
     fn compare<E>(
         &mut self,
         resources: Vec<Resource>,

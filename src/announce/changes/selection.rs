@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 
-use crate::announce::changes::fresh::{Candidate, Compared, Comparison};
+use crate::announce::changes::fresh::{Candidate, ComparedEntries, Comparison};
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
     AHEAD, LeftEntries, ListToRead, ROUND_BYTES, RoundFiles, TakeRequest, Taken, TakenList,
@@ -199,7 +199,7 @@ impl Selection {
                 row.keys().for_each(|key| pass(number, key));
             })
         })?;
-        let Compared {
+        let ComparedEntries {
             mut taken,
             untold,
             fresh,

@@ -14,15 +14,15 @@ use tokio::sync::watch;
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::settings::BrokerSettings;
-use crate::broker::subscribe::{Subscription, Wanted};
+use crate::broker::subscribe::{BrokerSubscription, MessageSelection};
 use crate::cli::exit::Exit;
 use crate::cli::listen::command::Run;
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;
 use crate::cli::listen::printer::Text;
 use crate::cli::listen::receiver::Recipient;
-use crate::cli::listen::report::{Event, Reporter};
-use crate::cli::listen::{CLOSE_TIMEOUT, Signals, of_output, recipient, stopped};
+use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopped};
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
@@ -38,13 +38,13 @@ const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic", "user"];
 
 /// A message, read as far as it can be.
-struct Received {
+struct ReceivedMessage {
     message: Frame,
-    content: Content,
+    content: MessageContent,
 }
 
 /// The content of a message.
-enum Content {
+enum MessageContent {
     Notification(Handed),
     /// The changes of one object.
     Feed(Feed),
@@ -58,7 +58,7 @@ pub async fn run(
     options: &ListenOptions,
     reporter: &Reporter,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::new().context("cannot wait for signals")?;
+    let mut signals = StopSignals::new().context("cannot wait for signals")?;
     let (settings, wanted) = wanted(name, file, options)?;
     let recipient = recipient(options);
     let (stop, stopped) = watch::channel(false);
@@ -81,7 +81,7 @@ fn wanted(
     name: &str,
     file: Option<&Path>,
     options: &ListenOptions,
-) -> Result<(BrokerSettings, Wanted), Failure> {
+) -> Result<(BrokerSettings, MessageSelection), Failure> {
     let wrong = |error| Failure {
         error,
         exit: Exit::Configuration,
@@ -113,7 +113,7 @@ fn wanted(
             .collect(),
     };
     destinations.dedup();
-    let wanted = Wanted {
+    let wanted = MessageSelection {
         destinations,
         selector: options.selector.clone(),
         durable: options.durable.clone(),
@@ -123,7 +123,7 @@ fn wanted(
 
 async fn read(
     settings: &BrokerSettings,
-    wanted: &Wanted,
+    wanted: &MessageSelection,
     recipient: &Recipient,
     reporter: &Reporter,
     mut stop: watch::Receiver<bool>,
@@ -134,13 +134,13 @@ async fn read(
     loop {
         let opened = tokio::select! {
             () = stopped(&mut stop) => return Ok(()),
-            opened = Subscription::open(settings, wanted) => opened,
+            opened = BrokerSubscription::open(settings, wanted) => opened,
         };
         let error = match opened {
             Ok(mut subscription) => {
                 was_open = true;
                 failures = 0;
-                reporter.report(&Event::Subscribed {
+                reporter.report(&ListenEvent::Subscribed {
                     topic: &destinations,
                     hub: settings.name.as_str(),
                     lease_seconds: None,
@@ -162,7 +162,7 @@ async fn read(
         }
         let wait = wait(failures);
         failures += 1;
-        reporter.report(&Event::NotSubscribed {
+        reporter.report(&ListenEvent::NotSubscribed {
             topic: &destinations,
             reason: &format!("{}: {error}", settings.name),
             retry_seconds: Some(wait.as_secs()),
@@ -177,7 +177,7 @@ async fn read(
 /// Hands messages over until the connection fails, whose error it returns, or until it is stopped. The other error is
 /// that the output is closed.
 async fn receive(
-    subscription: &mut Subscription,
+    subscription: &mut BrokerSubscription,
     recipient: &Recipient,
     reporter: &Reporter,
     stop: &mut watch::Receiver<bool>,
@@ -191,7 +191,7 @@ async fn receive(
                 Err(error) => return Ok(Some(error)),
             },
         };
-        let received = Received::new(message);
+        let received = ReceivedMessage::new(message);
         let text = match recipient {
             Recipient::Command {
                 command, timeout, ..
@@ -214,28 +214,28 @@ async fn receive(
     }
 }
 
-impl Received {
-    fn new(message: Frame) -> Received {
+impl ReceivedMessage {
+    fn new(message: Frame) -> ReceivedMessage {
         let topic = message.header("topic").unwrap_or_default();
         let content = match message.header("format") {
             Some("resourcesync") => Notification::parse(&message.body)
                 .ok()
-                .map(|notification| Content::Notification(Handed::new(topic, notification))),
+                .map(|notification| MessageContent::Notification(Handed::new(topic, notification))),
             // Other servers' messages may have no properties.
-            Some("atom") | None => Feed::parse(&message.body).ok().map(Content::Feed),
+            Some("atom") | None => Feed::parse(&message.body).ok().map(MessageContent::Feed),
             Some(_) => None,
         };
-        Received {
+        ReceivedMessage {
             message,
-            content: content.unwrap_or(Content::Other),
+            content: content.unwrap_or(MessageContent::Other),
         }
     }
 
     /// The notification that the message is.
     fn handed(&self) -> Option<&Handed> {
         match &self.content {
-            Content::Notification(handed) => Some(handed),
-            Content::Feed(_) | Content::Other => None,
+            MessageContent::Notification(handed) => Some(handed),
+            MessageContent::Feed(_) | MessageContent::Other => None,
         }
     }
 
@@ -244,9 +244,9 @@ impl Received {
     fn json(&self) -> Value {
         let message = &self.message;
         let read = match &self.content {
-            Content::Notification(handed) => serde_json::to_value(handed),
-            Content::Feed(feed) => serde_json::to_value(feed),
-            Content::Other => {
+            MessageContent::Notification(handed) => serde_json::to_value(handed),
+            MessageContent::Feed(feed) => serde_json::to_value(feed),
+            MessageContent::Other => {
                 // The first counts.
                 let headers = message.headers.iter().rev();
                 let headers = headers.map(|(name, value)| (name.clone(), json!(value)));
@@ -278,7 +278,7 @@ impl Received {
         if let Some(seq) = seq {
             object.insert("seq".to_owned(), json!(seq));
         }
-        if let Content::Feed(feed) = &self.content {
+        if let MessageContent::Feed(feed) = &self.content {
             let types: BTreeSet<&str> = feed
                 .items
                 .iter()
@@ -294,9 +294,9 @@ impl Received {
 
     fn text(&self) -> String {
         match &self.content {
-            Content::Notification(handed) => handed.to_string(),
-            Content::Feed(feed) => feed.items.iter().map(line).collect(),
-            Content::Other => format!("{}\n", String::from_utf8_lossy(&self.message.body)),
+            MessageContent::Notification(handed) => handed.to_string(),
+            MessageContent::Feed(feed) => feed.items.iter().map(line).collect(),
+            MessageContent::Other => format!("{}\n", String::from_utf8_lossy(&self.message.body)),
         }
     }
 
@@ -332,7 +332,7 @@ impl Received {
             let Err(reason) = run.execute(command, timeout, stopped(stop)).await else {
                 return true;
             };
-            reporter.report(&Event::CommandFailed {
+            reporter.report(&ListenEvent::CommandFailed {
                 topic: &topic,
                 reason: &reason,
             });

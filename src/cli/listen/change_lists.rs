@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::missed::{Following, Missed, Selection};
+use crate::cli::listen::missed::{Following, Missed, MissedSelection};
 use crate::cli::listen::patience::Patience;
 use crate::daemon::log::error_chain;
 use crate::resourcesync::listing::{ListedEntry, Listing};
 use crate::resourcesync::receive::{ReceivedChange, time_span};
-use crate::websub::retrieve::{Origins, RetrieveError, Retriever};
+use crate::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;
@@ -72,7 +72,7 @@ pub async fn missed(
         read_changes.unreadable.push(Unreadable::NoCapabilityList);
         return Ok(read_changes);
     };
-    let retriever = Retriever::new(Origins::of([topic, up]))?;
+    let retriever = Retriever::new(AllowedOrigins::of([topic, up]))?;
     let lists = match change_lists(&retriever, up).await {
         Ok(lists) => lists,
         Err(error) => {
@@ -83,9 +83,9 @@ pub async fn missed(
     };
     patience.succeeded(up);
     let last = memory.known_until().and_then(time_span);
-    let mut waiting = Waiting::new(last.map(|(start, _)| start));
+    let mut waiting = UnreadLists::new(last.map(|(start, _)| start));
     waiting.add(lists);
-    let mut selection = Selection::new(memory, following, now);
+    let mut selection = MissedSelection::new(memory, following, now);
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
     while let Some(url) = waiting.next() {
@@ -125,7 +125,7 @@ pub async fn missed(
 
 /// The documents that are still to be read, in the order in which they were named.
 #[derive(Debug)]
-struct Waiting {
+struct UnreadLists {
     /// The time up to which nothing is missed.
     last: Option<Timestamp>,
     urls: VecDeque<String>,
@@ -136,9 +136,9 @@ struct Waiting {
     is_cut: bool,
 }
 
-impl Waiting {
-    fn new(last: Option<Timestamp>) -> Waiting {
-        Waiting {
+impl UnreadLists {
+    fn new(last: Option<Timestamp>) -> UnreadLists {
+        UnreadLists {
             last,
             urls: VecDeque::new(),
             known: BTreeSet::new(),
@@ -292,8 +292,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        Instant, ListedEntry, MAX_DOCUMENTS, Memory, Patience, ReadChanges, Timestamp, Unreadable,
-        Waiting, error_chain, missed,
+        Instant, ListedEntry, MAX_DOCUMENTS, Memory, Patience, ReadChanges, Timestamp, UnreadLists,
+        Unreadable, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -427,11 +427,11 @@ mod tests {
         entries.collect()
     }
 
-    fn waiting() -> Waiting {
-        Waiting::new("2026-11-20T10:00:00Z".parse().ok())
+    fn waiting() -> UnreadLists {
+        UnreadLists::new("2026-11-20T10:00:00Z".parse().ok())
     }
 
-    fn all(mut waiting: Waiting) -> (Vec<String>, bool) {
+    fn all(mut waiting: UnreadLists) -> (Vec<String>, bool) {
         let is_cut = waiting.is_cut;
         let urls = std::iter::from_fn(|| waiting.next());
         (urls.collect(), is_cut)

@@ -7,14 +7,14 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::listing::{ListedEntry, Listing};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::discover::{DiscoverError, Discovery, discover};
-use crate::websub::retrieve::{Origins, Retriever};
+use crate::websub::retrieve::{AllowedOrigins, Retriever};
 
 /// Capability Lists and Source Descriptions read at most for one URL.
 const MAX_DOCUMENTS: usize = 1_000;
 
 /// A channel to subscribe to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Channel {
+pub struct ListenedChannel {
     /// The URL that led to it.
     pub asked: String,
     pub topic: Topic,
@@ -25,7 +25,7 @@ pub struct Channel {
     pub capability_list: Option<String>,
 }
 
-impl Channel {
+impl ListenedChannel {
     /// Returns the Capability List that advertises it; none for a topic that was given itself.
     pub fn advertised_by(&self) -> Option<&str> {
         self.kind.and(self.capability_list.as_deref())
@@ -34,8 +34,8 @@ impl Channel {
 
 /// The channels that a URL led to.
 #[derive(Debug, Default)]
-pub struct Found {
-    pub channels: Vec<Channel>,
+pub struct FoundChannels {
+    pub channels: Vec<ListenedChannel>,
     /// The Capability Lists that were read.
     pub lists: BTreeSet<String>,
     /// Documents that could not be read, and topics without a hub, beside others.
@@ -49,11 +49,11 @@ pub struct Unusable {
     pub failure: Failure,
 }
 
-impl From<Channel> for Found {
-    fn from(channel: Channel) -> Found {
-        Found {
+impl From<ListenedChannel> for FoundChannels {
+    fn from(channel: ListenedChannel) -> FoundChannels {
+        FoundChannels {
             channels: vec![channel],
-            ..Found::default()
+            ..FoundChannels::default()
         }
     }
 }
@@ -67,7 +67,7 @@ pub async fn channels(
     asked: &str,
     kind: Option<ChannelKind>,
     hub: Option<&Hub>,
-) -> Result<Found, Failure> {
+) -> Result<FoundChannels, Failure> {
     let discovered = discover(&Topic::new(asked)).await;
     let names_hub = |found: &&Discovery| !found.hubs.is_empty();
     let topic = discovered.as_ref().ok().filter(names_hub);
@@ -77,7 +77,7 @@ pub async fn channels(
     if let Err(error @ (DiscoverError::Url { .. } | DiscoverError::Request { .. })) = discovered {
         return Err(error.into());
     }
-    let retriever = Retriever::new(Origins::any())?;
+    let retriever = Retriever::new(AllowedOrigins::any())?;
     let listing = match retriever.get(asked).await {
         Ok(body) => Listing::parse(&body).ok().flatten(),
         Err(error) => return Err(discovered.map_or_else(Failure::from, |_| error.into())),
@@ -124,9 +124,9 @@ pub async fn current_hub(topic: &Topic) -> Option<Hub> {
 }
 
 /// Returns the channel of a topic that was given itself; none without a hub.
-fn channel_of_topic(asked: &str, found: &Discovery, hub: Option<&Hub>) -> Option<Channel> {
+fn channel_of_topic(asked: &str, found: &Discovery, hub: Option<&Hub>) -> Option<ListenedChannel> {
     let list = found.capability_list.as_ref();
-    Some(Channel {
+    Some(ListenedChannel {
         asked: asked.to_owned(),
         topic: found.self_uri.clone(),
         hub: hub.or(found.hubs.first())?.clone(),
@@ -156,13 +156,13 @@ impl Advertised {
     }
 
     /// Returns the channel, as its topic describes it itself where that can be read.
-    async fn resolved(self, asked: &str, hub: Option<&Hub>) -> Result<Channel, Failure> {
+    async fn resolved(self, asked: &str, hub: Option<&Hub>) -> Result<ListenedChannel, Failure> {
         let found = discover(&self.topic).await;
         let topic = found.as_ref().map_or(&self.topic, |found| &found.self_uri);
         let of_topic = found.as_ref().ok().and_then(|found| found.hubs.first());
         let hub = hub.or(of_topic).or(self.hub.as_ref()).cloned();
         let hub = hub.ok_or_else(|| Failure::plain(no_hub(topic.as_str(), None)))?;
-        Ok(Channel {
+        Ok(ListenedChannel {
             asked: asked.to_owned(),
             topic: topic.clone(),
             hub,
@@ -186,9 +186,9 @@ async fn advertised(
     asked: &str,
     first: Listing,
     retriever: &Retriever,
-) -> (Vec<Advertised>, Found) {
+) -> (Vec<Advertised>, FoundChannels) {
     let mut channels = Vec::new();
-    let mut found = Found::default();
+    let mut found = FoundChannels::default();
     let mut known = BTreeSet::from([asked.to_owned()]);
     let mut waiting = VecDeque::from([(asked.to_owned(), first)]);
     while let Some((url, listing)) = waiting.pop_front() {

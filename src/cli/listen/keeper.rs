@@ -7,14 +7,14 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::cli::exit::Exit;
-use crate::cli::listen::channels::{Channel, current_hub};
+use crate::cli::listen::channels::{ListenedChannel, current_hub};
 use crate::cli::listen::exit::Failure;
-use crate::cli::listen::report::{Event, Reporter};
-use crate::cli::listen::state::State;
+use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::state::ListenState;
 use crate::cli::listen::stopped;
 use crate::daemon::log::error_chain;
 use crate::http::retry::backoff;
-use crate::websub::subscribe::{Decision, Destination, SubscribeError, Subscription};
+use crate::websub::subscribe::{CallbackSubscription, Decision, Destination, SubscribeError};
 
 /// A lease is renewed when this part of it is over.
 const RENEWAL: f64 = 0.8;
@@ -31,14 +31,14 @@ const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Keeper {
     pub destination: Arc<Destination>,
-    pub subscription: Subscription,
-    pub channel: Channel,
+    pub subscription: CallbackSubscription,
+    pub channel: ListenedChannel,
     /// True if the hub is that of the command line, whatever the topic names.
     pub is_hub_given: bool,
     /// The lease to request.
     pub lease: Duration,
     pub reporter: Reporter,
-    pub state: Arc<State>,
+    pub state: Arc<ListenState>,
     /// Wakes the receiver when notifications may have been missed.
     pub check: Arc<Notify>,
     /// True once a hub has verified the subscription, now or in an earlier run.
@@ -88,7 +88,7 @@ impl Keeper {
             }
         }
         if !self.state.is_kept() {
-            let Channel { hub, topic, .. } = &self.channel;
+            let ListenedChannel { hub, topic, .. } = &self.channel;
             let farewell = self
                 .destination
                 .unsubscribe(&mut self.subscription, hub, topic);
@@ -102,7 +102,7 @@ impl Keeper {
         let mut attempts = 0;
         loop {
             let requested_at = Instant::now();
-            let Channel { hub, topic, .. } = &self.channel;
+            let ListenedChannel { hub, topic, .. } = &self.channel;
             let outcome = self
                 .destination
                 .subscribe(&mut self.subscription, hub, topic, self.lease)
@@ -164,12 +164,12 @@ impl Keeper {
         // Later verifications are reported as renewals, unless the lease has ended.
         let has_lapsed = earlier.is_none_or(|earlier| earlier.ends_at <= Instant::now());
         self.reporter.report(&match has_lapsed {
-            true => Event::Subscribed {
+            true => ListenEvent::Subscribed {
                 topic,
                 hub,
                 lease_seconds,
             },
-            false => Event::Renewed {
+            false => ListenEvent::Renewed {
                 topic,
                 hub,
                 lease_seconds,
@@ -182,7 +182,8 @@ impl Keeper {
             });
             if let Err(error) = saved {
                 let reason = &error_chain(error.as_ref());
-                self.reporter.report(&Event::NotSaved { topic, reason });
+                self.reporter
+                    .report(&ListenEvent::NotSaved { topic, reason });
             }
             self.check.notify_one();
         }
@@ -228,7 +229,7 @@ impl Keeper {
             self.report_denial(reason);
         }
         if denial.is_none() || wait.is_none() {
-            self.reporter.report(&Event::NotSubscribed {
+            self.reporter.report(&ListenEvent::NotSubscribed {
                 topic: &topic,
                 reason: &reason,
                 retry_seconds: wait.map(|wait| wait.as_secs()),
@@ -238,7 +239,7 @@ impl Keeper {
     }
 
     fn report_denial(&self, reason: &str) {
-        self.reporter.report(&Event::Denied {
+        self.reporter.report(&ListenEvent::Denied {
             topic: self.channel.topic.as_str(),
             hub: self.channel.hub.as_str(),
             reason,

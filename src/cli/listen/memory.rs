@@ -67,7 +67,7 @@ pub enum Relation {
 
 /// The parts of a notification that decide on its [`Relation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct NotificationIdentity {
     pub kind: ChannelKind,
     pub from: Option<String>,
     pub until: Option<String>,
@@ -87,7 +87,7 @@ impl Memory {
 
     /// Returns the relation of a notification to those before it (Change Notification 1.0.1 section 3: intervals are
     /// consecutive and do not overlap).
-    pub fn relation(&self, new: &Identity) -> Relation {
+    pub fn relation(&self, new: &NotificationIdentity) -> Relation {
         if self.digests.contains(&new.digest) {
             return Relation::Repeat;
         }
@@ -118,7 +118,7 @@ impl Memory {
     }
 
     /// Returns the memory after a notification with these changes was handed over.
-    pub fn after(&self, new: &Identity, changes: &[ReceivedChange]) -> Memory {
+    pub fn after(&self, new: &NotificationIdentity, changes: &[ReceivedChange]) -> Memory {
         let mut memory = self.clone();
         memory.kind = Some(new.kind);
         memory.up = new.up.clone().or(memory.up);
@@ -241,7 +241,7 @@ impl Memory {
 
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
-    pub fn is_exceeded_by(&self, new: &Identity) -> bool {
+    pub fn is_exceeded_by(&self, new: &NotificationIdentity) -> bool {
         let instant = |text: Option<&str>| Some(time_span(text?)?.0);
         instant(new.until.as_deref()) > instant(self.until.as_deref())
     }
@@ -281,7 +281,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        ChannelKind, EDGE_KEYS, Identity, Key, Memory, Missed, ReceivedChange, Relation, digest,
+        ChannelKind, EDGE_KEYS, Key, Memory, Missed, NotificationIdentity, ReceivedChange,
+        Relation, digest,
     };
     use crate::resourcesync::payload::ChangeKind;
 
@@ -299,9 +300,9 @@ mod tests {
         }
     }
 
-    fn identity(from: &str, until: &str, body: &str) -> Identity {
+    fn identity(from: &str, until: &str, body: &str) -> NotificationIdentity {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        Identity {
+        NotificationIdentity {
             kind: ChannelKind::Change,
             from: text(from),
             until: text(until),

@@ -32,7 +32,7 @@ pub struct Following {
 
 /// The changes that were missed, list by list.
 #[derive(Debug)]
-pub struct Selection<'a> {
+pub struct MissedSelection<'a> {
     memory: &'a Memory,
     /// Keys that the memory has.
     handed_over: HashSet<Key>,
@@ -43,15 +43,15 @@ pub struct Selection<'a> {
     keys: HashSet<Key>,
 }
 
-impl<'a> Selection<'a> {
+impl<'a> MissedSelection<'a> {
     /// Begins a selection of the changes that are later than the last `until` in `memory`, and not in the notification
     /// that follows.
     pub fn new(
         memory: &'a Memory,
         following: Option<&'a Following>,
         now: Timestamp,
-    ) -> Selection<'a> {
-        Selection {
+    ) -> MissedSelection<'a> {
+        MissedSelection {
             memory,
             handed_over: memory.handed_over(),
             following,
@@ -121,8 +121,8 @@ impl<'a> Selection<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Following, Key, Memory, ReceivedChange, Selection, Timestamp};
-    use crate::cli::listen::memory::Identity;
+    use super::{Following, Key, Memory, MissedSelection, ReceivedChange, Timestamp};
+    use crate::cli::listen::memory::NotificationIdentity;
     use crate::resourcesync::channel_kind::ChannelKind;
     use crate::resourcesync::payload::ChangeKind;
 
@@ -161,7 +161,7 @@ mod tests {
         following: Option<(&str, &str)>,
         lists: &[&str],
     ) -> Vec<(String, bool)> {
-        let identity = Identity {
+        let identity = NotificationIdentity {
             kind: ChannelKind::Change,
             from: None,
             until: Some("2026-11-20T10:00:00Z".to_owned()),
@@ -174,7 +174,7 @@ mod tests {
             keys: list(changes).iter().map(Key::of).collect(),
         });
         let now = time("2026-11-20T12:00:00Z");
-        let mut selection = Selection::new(&memory, following.as_ref(), now);
+        let mut selection = MissedSelection::new(&memory, following.as_ref(), now);
         for text in lists {
             selection.add(list(text));
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::cli::listen::memory::{Identity, Memory, digest};
+use crate::cli::listen::memory::{Memory, NotificationIdentity, digest};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::escape::escaped;
@@ -78,8 +78,8 @@ impl Handed {
     }
 
     /// Returns the parts that decide on its relation to others, given its body.
-    pub fn identity(&self, body: &[u8]) -> Identity {
-        Identity {
+    pub fn identity(&self, body: &[u8]) -> NotificationIdentity {
+        NotificationIdentity {
             kind: self.kind,
             from: self.from.clone(),
             until: self.until.clone(),

@@ -14,11 +14,11 @@ const TIME: Duration = Duration::from_secs(5 * 60);
 /// shortens that of no other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patience {
-    failing: BTreeMap<String, Failing>,
+    failing: BTreeMap<String, FailingDocument>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Failing {
+struct FailingDocument {
     since: Instant,
     attempts: u32,
 }
@@ -26,10 +26,13 @@ struct Failing {
 impl Patience {
     /// Notes that a document could not be used. Returns the number of attempts if it is given up now.
     pub fn failed(&mut self, url: &str, now: Instant) -> Option<u32> {
-        let failing = self.failing.entry(url.to_owned()).or_insert(Failing {
-            since: now,
-            attempts: 0,
-        });
+        let failing = self
+            .failing
+            .entry(url.to_owned())
+            .or_insert(FailingDocument {
+                since: now,
+                attempts: 0,
+            });
         failing.attempts = failing.attempts.saturating_add(1);
         let has_waited = now.duration_since(failing.since) >= TIME;
         (has_waited && failing.attempts >= ATTEMPTS).then_some(failing.attempts)

@@ -16,16 +16,16 @@ use crate::cli::listen::missed::{Following, Missed};
 use crate::cli::listen::notification::{Entries, Handed};
 use crate::cli::listen::patience::Patience;
 use crate::cli::listen::printer::Text;
-use crate::cli::listen::report::{Event, Reporter};
-use crate::cli::listen::state::State;
+use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::state::ListenState;
 use crate::cli::listen::stopped;
 use crate::daemon::log::error_chain;
 use crate::http::retry::backoff;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::receive::{Notification, ReceivedChange, time_span};
 use crate::resourcesync::uri::Topic;
-use crate::websub::retrieve::{Origins, RetrieveError, Retriever};
-use crate::websub::subscribe::{Delivery, Received};
+use crate::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
+use crate::websub::subscribe::{CallbackRequest, ReceivedNotification};
 
 /// Missed changes handed over at a time.
 const CHANGES_AT_A_TIME: usize = 1_000;
@@ -56,12 +56,12 @@ pub enum Recipient {
 #[derive(Debug)]
 pub struct Receiver {
     pub topic: Topic,
-    pub received: mpsc::Receiver<Received>,
+    pub received: mpsc::Receiver<CallbackRequest>,
     /// Wakes when notifications may have been missed: at the start, and when a subscription had lapsed.
     pub check: Arc<Notify>,
     pub recipient: Recipient,
     pub reporter: Reporter,
-    pub state: Arc<State>,
+    pub state: Arc<ListenState>,
     pub memory: Memory,
     pub heard: Heard,
     pub retry: Retry,
@@ -92,7 +92,7 @@ pub struct Retry {
 
 /// One notification to hand over.
 #[derive(Debug)]
-struct Step {
+struct HandOver {
     /// None if all of it was handed over before.
     handed: Option<Handed>,
     /// The notification as received; none of missed changes from Change Lists.
@@ -123,7 +123,7 @@ impl Receiver {
 
     /// Takes a received notification, and with a batch all that are waiting. The hub is answered 200 once they were
     /// handed over.
-    async fn take(&mut self, first: Received) -> io::Result<()> {
+    async fn take(&mut self, first: CallbackRequest) -> io::Result<()> {
         let mut received = vec![first];
         if let Recipient::Command { is_batch: true, .. } = self.recipient {
             while received.len() < BATCH
@@ -132,16 +132,18 @@ impl Receiver {
                 received.push(more);
             }
         }
-        let mut deliveries: Vec<Delivery> = Vec::new();
+        let mut deliveries: Vec<ReceivedNotification> = Vec::new();
         for received in received {
             match received {
                 // The hub delivers it again, after those that it has delivered before.
-                Received::Delivery(delivery) if delivery.is_abandoned() => {}
-                Received::Delivery(delivery) => deliveries.push(delivery),
-                Received::BadSignature { signature } => self.report(&Event::BadSignature {
-                    topic: self.topic.as_str(),
-                    signature: signature.as_deref(),
-                }),
+                CallbackRequest::Notification(delivery) if delivery.is_abandoned() => {}
+                CallbackRequest::Notification(delivery) => deliveries.push(delivery),
+                CallbackRequest::BadSignature { signature } => {
+                    self.report(&ListenEvent::BadSignature {
+                        topic: self.topic.as_str(),
+                        signature: signature.as_deref(),
+                    })
+                }
             }
         }
         if self.retry.has_pending && !deliveries.is_empty() {
@@ -166,7 +168,9 @@ impl Receiver {
             }
         }
         if self.hand_over(steps).await? {
-            judged.into_iter().for_each(Delivery::acknowledge);
+            judged
+                .into_iter()
+                .for_each(ReceivedNotification::acknowledge);
             if !self.retry.has_pending && self.retry.at.is_none() {
                 (self.retry.patience, self.retry.reason) = (Patience::default(), None);
             }
@@ -185,7 +189,7 @@ impl Receiver {
         let body = match content(&self.topic).await {
             Ok(body) => Some(body),
             Err(error) => {
-                self.report(&Event::NotCaughtUp {
+                self.report(&ListenEvent::NotCaughtUp {
                     topic: self.topic.as_str(),
                     reason: &error_chain(&error),
                 });
@@ -236,7 +240,7 @@ impl Receiver {
         memory: &mut Memory,
         body: &[u8],
         is_caught_up: bool,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<HandOver>,
     ) -> Result<(), Postponed> {
         let topic = self.topic.clone();
         let topic = topic.as_str();
@@ -244,7 +248,7 @@ impl Receiver {
             Ok(notification) => notification,
             Err(error) => {
                 let reason = &error_chain(&error);
-                self.report(&Event::Invalid { topic, reason });
+                self.report(&ListenEvent::Invalid { topic, reason });
                 return Ok(());
             }
         };
@@ -252,13 +256,13 @@ impl Receiver {
             && notification.skipped > 0
         {
             let entries = notification.skipped;
-            self.report(&Event::Skipped { topic, entries });
+            self.report(&ListenEvent::Skipped { topic, entries });
         }
         let mut handed = Handed::new(topic, notification);
         handed.caught_up = is_caught_up;
         let identity = handed.identity(body);
         memory.up = identity.up.clone().or(memory.up.take());
-        let repeat = Event::Repeat {
+        let repeat = ListenEvent::Repeat {
             topic,
             until: identity.until.as_deref(),
         };
@@ -285,7 +289,7 @@ impl Receiver {
             }
             Relation::Gap { since } => {
                 let from = identity.from.as_deref().unwrap_or_default();
-                self.report(&Event::Gap {
+                self.report(&ListenEvent::Gap {
                     topic,
                     until: &since,
                     from,
@@ -301,7 +305,7 @@ impl Receiver {
                 self.report(&repeat);
             }
             *memory = memory.after(&identity, &[]);
-            steps.push(Step {
+            steps.push(HandOver {
                 handed: None,
                 body: None,
                 after: Some(memory.clone()),
@@ -309,7 +313,7 @@ impl Receiver {
             return Ok(());
         }
         *memory = memory.after(&identity, handed.changes());
-        steps.push(Step {
+        steps.push(HandOver {
             handed: Some(handed),
             body: Some(body.to_vec()),
             after: Some(memory.clone()),
@@ -327,7 +331,7 @@ impl Receiver {
         &mut self,
         memory: &mut Memory,
         following: Option<&Handed>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<HandOver>,
     ) -> Result<(), Postponed> {
         let topic = self.topic.clone();
         let topic = topic.as_str();
@@ -347,7 +351,7 @@ impl Receiver {
                 let reason = error_chain(&error);
                 // Once, however often it is tried again.
                 if self.retry.reason.as_ref() != Some(&reason) {
-                    self.report(&Event::NotCaughtUp {
+                    self.report(&ListenEvent::NotCaughtUp {
                         topic,
                         reason: &reason,
                     });
@@ -360,11 +364,11 @@ impl Receiver {
         };
         for error in &unreadable {
             let reason = &error_chain(error);
-            self.report(&Event::NotCaughtUp { topic, reason });
+            self.report(&ListenEvent::NotCaughtUp { topic, reason });
         }
         let changes = missed.len();
         if changes > 0 || (before.is_some() && unreadable.is_empty()) {
-            self.report(&Event::CaughtUp { topic, changes });
+            self.report(&ListenEvent::CaughtUp { topic, changes });
         }
         let effective = |part: &[Missed]| part.iter().rev().find_map(|missed| missed.effective);
         let until = before.or_else(|| effective(&missed).map(|last| last.to_string()));
@@ -389,7 +393,7 @@ impl Receiver {
                 caught_up: true,
                 entries: Entries::Change(changes_of(part)),
             };
-            steps.push(Step {
+            steps.push(HandOver {
                 handed: Some(handed),
                 body: None,
                 after: is_last.then(|| after.clone()),
@@ -426,7 +430,7 @@ impl Receiver {
 
     /// Hands notifications over, each remembered when it is. Returns false if the command failed, or if it is to stop
     /// before the last one, and an error if the output is closed.
-    async fn hand_over(&mut self, steps: Vec<Step>) -> io::Result<bool> {
+    async fn hand_over(&mut self, steps: Vec<HandOver>) -> io::Result<bool> {
         if let Recipient::Command {
             command,
             is_batch: true,
@@ -485,7 +489,7 @@ impl Receiver {
             Err(error) => Err(error.to_string()),
         };
         if let Err(reason) = &outcome {
-            self.report(&Event::CommandFailed {
+            self.report(&ListenEvent::CommandFailed {
                 topic: self.topic.as_str(),
                 reason,
             });
@@ -494,7 +498,7 @@ impl Receiver {
     }
 
     /// Records that a notification was handed over, and saves the memory.
-    fn remember(&mut self, step: Step) {
+    fn remember(&mut self, step: HandOver) {
         if let Some(handed) = &step.handed {
             self.heard.add(handed.changes().iter().map(Key::of));
             if handed.may_advertise() {
@@ -510,11 +514,11 @@ impl Receiver {
         // It was handed over all the same; after a restart it may be once more.
         if let Err(error) = saved {
             let reason = &error_chain(error.as_ref());
-            self.report(&Event::NotSaved { topic, reason });
+            self.report(&ListenEvent::NotSaved { topic, reason });
         }
     }
 
-    fn report(&self, event: &Event<'_>) {
+    fn report(&self, event: &ListenEvent<'_>) {
         self.reporter.report(event);
     }
 }
@@ -544,7 +548,7 @@ pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>
 
 /// Retrieves the content of a topic: the last notification, or nothing.
 async fn content(topic: &Topic) -> Result<Vec<u8>, RetrieveError> {
-    let retriever = Retriever::new(Origins::of([topic.as_str()]))?;
+    let retriever = Retriever::new(AllowedOrigins::of([topic.as_str()]))?;
     retriever.get(topic.as_str()).await
 }
 

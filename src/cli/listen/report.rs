@@ -7,7 +7,7 @@ use crate::cli::listen::printer::{Printer, Text};
 /// An event that is no notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event<'a> {
+pub enum ListenEvent<'a> {
     Subscribed {
         topic: &'a str,
         hub: &'a str,
@@ -68,12 +68,12 @@ pub struct Reporter {
 
 impl Reporter {
     /// Reports an event. A closed standard output is noticed when a notification is printed.
-    pub fn report(&self, event: &Event<'_>) {
+    pub fn report(&self, event: &ListenEvent<'_>) {
         let text = match self.is_json {
             true => serde_json::to_string(event).ok().map(Text::Line),
             false => event.sentence().map(|sentence| match event {
                 // Awaited by scripts, as it was before there were others.
-                Event::Subscribed { .. } => Text::Announcement(sentence),
+                ListenEvent::Subscribed { .. } => Text::Announcement(sentence),
                 _ => Text::Message(sentence),
             }),
         };
@@ -83,20 +83,20 @@ impl Reporter {
     }
 }
 
-impl Event<'_> {
+impl ListenEvent<'_> {
     /// Returns the event as a sentence; none of an expected one.
     fn sentence(&self) -> Option<String> {
         Some(match self {
-            Event::Subscribed { topic, hub, .. } => {
+            ListenEvent::Subscribed { topic, hub, .. } => {
                 let topic = crate::resourcesync::escape::escaped(topic);
                 let hub = crate::resourcesync::escape::escaped(hub);
                 format!("listening to {topic} by {hub}; Ctrl-C ends it")
             }
-            Event::Renewed { .. } => return None,
-            Event::Denied { topic, hub, reason } => {
+            ListenEvent::Renewed { .. } => return None,
+            ListenEvent::Denied { topic, hub, reason } => {
                 format!("hub {hub} denies the subscription to {topic}: {reason}")
             }
-            Event::NotSubscribed {
+            ListenEvent::NotSubscribed {
                 topic,
                 reason,
                 retry_seconds,
@@ -106,22 +106,22 @@ impl Event<'_> {
                 }
                 None => format!("cannot subscribe to {topic}: {reason}"),
             },
-            Event::Gap { topic, until, from } => {
+            ListenEvent::Gap { topic, until, from } => {
                 format!("gap: notifications of {topic} from {until} to {from} are missing")
             }
-            Event::NotCaughtUp { topic, reason } => {
+            ListenEvent::NotCaughtUp { topic, reason } => {
                 format!("cannot catch up with {topic}: {reason}")
             }
-            Event::CaughtUp { topic, changes } => {
+            ListenEvent::CaughtUp { topic, changes } => {
                 format!("caught up with {topic}: {changes} missed changes in its Change Lists")
             }
-            Event::Repeat { topic, until } => match until {
+            ListenEvent::Repeat { topic, until } => match until {
                 Some(until) => {
                     format!("repeat: the notification of {topic} until {until} was delivered again")
                 }
                 None => format!("repeat: a notification of {topic} was delivered again"),
             },
-            Event::BadSignature { topic, signature } => match signature {
+            ListenEvent::BadSignature { topic, signature } => match signature {
                 Some(signature) => format!(
                     "a notification of {topic} is ignored: its signature {} is wrong, or not one of sha256, sha384 \
                      and sha512",
@@ -129,16 +129,16 @@ impl Event<'_> {
                 ),
                 None => format!("a notification of {topic} is ignored: it is not signed"),
             },
-            Event::Invalid { topic, reason } => {
+            ListenEvent::Invalid { topic, reason } => {
                 format!("the content delivered for {topic} is no notification: {reason}")
             }
-            Event::Skipped { topic, entries } => {
+            ListenEvent::Skipped { topic, entries } => {
                 format!("a notification of {topic} has {entries} entries without loc or change")
             }
-            Event::CommandFailed { topic, reason } => {
+            ListenEvent::CommandFailed { topic, reason } => {
                 format!("the command failed for a notification of {topic}: {reason}")
             }
-            Event::NotSaved { topic, reason } => {
+            ListenEvent::NotSaved { topic, reason } => {
                 format!("cannot save the state of {topic}: {reason}")
             }
         })

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::cli::listen::channels::Channel;
+use crate::cli::listen::channels::ListenedChannel;
 use crate::cli::listen::memory::Memory;
 use crate::http::secret::Secret;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 
 /// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
+pub struct SavedState {
     version: u32,
     /// The port at which callbacks are received.
     pub port: Option<u16>,
@@ -60,7 +60,7 @@ impl SavedSubscription {
     }
 
     /// Records where the channel was found.
-    pub fn find(&mut self, channel: &Channel) {
+    pub fn find(&mut self, channel: &ListenedChannel) {
         self.asked = channel.asked.clone();
         self.hub = channel.hub.as_str().to_owned();
         if let Some(list) = channel.advertised_by() {
@@ -71,32 +71,32 @@ impl SavedSubscription {
 
 /// The state of all subscriptions, in memory and, if a file was named, in it.
 #[derive(Debug)]
-pub struct State {
+pub struct ListenState {
     path: Option<PathBuf>,
     /// Held until the process ends.
     _lock: Option<File>,
-    saved: Mutex<Saved>,
+    saved: Mutex<SavedState>,
 }
 
-impl State {
+impl ListenState {
     /// Loads the state. Without a file there is none yet.
     ///
     /// # Errors
     ///
     /// If the file cannot be read, or if another process uses it.
-    pub fn load(path: Option<&Path>) -> anyhow::Result<State> {
+    pub fn load(path: Option<&Path>) -> anyhow::Result<ListenState> {
         let lock = path.map(lock).transpose()?;
         let saved = match path.map(fs::read) {
             Some(Ok(text)) => read(&text),
             Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-            Some(Err(_)) | None => Ok(Saved {
+            Some(Err(_)) | None => Ok(SavedState {
                 version: VERSION,
                 port: None,
                 subscriptions: BTreeMap::new(),
             }),
         };
         let name = path.unwrap_or(Path::new("")).display();
-        Ok(State {
+        Ok(ListenState {
             path: path.map(Path::to_owned),
             _lock: lock,
             saved: Mutex::new(saved.with_context(|| format!("cannot read the state file {name}"))?),
@@ -109,13 +109,13 @@ impl State {
     }
 
     /// Returns the loaded state with all later changes.
-    pub fn saved(&self) -> Saved {
+    pub fn saved(&self) -> SavedState {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         saved.clone()
     }
 
     /// Changes the state, and saves it durably before it returns.
-    pub fn change(&self, change: impl FnOnce(&mut Saved)) -> anyhow::Result<()> {
+    pub fn change(&self, change: impl FnOnce(&mut SavedState)) -> anyhow::Result<()> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut saved);
         self.write(&saved)
@@ -132,7 +132,7 @@ impl State {
         Ok(())
     }
 
-    fn write(&self, saved: &Saved) -> anyhow::Result<()> {
+    fn write(&self, saved: &SavedState) -> anyhow::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
         };
@@ -187,8 +187,8 @@ fn revealed<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::E
     serializer.serialize_str(secret.reveal())
 }
 
-fn read(text: &[u8]) -> anyhow::Result<Saved> {
-    let saved: Saved = serde_json::from_slice(text)?;
+fn read(text: &[u8]) -> anyhow::Result<SavedState> {
+    let saved: SavedState = serde_json::from_slice(text)?;
     if saved.version != VERSION {
         bail!("its version is {}, and not {VERSION}", saved.version);
     }
@@ -215,7 +215,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelKind, Memory, PermissionsExt, SavedSubscription, Secret, State, fs};
+    use super::{ChannelKind, ListenState, Memory, PermissionsExt, SavedSubscription, Secret, fs};
 
     fn subscription() -> SavedSubscription {
         let mut memory = Memory::new(None, Some("https://e.org/cl.xml"));
@@ -235,7 +235,7 @@ mod tests {
     fn what_is_saved_is_loaded_and_only_its_owner_reads_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("listen.json");
-        let state = State::load(Some(&path)).unwrap();
+        let state = ListenState::load(Some(&path)).unwrap();
         state
             .change(|saved| {
                 saved.port = Some(8500);
@@ -246,7 +246,7 @@ mod tests {
             .unwrap();
         let saved = state.saved();
         drop(state);
-        let loaded = State::load(Some(&path)).unwrap();
+        let loaded = ListenState::load(Some(&path)).unwrap();
         assert_eq!(loaded.saved(), saved);
         assert!(!format!("{loaded:?}").contains("hidden"), "{loaded:?}");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -261,14 +261,14 @@ mod tests {
     fn a_file_has_one_user_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("listen.json");
-        let first = State::load(Some(&path)).unwrap();
-        let error = State::load(Some(&path)).unwrap_err().to_string();
+        let first = ListenState::load(Some(&path)).unwrap();
+        let error = ListenState::load(Some(&path)).unwrap_err().to_string();
         assert!(
             error.ends_with("/listen.json is used by another listen"),
             "{error}"
         );
         drop(first);
-        State::load(Some(&path)).unwrap();
+        ListenState::load(Some(&path)).unwrap();
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
         let path = directory.path().join("listen.json");
         for text in ["", "{}", "{\"version\":2,\"port\":1,\"subscriptions\":{}}"] {
             fs::write(&path, text).unwrap();
-            let error = State::load(Some(&path)).unwrap_err().to_string();
+            let error = ListenState::load(Some(&path)).unwrap_err().to_string();
             assert!(error.starts_with("cannot read the state file "), "{error}");
         }
     }
@@ -288,7 +288,7 @@ mod tests {
         let path = directory.path().join("listen.json");
         let obstacle = directory.path().join("listen.json.new");
         fs::create_dir(&obstacle).unwrap();
-        let state = State::load(Some(&path)).unwrap();
+        let state = ListenState::load(Some(&path)).unwrap();
         let new = || vec![("https://e.org/t".to_owned(), subscription())];
         assert!(state.add(1, new()).is_err());
         assert!(state.saved().subscriptions.is_empty());
@@ -297,7 +297,7 @@ mod tests {
         let saved = state.saved();
         assert_eq!(saved.subscriptions.len(), 1);
         drop(state);
-        assert_eq!(State::load(Some(&path)).unwrap().saved(), saved);
+        assert_eq!(ListenState::load(Some(&path)).unwrap().saved(), saved);
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn without_a_file_nothing_is_kept() {
-        let state = State::load(None).unwrap();
+        let state = ListenState::load(None).unwrap();
         state.change(|saved| saved.port = Some(1)).unwrap();
         assert_eq!((state.is_kept(), state.saved().port), (false, Some(1)));
     }

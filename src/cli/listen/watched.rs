@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cli::listen::channels::{Channel, Found, Unusable, channels};
+use crate::cli::listen::channels::{FoundChannels, ListenedChannel, Unusable, channels};
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::report::{Event, Reporter};
-use crate::cli::listen::state::State;
+use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::state::ListenState;
 use crate::cli::listen::{
     LOOK_AGAIN_AFTER, MIN_LOOK, READ_AGAIN_AFTER, kind, moved, report_unusable, unverified,
     wait_after,
@@ -22,17 +22,17 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Hub;
 
 /// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
-pub struct Watched {
+pub struct WatchedDocuments {
     /// Those of the command line that are no topics themselves.
     documents: Vec<String>,
     kind: Option<ChannelKind>,
     hub: Option<Hub>,
-    state: Arc<State>,
+    state: Arc<ListenState>,
     topics: BTreeSet<String>,
     /// Time of the last look.
     looked: (Timestamp, Instant),
     next_look: Instant,
-    looking: JoinSet<Found>,
+    looking: JoinSet<FoundChannels>,
     reporter: Reporter,
     /// Documents and topics that were unusable at the last look; their failures are reported.
     unusable: BTreeSet<String>,
@@ -40,19 +40,19 @@ pub struct Watched {
     failures: u32,
 }
 
-impl Watched {
+impl WatchedDocuments {
     /// Watches the documents that led to these channels, which were looked for just now.
     pub fn new(
         options: &ListenOptions,
         hub: Option<&Hub>,
-        state: &Arc<State>,
-        wanted: &BTreeMap<String, Channel>,
+        state: &Arc<ListenState>,
+        wanted: &BTreeMap<String, ListenedChannel>,
         reporter: &Reporter,
-    ) -> Watched {
+    ) -> WatchedDocuments {
         let advertised = wanted.values().filter(|channel| channel.kind.is_some());
         let documents: BTreeSet<String> = advertised.map(|channel| channel.asked.clone()).collect();
         let now = Instant::now();
-        Watched {
+        WatchedDocuments {
             documents: documents.into_iter().collect(),
             kind: kind(options),
             hub: hub.cloned(),
@@ -89,7 +89,7 @@ impl Watched {
     }
 
     /// Looks when it is time, and returns the channels that are advertised then. It may be dropped and called again.
-    pub async fn found(&mut self) -> Vec<Channel> {
+    pub async fn found(&mut self) -> Vec<ListenedChannel> {
         if self.documents.is_empty() {
             std::future::pending::<()>().await;
         }
@@ -98,7 +98,7 @@ impl Watched {
             self.next_look = Instant::now() + LOOK_AGAIN_AFTER;
             let (documents, kind, hub) = (self.documents.clone(), self.kind, self.hub.clone());
             self.looking.spawn(async move {
-                let mut all = Found::default();
+                let mut all = FoundChannels::default();
                 for url in documents {
                     match channels(&url, kind, hub.as_ref()).await {
                         Ok(found) => {
@@ -112,7 +112,7 @@ impl Watched {
             });
         }
         let found = self.looking.join_next().await;
-        let Found {
+        let FoundChannels {
             channels, unusable, ..
         } = found.and_then(Result::ok).unwrap_or_default();
         let wait = wait_after(self.failures.saturating_add(1));
@@ -128,11 +128,11 @@ impl Watched {
 
     /// Saves the subscriptions of the channels that are new, and returns these. Notifications on them since the last look
     /// count as missed. Channels that cannot be saved are reported, and found again at the next look.
-    pub fn save(&mut self, found: Vec<Channel>, port: u16) -> Vec<Channel> {
+    pub fn save(&mut self, found: Vec<ListenedChannel>, port: u16) -> Vec<ListenedChannel> {
         let since = self.looked.0;
         self.looked.1 = Instant::now();
-        let by_topic = |channel: Channel| (channel.topic.as_str().to_owned(), channel);
-        let found: BTreeMap<String, Channel> = found.into_iter().map(by_topic).collect();
+        let by_topic = |channel: ListenedChannel| (channel.topic.as_str().to_owned(), channel);
+        let found: BTreeMap<String, ListenedChannel> = found.into_iter().map(by_topic).collect();
         let saved = self.state.saved();
         let mut new = Vec::new();
         let mut opened = Vec::new();
@@ -157,7 +157,8 @@ impl Watched {
         {
             let reason = &error_chain(error.as_ref());
             for (topic, _) in &new {
-                self.reporter.report(&Event::NotSaved { topic, reason });
+                self.reporter
+                    .report(&ListenEvent::NotSaved { topic, reason });
             }
             opened.retain(|channel| saved.subscriptions.contains_key(channel.topic.as_str()));
             self.look_within(READ_AGAIN_AFTER);

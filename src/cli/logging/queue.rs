@@ -14,13 +14,13 @@ const MAX_WAITING: usize = 4 << 20;
 pub struct LineQueue(Arc<Shared>);
 
 struct Shared {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingLines>,
     has_come: Condvar,
     is_written: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingLines {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
     dropped: u64,
@@ -59,7 +59,7 @@ impl LineQueue {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingLines> {
         let waiting = self.0.waiting.lock();
         waiting.unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 
 /// The options that make a run the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct RunIdentity {
     pub broker: String,
     pub destination: String,
     pub under: Option<String>,
@@ -23,7 +23,7 @@ pub struct Request {
 
 /// The first resource that is not known to be sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
+pub struct ResendPosition {
     /// Start of the run. Ids of messages depend on it, so that another run is no repeat.
     pub began: Timestamp,
     /// Number of resources in a transaction. Ids of messages depend on it.
@@ -40,22 +40,22 @@ pub struct Position {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Saved {
+struct SavedPosition {
     version: u32,
-    request: Request,
-    position: Position,
+    request: RunIdentity,
+    position: ResendPosition,
 }
 
 /// The file of a position.
 #[derive(Debug)]
 pub struct PositionFile {
     path: PathBuf,
-    request: Request,
+    request: RunIdentity,
 }
 
-impl Position {
-    pub fn new(began: Timestamp, batch: usize) -> Position {
-        Position {
+impl ResendPosition {
+    pub fn new(began: Timestamp, batch: usize) -> ResendPosition {
+        ResendPosition {
             began,
             batch,
             transactions: 0,
@@ -103,11 +103,11 @@ impl PositionFile {
     /// If it cannot be read, or is of another request, which is not done.
     pub fn open(
         path: PathBuf,
-        request: Request,
-    ) -> anyhow::Result<(PositionFile, Option<Position>)> {
+        request: RunIdentity,
+    ) -> anyhow::Result<(PositionFile, Option<ResendPosition>)> {
         let position = match fs::read(&path) {
             Ok(text) => {
-                let saved: Saved = serde_json::from_slice(&text)
+                let saved: SavedPosition = serde_json::from_slice(&text)
                     .with_context(|| format!("cannot read {}", path.display()))?;
                 if saved.version != VERSION {
                     bail!(
@@ -136,7 +136,7 @@ impl PositionFile {
 
     /// Writes a position before anything is sent, so that a run that is killed before the first receipt is gone on with, and
     /// not begun anew with other ids.
-    pub fn begin(&self, position: &Position) -> anyhow::Result<()> {
+    pub fn begin(&self, position: &ResendPosition) -> anyhow::Result<()> {
         if let Some(directory) = self.path.parent() {
             let created = create_directory(directory);
             created.with_context(|| format!("cannot create {}", directory.display()))?;
@@ -145,8 +145,8 @@ impl PositionFile {
     }
 
     /// Replaces the file. A kill leaves the old one or the new one.
-    pub fn save(&self, position: &Position) -> anyhow::Result<()> {
-        let saved = Saved {
+    pub fn save(&self, position: &ResendPosition) -> anyhow::Result<()> {
+        let saved = SavedPosition {
             version: VERSION,
             request: self.request.clone(),
             position: position.clone(),

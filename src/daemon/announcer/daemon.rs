@@ -24,7 +24,7 @@ use crate::resourcesync::uri::{Hub, Uri};
 use crate::store::Store;
 use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::{HubError, PreparedHub};
-use crate::websub::publish::{HubClients, Publisher};
+use crate::websub::publish::{HubClients, Submitter};
 use crate::websub::topics::Topics;
 
 impl Daemon<Announcer, Config> {
@@ -34,7 +34,7 @@ impl Daemon<Announcer, Config> {
         let process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
-        let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
+        let publisher = Arc::new(Submitter::new(settings::publishers(&config)?)?);
         let submission_runtime = submission_runtime()?;
         let brokers = settings::brokers(&config)?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));

@@ -18,11 +18,11 @@ use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
-use crate::websub::publish::{HubClients, Publisher};
+use crate::websub::publish::{HubClients, Submitter};
 
 /// The publisher, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
-    publisher: Arc<Publisher>,
+    publisher: Arc<Submitter>,
     brokers: Arc<Brokers>,
     /// Runtime that the submissions run on.
     runtime: Handle,
@@ -33,7 +33,7 @@ pub struct Submissions {
 
 impl Submissions {
     pub fn new(
-        publisher: Arc<Publisher>,
+        publisher: Arc<Submitter>,
         brokers: Arc<Brokers>,
         runtime: Handle,
         inputs: Sender<RunInput>,

@@ -26,7 +26,7 @@ enum Act {
     /// Makes a delivery of one of the assignments, with this answer.
     Deliver {
         which: usize,
-        taken: Taken,
+        taken: Receipt,
     },
     Wait {
         seconds: i64,
@@ -39,7 +39,7 @@ enum Act {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Taken {
+enum Receipt {
     Yes,
     Later,
     Never,
@@ -48,10 +48,10 @@ enum Taken {
 
 fn act() -> impl Strategy<Value = Act> {
     let taken = prop_oneof![
-        6 => Just(Taken::Yes),
-        2 => Just(Taken::Later),
-        1 => Just(Taken::Never),
-        1 => Just(Taken::Gone),
+        6 => Just(Receipt::Yes),
+        2 => Just(Receipt::Later),
+        1 => Just(Receipt::Never),
+        1 => Just(Receipt::Gone),
     ];
     prop_oneof![
         4 => (0..6_usize, 1..60_i64).prop_map(|(who, lease)| Act::Subscribe { who, lease }),
@@ -79,12 +79,12 @@ fn key(who: usize) -> SubscriptionKey {
 
 /// The saved state.
 #[derive(Debug, Default)]
-struct Saved {
+struct SavedRows {
     subscriptions: BTreeMap<SubscriptionKey, (Subscription, DeliveryProgress)>,
     relays: BTreeMap<RelayId, Relay>,
 }
 
-impl Saved {
+impl SavedRows {
     fn save(&mut self, records: impl IntoIterator<Item = HubRecord>) {
         for record in records {
             match record {
@@ -116,7 +116,7 @@ impl Saved {
 struct World {
     now: Timestamp,
     subscriptions: Subscriptions,
-    saved: Saved,
+    saved: SavedRows,
     owed: BTreeMap<SubscriptionKey, BTreeSet<RelayId>>,
     assignments: Vec<Assignment>,
     /// The number of the last notification.
@@ -143,7 +143,7 @@ impl World {
             }
             Act::Relay { topic: number } => {
                 self.seq += 1;
-                let notification = Notification {
+                let notification = NotificationToRelay {
                     topic: topic(number),
                     seq: self.seq,
                     body: Arc::from(self.seq.to_string().into_bytes()),
@@ -208,7 +208,7 @@ impl World {
         assert_eq!(waiting, self.saved.relays.keys().copied().collect());
     }
 
-    fn deliver(&mut self, which: usize, taken: Taken) {
+    fn deliver(&mut self, which: usize, taken: Receipt) {
         if self.assignments.is_empty() {
             return;
         }
@@ -230,15 +230,15 @@ impl World {
         let id = delivery.relay.id;
         assert_eq!(owed.first(), Some(&id));
         let outcome = match taken {
-            Taken::Yes => DeliveryOutcome::Delivered,
-            Taken::Never => DeliveryOutcome::Abandoned,
-            Taken::Gone => DeliveryOutcome::Gone,
-            Taken::Later => DeliveryOutcome::Retry { at: self.now },
+            Receipt::Yes => DeliveryOutcome::Delivered,
+            Receipt::Never => DeliveryOutcome::Abandoned,
+            Receipt::Gone => DeliveryOutcome::Gone,
+            Receipt::Later => DeliveryOutcome::Retry { at: self.now },
         };
         match taken {
-            Taken::Yes | Taken::Never => _ = owed.remove(&id),
-            Taken::Gone => _ = self.owed.remove(&assignment.key),
-            Taken::Later => {}
+            Receipt::Yes | Receipt::Never => _ = owed.remove(&id),
+            Receipt::Gone => _ = self.owed.remove(&assignment.key),
+            Receipt::Later => {}
         }
         self.saved
             .save(self.subscriptions.answered(&assignment, id, outcome));
@@ -263,7 +263,7 @@ proptest! {
         let mut world = World {
             now: "2026-11-20T12:00:00Z".parse().unwrap(),
             subscriptions: Subscriptions::default(),
-            saved: Saved::default(),
+            saved: SavedRows::default(),
             owed: BTreeMap::new(),
             assignments: Vec::new(),
             seq: 0,

@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 
 use crate::diagnostics::PUBLIC_HUB_GREETING;
 use crate::hub::RelayHeaders;
+use crate::hub::client_address::Requester;
 use crate::hub::log_limit::LogLimit;
 use crate::hub::publication::{
     FormRequest, PublicationRefusal, RequestKind, bearer_token, form_request, kind, links,
@@ -29,7 +30,6 @@ use crate::hub::published_topics::Publication;
 use crate::hub::publisher::{Publisher, Publishers};
 use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
-use crate::hub::requester::Requester;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::hub::answer::{FORM_BYTES, limit_exceeded, only_post, plain_text};
@@ -276,7 +276,7 @@ impl PublicHub {
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
-    fn charge(&self, payer: &Payer, count: u32) -> Result<(), Refused> {
+    fn charge(&self, payer: &Payer, count: u32) -> Result<(), RefusedPublication> {
         let inner = &self.inner;
         match payer {
             Payer::Publisher(name) => {
@@ -298,7 +298,7 @@ impl PublicHub {
             Payer::Address(requester) => self
                 .hub
                 .admit_many(*requester, count)
-                .map_err(|exceeded| Refused::Other(Box::new(limit_exceeded(&exceeded)))),
+                .map_err(|exceeded| RefusedPublication::Other(Box::new(limit_exceeded(&exceeded)))),
         }
     }
 
@@ -307,7 +307,7 @@ impl PublicHub {
         publishers: &Publishers,
         payer: &Payer,
         request: &mut Request<Incoming>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusedPublication> {
         let inner = &self.inner;
         let values = link_values(request.headers());
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
@@ -340,8 +340,10 @@ impl PublicHub {
         self.verify(publisher, &topic).await?;
         let read = inner.unless_stopping(read_body(request, max)).await;
         let body = read.map_err(refuse)?.map_err(|stop| match stop {
-            Stop::TooLarge => refuse(PublicationRefusal::TooLarge { max }),
-            Stop::Broken(status, words) => Refused::Other(Box::new(text(status, words))),
+            UnreadBody::TooLarge => refuse(PublicationRefusal::TooLarge { max }),
+            UnreadBody::Broken(status, words) => {
+                RefusedPublication::Other(Box::new(text(status, words)))
+            }
         })?;
         if body.is_empty() {
             return Err(refuse(PublicationRefusal::Empty));
@@ -386,7 +388,7 @@ impl PublicHub {
             }
             Err(refusal) => Err(self.inner.note(payer.publisher(), None, refusal)),
         };
-        answered.unwrap_or_else(Refused::answer)
+        answered.unwrap_or_else(RefusedPublication::answer)
     }
 
     async fn take_pings(
@@ -395,7 +397,7 @@ impl PublicHub {
         payer: &Payer,
         topics: Vec<Topic>,
         headers: &HeaderMap,
-    ) -> Result<FullResponse, Refused> {
+    ) -> Result<FullResponse, RefusedPublication> {
         let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
         self.charge(payer, all_but_one(&topics))?;
         let _under_way = self.verify_all(publisher, payer, &topics).await?;
@@ -416,7 +418,7 @@ impl PublicHub {
         payer: &Payer,
         topics: Vec<Topic>,
         headers: &HeaderMap,
-    ) -> Result<FullResponse, Refused> {
+    ) -> Result<FullResponse, RefusedPublication> {
         let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
         // Nothing else is charged: `rsnotify check` must not use up the quota of its Source.
         if publisher.verify_topic {
@@ -438,7 +440,7 @@ impl PublicHub {
         payer: &Payer,
         topics: &[Topic],
         headers: &HeaderMap,
-    ) -> Result<&'p Publisher, Refused> {
+    ) -> Result<&'p Publisher, RefusedPublication> {
         let inner = &self.inner;
         let token = token_of(headers);
         let mut found: Option<&'p Publisher> = None;
@@ -465,7 +467,7 @@ impl PublicHub {
         publisher: &Publisher,
         payer: &Payer,
         topics: &[Topic],
-    ) -> Result<UnderWay, Refused> {
+    ) -> Result<UnderWay, RefusedPublication> {
         let under_way = self.inner.begin(publisher, payer, topics.first())?;
         for topic in topics {
             self.verify(publisher, topic).await?;
@@ -473,7 +475,7 @@ impl PublicHub {
         Ok(under_way)
     }
 
-    async fn verify(&self, publisher: &Publisher, topic: &Topic) -> Result<(), Refused> {
+    async fn verify(&self, publisher: &Publisher, topic: &Topic) -> Result<(), RefusedPublication> {
         if !publisher.verify_topic {
             return Ok(());
         }
@@ -506,23 +508,23 @@ impl fmt::Debug for PublicHub {
 }
 
 /// An answer other than acceptance.
-enum Refused {
+enum RefusedPublication {
     Refusal(PublicationRefusal),
     Other(Box<FullResponse>),
 }
 
-impl Refused {
+impl RefusedPublication {
     fn status(&self) -> u16 {
         match self {
-            Refused::Refusal(refusal) => refusal.status(),
-            Refused::Other(answer) => answer.status().as_u16(),
+            RefusedPublication::Refusal(refusal) => refusal.status(),
+            RefusedPublication::Other(answer) => answer.status().as_u16(),
         }
     }
 
     fn answer(self) -> FullResponse {
         let refusal = match self {
-            Refused::Refusal(refusal) => refusal,
-            Refused::Other(answer) => return *answer,
+            RefusedPublication::Refusal(refusal) => refusal,
+            RefusedPublication::Other(answer) => return *answer,
         };
         let mut answer = plain_text(refusal.status(), &refusal);
         if let Some(wait) = refusal.retry_after() {
@@ -592,7 +594,7 @@ impl Inner {
         publisher: &Publisher,
         payer: &Payer,
         topic: Option<&Topic>,
-    ) -> Result<UnderWay, Refused> {
+    ) -> Result<UnderWay, RefusedPublication> {
         let name = &publisher.name;
         let busy = || self.note(Some(name), topic, PublicationRefusal::Busy);
         let networks = payer.networks();
@@ -621,7 +623,7 @@ impl Inner {
         publisher: Option<&Arc<str>>,
         topic: Option<&Topic>,
         refusal: PublicationRefusal,
-    ) -> Refused {
+    ) -> RefusedPublication {
         if let Some(name) = publisher {
             let now = Timestamp::now();
             self.with_use(name, |of_publisher| {
@@ -647,7 +649,7 @@ impl Inner {
             (true, None) => info!(topic, status, "refused a publication: {refusal}"),
             (false, _) => debug!(topic, status, "refused a publication: {refusal}"),
         }
-        Refused::Refusal(refusal)
+        RefusedPublication::Refusal(refusal)
     }
 
     /// Reads the rest of a request that is refused, unless the client waits for leave to send it.
@@ -673,26 +675,26 @@ impl Inner {
 }
 
 /// The reason for which a body was not read whole.
-enum Stop {
+enum UnreadBody {
     TooLarge,
     Broken(StatusCode, &'static str),
 }
 
-async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8>, Stop> {
+async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8>, UnreadBody> {
     let body = request.body_mut();
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let mut read = Vec::with_capacity(expected.min(max));
     let all = async {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
-                return Err(Stop::Broken(
+                return Err(UnreadBody::Broken(
                     StatusCode::BAD_REQUEST,
                     "the body broke off\n",
                 ));
             };
             if let Some(bytes) = frame.data_ref() {
                 if read.len() + bytes.len() > max {
-                    return Err(Stop::TooLarge);
+                    return Err(UnreadBody::TooLarge);
                 }
                 read.extend_from_slice(bytes);
             }
@@ -702,7 +704,7 @@ async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8
     match tokio::time::timeout(BODY_TIMEOUT, all).await {
         Ok(Ok(())) => Ok(read),
         Ok(Err(stop)) => Err(stop),
-        Err(_) => Err(Stop::Broken(
+        Err(_) => Err(UnreadBody::Broken(
             StatusCode::REQUEST_TIMEOUT,
             "the body took too long\n",
         )),

@@ -18,7 +18,7 @@ use crate::hub::callback::CallbackPolicy;
 use crate::hub::counts::EmbeddedHubCounts;
 use crate::hub::limits::HubLimits;
 use crate::hub::subscriptions::view::HubStatus;
-use crate::hub::subscriptions::{Abandoned, Notification, Subscriptions};
+use crate::hub::subscriptions::{Abandoned, NotificationToRelay, Subscriptions};
 use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::callback_client::CallbackClient;
@@ -215,7 +215,7 @@ impl EmbeddedHub {
     /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, submission: &Submission) -> Option<Relay> {
-        let notification = Notification {
+        let notification = NotificationToRelay {
             topic: submission.topic.clone(),
             seq: submission.seq,
             body: Arc::clone(&submission.body),
@@ -231,7 +231,7 @@ impl EmbeddedHub {
     }
 
     /// As [`EmbeddedHub::relay`], for a publication that was found to be no repeat.
-    pub fn relay_new(&self, notification: Notification) -> Option<Relay> {
+    pub fn relay_new(&self, notification: NotificationToRelay) -> Option<Relay> {
         let mut table = self.inner.table();
         table.subscriptions.relay(notification, Timestamp::now())
     }

@@ -13,7 +13,9 @@ use crate::http::link::{parse_links, targets};
 use crate::hub::relay::is_signed;
 use crate::resourcesync::uri::Topic;
 use crate::websub::server::{FullResponse, small_body, text};
-use crate::websub::subscribe::{Callbacks, Decision, Delivery, Intent, Received};
+use crate::websub::subscribe::{
+    CallbackRequest, Callbacks, Decision, Intent, ReceivedNotification,
+};
 
 /// Maximum size of a notification.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -82,7 +84,7 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
     let signature = header(&head.headers, "x-hub-signature");
     if !is_signed(signature.as_deref().unwrap_or_default(), &secret, &body) {
         // Only a report. If so many are waiting, it can be left out.
-        let _ = received.try_send(Received::BadSignature { signature });
+        let _ = received.try_send(CallbackRequest::BadSignature { signature });
         return text(StatusCode::ACCEPTED, "");
     }
     let values: Vec<_> = head
@@ -93,12 +95,15 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
         .collect();
     let links = parse_links(values.iter().map(String::as_str));
     let (answer, answered) = oneshot::channel();
-    let delivery = Delivery {
+    let delivery = ReceivedNotification {
         body,
         self_uri: targets(&links, "self").next().map(Topic::new),
         answer,
     };
-    let is_taken = received.send(Received::Delivery(delivery)).await.is_ok();
+    let is_taken = received
+        .send(CallbackRequest::Notification(delivery))
+        .await
+        .is_ok();
     match is_taken && answered.await.is_ok() {
         true => text(StatusCode::OK, ""),
         false => text(

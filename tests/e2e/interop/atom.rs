@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rsnotify::contentchange::feed::{Feed, ItemChange};
 use rsnotify::contentchange::identifier::{Identifiers, ObjectKind};
-use rsnotify::contentchange::message::Notification;
+use rsnotify::contentchange::message::BrokerNotification;
 use rsnotify::contentchange::objects::{AtomForm, atom_messages};
 use rsnotify::resourcesync::channel_kind::ChannelKind;
 use serde_json::{Map, Value, json};
@@ -36,7 +36,7 @@ const NOTIFICATION: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 
 /// Feeds of every form.
 fn feeds() -> Vec<Feed> {
-    let notification = Notification {
+    let notification = BrokerNotification {
         source: "main",
         topic: "https://e.org/changes",
         kind: ChannelKind::Change,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::answer::Answer;
-use rsnotify::websub::publish::Publisher;
+use rsnotify::websub::publish::Submitter;
 use tokio::net::TcpListener;
 
 use crate::publish::{judged, name, settings};
@@ -16,7 +16,7 @@ async fn submit_to(answer: impl Fn() -> Say + Send + Sync + 'static) -> Answer {
     let url = peer.url("/");
     let mut settings = settings(&url);
     settings.timeout = Duration::from_millis(500);
-    let publisher = Publisher::new(vec![settings]).unwrap();
+    let publisher = Submitter::new(vec![settings]).unwrap();
     soon(publisher.submit(&submission(&url, Mode::Content, 1))).await
 }
 
@@ -343,7 +343,7 @@ async fn no_answer_says_what_failed_and_a_status_stands_whatever_becomes_of_the_
         .local_addr()
         .unwrap();
     let url = format!("http://{free}/?token=hidden");
-    let publisher = Publisher::new(vec![settings(&url)]).unwrap();
+    let publisher = Submitter::new(vec![settings(&url)]).unwrap();
     let answer = publisher.submit(&submission(&url, Mode::Content, 1)).await;
     let Answer::Failed(what) = &answer else {
         panic!("{answer:?}")

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::answer::Answer;
-use rsnotify::websub::publish::{PublishSettings, Publisher};
+use rsnotify::websub::publish::{PublishSettings, Submitter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -16,7 +16,7 @@ use crate::support::{Peer, Say, say, soon, submission};
 const TIMEOUT: Duration = Duration::from_millis(800);
 
 async fn submit(settings: PublishSettings, submission: &Submission) -> Answer {
-    let publisher = Publisher::new(vec![settings]).unwrap();
+    let publisher = Submitter::new(vec![settings]).unwrap();
     soon(publisher.submit(submission)).await
 }
 
@@ -46,7 +46,7 @@ async fn a_name_that_does_not_resolve_is_no_answer_and_delays_no_other_hub() {
     let nowhere = "http://hub.invalid/publish?token=hidden";
     let mut lost = settings(nowhere);
     lost.timeout = Duration::from_secs(2);
-    let publisher = Publisher::new(vec![lost, settings(&quick.url("/"))]).unwrap();
+    let publisher = Submitter::new(vec![lost, settings(&quick.url("/"))]).unwrap();
     let publisher = std::sync::Arc::new(publisher);
     let lost: Vec<_> = (0..10)
         .map(|seq| {
@@ -221,7 +221,7 @@ async fn a_kept_connection_that_closes_as_it_is_written_to_is_replaced_at_once()
     })
     .await;
     let url = peer.url("/");
-    let publisher = Publisher::new(vec![settings(&url)]).unwrap();
+    let publisher = Submitter::new(vec![settings(&url)]).unwrap();
     let submit =
         async || judged(&soon(publisher.submit(&submission(&url, Mode::Content, 1))).await);
     for _ in 0..2 {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::secret::Secret;
-use rsnotify::websub::publish::{HubCredentials, HubProxy, PublishSettings, Publisher};
+use rsnotify::websub::publish::{HubCredentials, HubProxy, PublishSettings, Submitter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -53,7 +53,7 @@ async fn a_plain_hub_is_asked_for_by_its_whole_address() {
     let mut proxy = Peer::start(|_| say("200 OK", "", "")).await;
     let url = "http://hub.invalid/publish?k=1";
     let through = HubProxy::Through(proxy.url("").parse().unwrap());
-    let publisher = Publisher::new(vec![with_token(url, through)]).unwrap();
+    let publisher = Submitter::new(vec![with_token(url, through)]).unwrap();
     let answer = publisher.submit(&submission(url, Mode::Content, 1)).await;
     assert_eq!(judged(&answer), "accepted");
     let seen = proxy.next().await;
@@ -72,7 +72,7 @@ async fn a_hub_with_tls_is_asked_for_by_its_name_and_trusts_nobody_between() {
     let url = "https://hub.invalid/publish";
     let mut settings = with_token(url, proxy);
     settings.ca_pem = Some(authority.pem().into());
-    let publisher = Publisher::new(vec![settings]).unwrap();
+    let publisher = Submitter::new(vec![settings]).unwrap();
     let answer = publisher.submit(&submission(url, Mode::Content, 1)).await;
     assert_eq!(judged(&answer), "accepted");
     let head = soon(asked.recv()).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
         let mut settings = with_token(url, proxy.clone());
         // No system's certificates are needed to find that out.
         settings.ca_pem = Some(Authority::new("Us").pem().into());
-        let publisher = Publisher::new(vec![settings]).unwrap();
+        let publisher = Submitter::new(vec![settings]).unwrap();
         let judged = judged(&publisher.submit(&submission(url, Mode::Content, 1)).await);
         assert!(judged.starts_with(want), "{url}: {judged}");
     }

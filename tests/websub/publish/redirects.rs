@@ -2,7 +2,7 @@
 
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::secret::Secret;
-use rsnotify::websub::publish::{HubCredentials, PublishSettings, Publisher};
+use rsnotify::websub::publish::{HubCredentials, PublishSettings, Submitter};
 use rstest::rstest;
 
 use crate::publish::{judged, name, settings};
@@ -40,7 +40,7 @@ async fn a_redirection_keeps_method_and_body_and_leads_to_configured_hubs_only()
     let mut second = settings(&other.url("/publish"));
     second.credentials = Some(HubCredentials::Bearer(Secret::new("of the second")));
     let rest = ["/found", "/loop", "/foreign"].map(|path| settings(&peer.url(path)));
-    let publisher = Publisher::new([first, second].into_iter().chain(rest).collect()).unwrap();
+    let publisher = Submitter::new([first, second].into_iter().chain(rest).collect()).unwrap();
 
     let answer = publisher
         .submit(&submission(&peer.url("/a"), Mode::Content, 1))
@@ -148,7 +148,7 @@ async fn every_redirection_leads_to_a_hub_or_nowhere(
         with_token(&url, "own"),
         with_token(&format!("{other_at}/publish"), "other's"),
     ];
-    let publisher = Publisher::new(hubs).unwrap();
+    let publisher = Submitter::new(hubs).unwrap();
 
     let answer = publisher.submit(&submission(&url, Mode::Content, 1)).await;
     let judged = judged(&answer);

@@ -3,7 +3,7 @@
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::answer::Answer;
 use rsnotify::http::secret::Secret;
-use rsnotify::websub::publish::{HubCredentials, HubHeader, PublishSettings, Publisher};
+use rsnotify::websub::publish::{HubCredentials, HubHeader, PublishSettings, Submitter};
 
 use crate::publish::{judged, settings};
 use crate::support::{Peer, Say, Seen, say, submission};
@@ -33,7 +33,7 @@ async fn submit_to(
 ) -> Answer {
     let peer = Peer::start(answer).await;
     let url = peer.url("/");
-    let publisher = Publisher::new(vec![settings_with_secrets(&url, credentials)]).unwrap();
+    let publisher = Submitter::new(vec![settings_with_secrets(&url, credentials)]).unwrap();
     publisher.submit(&submission(&url, Mode::Content, 1)).await
 }
 
@@ -123,7 +123,7 @@ async fn a_hub_that_is_redirected_to_hides_the_secrets_of_the_first() {
         settings_with_secrets(&url, bearer()),
         settings(&second.url("/in")),
     ];
-    let publisher = Publisher::new(hubs).unwrap();
+    let publisher = Submitter::new(hubs).unwrap();
     let answer = publisher.submit(&submission(&url, Mode::Content, 1)).await;
     let told = format!("{answer:?}");
     assert!(told.contains("POST /in?stolen=*** HTTP"), "{told}");
@@ -152,7 +152,7 @@ async fn keys_in_an_address_that_is_not_advertised_are_hidden_where_a_hub_repeat
             .parse()
             .unwrap();
         let name = hub.hub.clone();
-        let publisher = Publisher::new(vec![hub]).unwrap();
+        let publisher = Submitter::new(vec![hub]).unwrap();
         let answer = publisher
             .submit(&submission(name.as_str(), Mode::Content, 1))
             .await;

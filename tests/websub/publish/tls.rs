@@ -8,7 +8,7 @@ use rcgen::{
 };
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::secret::Secret;
-use rsnotify::websub::publish::{PublishSettings, Publisher};
+use rsnotify::websub::publish::{PublishSettings, Submitter};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -186,7 +186,7 @@ fn trusting(peer: &Peer, authority: &Authority) -> PublishSettings {
 
 async fn submit(settings: PublishSettings) -> String {
     let url = settings.hub.clone();
-    let publisher = Publisher::new(vec![settings]).unwrap();
+    let publisher = Submitter::new(vec![settings]).unwrap();
     judged(
         &publisher
             .submit(&submission(url.as_str(), Mode::Content, 1))

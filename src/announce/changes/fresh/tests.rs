@@ -8,7 +8,7 @@ use std::convert::Infallible;
 
 use jiff::Timestamp;
 
-use super::{Candidate, Compared, Comparison};
+use super::{Candidate, ComparedEntries, Comparison};
 use crate::resourcesync::change::ChangeKey;
 use crate::resourcesync::change_list::EntryPlace;
 
@@ -18,7 +18,7 @@ fn key(letter: char) -> ChangeKey {
 
 /// Compares lists with what was taken from others, each letter dated by its position. A list that begins with `=` is
 /// learned, one with `-` is archived. Returns the letters that were too late to be kept, too.
-fn compare(words: &[&str], taken: &[&str], most: usize) -> (Compared, Vec<(u32, char)>) {
+fn compare(words: &[&str], taken: &[&str], most: usize) -> (ComparedEntries, Vec<(u32, char)>) {
     let mut comparison = Comparison::new(most);
     let mut late = Vec::new();
     for (list, word) in (0..).zip(words) {

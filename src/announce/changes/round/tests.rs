@@ -68,7 +68,7 @@ fn listed(word: &str, size: u32) -> ListedChanges {
 
 /// A channel with the keys that were taken on it.
 #[derive(Default)]
-struct Channel {
+struct TakingChannel {
     keys: BTreeMap<(Uri, u32), KeyRow>,
     rounds: Rounds,
     /// The last round.
@@ -129,7 +129,7 @@ impl RoundFiles for Words<'_> {
     }
 }
 
-impl Channel {
+impl TakingChannel {
     /// Takes at most `limit` entries of lists, so many seconds after the first. Returns the letters that were told.
     fn take(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, Taken) {
         let (told, taken, _) = self.read(lists, limit, seconds);
@@ -247,7 +247,7 @@ fn version(name: &str, word: &str) -> ListToRead {
 
 #[test]
 fn what_a_list_gains_is_taken_in_order_of_time() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     assert_eq!(channel.take(&[("=1", "ab")], 9, 60).0, "");
     let (told, taken) = channel.take(&[("1", "dcab"), ("2", "e")], 9, 60);
     assert_eq!(told, "cde");
@@ -258,7 +258,7 @@ fn what_a_list_gains_is_taken_in_order_of_time() {
 
 #[test]
 fn an_undated_entry_follows_the_one_before_it_or_is_of_now() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let (told, taken) = channel.take(&[("1", "XcY"), ("2", "d")], 9, 60);
     assert_eq!(told, "cYdX");
     let times: Vec<i64> = taken
@@ -314,7 +314,7 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
 
 #[test]
 fn a_round_takes_no_more_than_its_limit() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let lists = [("1", "aceg"), ("2", "bdf")];
     let mut told = Vec::new();
     for _ in 0..4 {
@@ -333,7 +333,7 @@ fn a_round_takes_no_more_than_fits_into_memory() {
         ("+1", &["ab", "cd", "e"][..]),
         ("#1", &["a", "b", "c", "d", "e"]),
     ] {
-        let mut channel = Channel::default();
+        let mut channel = TakingChannel::default();
         let mut told = Vec::new();
         for _ in words {
             let (word, taken) = channel.take(&[(list, "abcde")], 9, 60);
@@ -346,7 +346,7 @@ fn a_round_takes_no_more_than_fits_into_memory() {
 
 #[test]
 fn what_vanished_is_forgotten_after_the_grace() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     channel.take(&[("1", "abc")], 9, 0);
     channel.take(&[("1", "c")], 9, 10);
     assert_eq!(channel.letters("1"), ("c".into(), "ab".into()));
@@ -360,7 +360,7 @@ fn what_vanished_is_forgotten_after_the_grace() {
 
 #[test]
 fn what_vanished_from_one_list_is_not_fresh_in_another() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     channel.take(&[("1", "abc")], 9, 0);
     channel.take(&[("1", "")], 9, 10);
     assert_eq!(channel.take(&[("1", ""), ("2", "abcd")], 9, 20).0, "d");
@@ -368,7 +368,7 @@ fn what_vanished_from_one_list_is_not_fresh_in_another() {
 
 #[test]
 fn rows_that_did_not_change_are_not_written() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let word: String = std::iter::repeat_n('a', KEYS_PER_ROW).collect();
     channel.take(&[("1", &word)], 9_999, 0);
     let (_, taken) = channel.take(&[("1", &format!("{word}b"))], 9_999, 1);
@@ -384,9 +384,9 @@ fn rows_that_did_not_change_are_not_written() {
 
 #[test]
 fn lists_are_not_compared_again_while_only_rounds_take_of_them() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let lists = [("1", "abefY"), ("2", "bcd")];
-    let read = |channel: &mut Channel, lists: &[(&str, &str)]| {
+    let read = |channel: &mut TakingChannel, lists: &[(&str, &str)]| {
         let (told, _, read) = channel.read(lists, 2, 60);
         (told, read)
     };
@@ -404,29 +404,29 @@ fn lists_are_not_compared_again_while_only_rounds_take_of_them() {
 
 #[test]
 fn a_comparison_is_thrown_away_when_anything_changes() {
-    let begin = |channel: &mut Channel| channel.read(&[("1", "abcd"), ("2", "e")], 2, 60).2;
-    let mut channel = Channel::default();
+    let begin = |channel: &mut TakingChannel| channel.read(&[("1", "abcd"), ("2", "e")], 2, 60).2;
+    let mut channel = TakingChannel::default();
     assert_eq!(begin(&mut channel), 2);
     let rewritten = channel.read(&[("1", "abcde"), ("2", "e")], 2, 60);
     assert_eq!((rewritten.0.as_str(), rewritten.2), ("cd", 2));
 
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     begin(&mut channel);
     let joined = channel.read(&[("1", "abcd"), ("2", "e"), ("3", "")], 2, 60);
     assert_eq!((joined.0.as_str(), joined.2), ("cd", 3));
 
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     begin(&mut channel);
     let ended = channel.read(&[("1", "abcd")], 2, 60);
     assert_eq!((ended.0.as_str(), ended.2), ("cd", 1));
 
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     begin(&mut channel);
     channel.restart();
     let restarted = channel.read(&[("1", "abcd"), ("2", "e")], 2, 60);
     assert_eq!((restarted.0.as_str(), restarted.2), ("cd", 2));
 
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     begin(&mut channel);
     let before = channel.keys.clone();
     channel.last = None;
@@ -438,12 +438,12 @@ fn a_comparison_is_thrown_away_when_anything_changes() {
 
 #[test]
 fn times_of_a_comparison_do_not_count_for_long_if_they_depend_on_it() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let lists = [("1", "XYZ")];
     assert_eq!(channel.read(&lists, 1, 0).2, 1);
     assert_eq!(channel.read(&lists, 1, 300).2, 0);
     assert_eq!(channel.read(&lists, 1, 301).2, 1);
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let lists = [("1", "abc")];
     assert_eq!(channel.read(&lists, 1, 60).2, 1);
     assert_eq!(channel.read(&lists, 1, 6_000).2, 0, "these have their own");
@@ -451,7 +451,7 @@ fn times_of_a_comparison_do_not_count_for_long_if_they_depend_on_it() {
 
 #[test]
 fn a_round_writes_no_more_than_it_takes() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let word: String = std::iter::repeat_n('a', 3 * KEYS_PER_ROW).collect();
     channel.take(&[("1", &word)], 1, 60);
     for taken in 2..9 {
@@ -468,7 +468,7 @@ fn a_round_writes_no_more_than_it_takes() {
 
 #[test]
 fn an_archived_list_hides_no_entry_of_another() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let lists = [("-1", "abc"), ("2", "bcd")];
     assert_eq!(channel.take(&lists, 1, 60).0, "b");
     assert_eq!(
@@ -487,7 +487,7 @@ fn an_archived_list_hides_no_entry_of_another() {
 
 #[test]
 fn of_equal_entries_that_wait_the_earliest_are_taken_first() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     channel.rounds.most = 1;
     channel.take(&[("1", ""), ("2", "Z")], 1, 60);
     let mut told = String::new();
@@ -504,7 +504,7 @@ fn of_equal_entries_that_wait_the_earliest_are_taken_first() {
 
 #[test]
 fn a_list_that_keeps_losing_entries_has_few_rows() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let word: String = std::iter::repeat_n('a', 5 * KEYS_PER_ROW).collect();
     channel.take(&[("1", &word)], usize::MAX, 60);
     channel.take(&[("1", &format!("{}b", &word[..KEYS_PER_ROW]))], 9, 60);
@@ -522,7 +522,7 @@ proptest! {
         room in 1..9_usize,
         crashes: u64,
     ) {
-        let mut channel = Channel::default();
+        let mut channel = TakingChannel::default();
         let mut rounds = 0;
         let mut told: BTreeMap<char, usize> = BTreeMap::new();
         let mut most: BTreeMap<char, usize> = BTreeMap::new();
@@ -564,7 +564,7 @@ proptest! {
 
 #[test]
 fn an_entry_that_another_list_tells_later_is_told_by_the_list_that_is_read_alone() {
-    let mut channel = Channel::default();
+    let mut channel = TakingChannel::default();
     let (first, second) = (("1", "dX"), ("2", "aX"));
     let (told, taken, _) = channel.read(&[first, second], 1, 60);
     assert_eq!((told.as_str(), taken.has_more), ("a", true));

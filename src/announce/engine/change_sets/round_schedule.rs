@@ -330,16 +330,16 @@ mod tests {
     use crate::resourcesync::uri::Uri;
 
     /// A schedule with a window of 5 s after the last sign, and of 20 s after the first.
-    struct Rounds {
+    struct ScheduledRounds {
         schedule: RoundSchedule,
         window: ChangeWindowPlan,
         step: Step,
     }
 
-    impl Rounds {
-        fn new() -> Rounds {
+    impl ScheduledRounds {
+        fn new() -> ScheduledRounds {
             let set = Uri::parse("https://e.org/cl.xml").unwrap();
-            let mut rounds = Rounds {
+            let mut rounds = ScheduledRounds {
                 schedule: RoundSchedule::new(set),
                 window: ChangeWindowPlan {
                     quiet: Duration::from_secs(5),
@@ -352,7 +352,7 @@ mod tests {
             rounds
         }
 
-        fn at(&mut self, second: i64) -> &mut Rounds {
+        fn at(&mut self, second: i64) -> &mut ScheduledRounds {
             self.step.begin(moment(second));
             self
         }
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_round_begins_when_no_change_is_seen_for_a_while_or_long_after_the_first() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         assert_eq!(rounds.is_ready(true), (false, Vec::new()));
         for (second, due) in [(0, 5), (4, 9), (8, 13), (12, 17), (16, 20), (19, 20)] {
             assert_eq!(rounds.at(second).sign(), [due]);
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_is_wanted_now_needs_no_sign() {
-        let rounds = Rounds::new();
+        let rounds = ScheduledRounds::new();
         let at = |second| moment(second).wall;
         let begins_at = |schedule: &RoundSchedule, is_free| {
             schedule.begins_at(true, is_free, &rounds.window, at(7))
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_round_waits_for_hubs_until_five_minutes_after_the_last_cut() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         rounds.sign();
         assert_eq!(rounds.at(5).is_ready(false), (true, Vec::new()), "no cut");
         rounds.schedule.cut(moment(0).wall);
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_round_is_put_off_for_longer_each_time_until_one_takes() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         let delays = [2, 4, 8, 16, 32, 60, 60];
         assert_eq!(delays.map(|_| rounds.delay()[0]), delays);
         assert_eq!(rounds.at(59).is_ready(true), (false, vec![60]));
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn another_version_ends_the_wait_of_a_round_that_was_put_off() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         for _ in 0..6 {
             rounds.delay();
         }
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn only_a_round_with_more_to_take_is_followed_by_another_at_once() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         assert_eq!(rounds.take(1, true), (false, vec![0]));
         assert_eq!(rounds.is_ready(true), (true, Vec::new()));
         assert_eq!(rounds.take(2, false), (true, Vec::new()));
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn only_the_round_that_is_under_way_ends() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         rounds.schedule.begin(1);
         rounds.schedule.begin(2);
         assert!(!rounds.schedule.end(1));
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_comparison_holds_until_a_round_ends_or_a_list_is_forgotten() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         let forgotten = list("a", 1).list;
         rounds.take(1, false);
         assert_eq!(rounds.schedule.last_taken(), Some(1));
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn stale_lists_are_asked_for_again_after_the_others_were_read() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         assert_eq!(rounds.note_stale(1), [2], "not left out yet");
         rounds.schedule.begin(1);
         assert_eq!(rounds.note_stale(1), [5], "the others");
@@ -519,7 +519,7 @@ mod tests {
 
     #[test]
     fn what_waits_waits_as_long_if_the_clock_is_set_back() {
-        let mut rounds = Rounds::new();
+        let mut rounds = ScheduledRounds::new();
         rounds.at(100).sign();
         rounds.schedule.cut(moment(100).wall);
         rounds.schedule.set_back(Duration::from_secs(100));
