@@ -107,7 +107,7 @@ impl Documents {
             self.changes.sets.insert(uri.clone());
         }
         let touched = self.catalog.put(uri, record, structure);
-        self.changes.relations.extend(touched);
+        self.resolve_later(touched);
         self.save(uri, step);
     }
 
@@ -161,7 +161,7 @@ impl Documents {
         }
         self.changes.version(uri, Some(record.version));
         let touched = self.catalog.put(uri, record, None);
-        self.changes.relations.extend(touched);
+        self.resolve_later(touched);
         self.save(uri, step);
     }
 
@@ -318,17 +318,24 @@ impl Documents {
         affected
     }
 
+    /// Resolves the relations of documents when the source settles; the first time, those of all are.
+    fn resolve_later(&mut self, uris: impl IntoIterator<Item = Uri>) {
+        if self.settled > 0 {
+            self.changes.relations.extend(uris);
+        }
+    }
+
     /// Looks again at what is due of documents.
     pub fn reconsider(&mut self, uris: impl IntoIterator<Item = Uri>) {
-        self.changes.relations.extend(uris);
+        self.resolve_later(uris);
     }
 
     /// Looks again at what is due of the deleted documents of an account that ended: they may be owed to nobody any more.
     pub fn account_ended(&mut self, ledger: &Ledger) {
         let uris = ledger.told.keys().chain(ledger.owed());
         let is_gone = |uri: &&Uri| self.catalog.get(uri).is_some_and(Record::is_gone);
-        let gone = uris.filter(is_gone).cloned();
-        self.changes.relations.extend(gone);
+        let gone: Vec<Uri> = uris.filter(is_gone).cloned().collect();
+        self.resolve_later(gone);
     }
 
     /// Looks again at which channels these sets should have.
