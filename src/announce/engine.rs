@@ -43,12 +43,13 @@ use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
+use crate::announce::engine::restore::restore;
 use crate::announce::engine::source::mounts::Visibility;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{EngineTimers, Timer};
 use crate::announce::event::{Effect, Event, Now};
-use crate::announce::history::History;
+use crate::announce::history::{History, recalled};
 use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
@@ -74,19 +75,20 @@ impl Engine {
     /// Takes up where `state` ends, under a plan that may differ from the one it was made under. The plan's
     /// mounts must have the state's numbers ([`State::number_mounts`]). Configuration announces nothing (R13).
     pub fn new(plan: Plan, state: State, now: Timestamp) -> (Engine, Vec<Effect>) {
+        let mut step = Step::new(now);
+        let restored = restore(state, &plan, &mut step);
         let mut engine = Engine {
             configured: Configured::new(&plan),
-            sources: Sources::default(),
-            channels: Channels::default(),
-            change_sets: ChangeSets::default(),
-            hubs: Hubs::default(),
-            hub_changes: HubChanges::default(),
-            history: History::default(),
+            sources: restored.sources,
+            hubs: Hubs::restore(&plan, &restored.channels),
+            history: recalled(restored.channels.iter()),
+            channels: restored.channels,
+            change_sets: restored.change_sets,
+            hub_changes: restored.hub_changes,
             timers: EngineTimers::default(),
-            step: Step::new(now),
+            step,
             plan,
         };
-        engine.restore(state);
         let effects = engine.finish();
         (engine, effects)
     }

@@ -20,7 +20,7 @@ use crate::announce::time::elapsed;
 use crate::resourcesync::uri::Hub;
 
 /// The queues of all hubs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Hubs {
     queues: BTreeMap<Hub, HubQueue>,
 }

@@ -18,7 +18,7 @@ pub struct Accounts {
 }
 
 /// The hubs that are configured otherwise than before this start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HubChanges {
     /// Hubs that were not configured, and replace no other.
     added: BTreeSet<Hub>,

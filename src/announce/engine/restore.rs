@@ -7,17 +7,14 @@ use std::time::Duration;
 use crate::announce::changes::log::{ChangeLog, Logged};
 use crate::announce::channel::Channel;
 use crate::announce::difference::{Difference, Permission, difference};
-use crate::announce::engine::Engine;
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
-use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::page;
 use crate::announce::engine::replacement::{Accounts, HubChanges};
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
-use crate::announce::history;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::plan::{Mode, Plan};
@@ -35,61 +32,64 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// The versions that hubs were told of, by channel.
 type AllTold = BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>;
 
-impl Engine {
-    /// Restores stored rows, as far as the plan still has what they belong to.
-    pub(super) fn restore(&mut self, state: State) {
-        let State {
-            mounts,
-            documents,
-            others,
-            troubles,
-            channels,
-            ledgers,
-            told,
-            hubs,
-            change_sets,
-            change_lists,
-            change_log,
-        } = state;
-        let mut accounts = Accounts { ledgers, told };
-        self.hub_changes = HubChanges::new(&self.plan, &hubs, &mut accounts, &mut self.step);
-        let Accounts { ledgers, told } = accounts;
+/// The parts of the engine that a stored state has.
+pub struct Restored {
+    pub sources: Sources,
+    pub channels: Channels,
+    pub change_sets: ChangeSets,
+    pub hub_changes: HubChanges,
+}
 
-        let step = &mut self.step;
-        self.sources = Sources::new(&self.plan, mounts, step);
-        self.sources.forget_others(others.into_keys(), step);
-        let hold = self.plan.window.hold;
-        let forgotten = self.sources.restore_documents(documents, hold, step);
-        self.sources.restore_troubles(troubles, step);
-        let mut restorer = ChannelRestorer {
-            plan: &self.plan,
-            sources: &self.sources,
-            forgotten: ForgottenDocuments::new(&forgotten),
-            hub_changes: &self.hub_changes,
-            channels: &mut self.channels,
-            step,
-        };
-        restorer.channels(channels, ledgers, told, change_log);
-        restore_change_sets(
-            &mut self.change_sets,
-            &self.channels,
-            change_sets,
-            change_lists,
-            step,
-        );
-        self.hubs = Hubs::restore(&self.plan, &self.channels);
-        self.history = history::recalled(self.channels.iter());
+/// Restores stored rows, as far as the plan still has what they belong to.
+pub fn restore(state: State, plan: &Plan, step: &mut Step) -> Restored {
+    let State {
+        mounts,
+        documents,
+        others,
+        troubles,
+        channels,
+        ledgers,
+        told,
+        hubs,
+        change_sets,
+        change_lists,
+        change_log,
+    } = state;
+    let mut accounts = Accounts { ledgers, told };
+    let hub_changes = HubChanges::new(plan, &hubs, &mut accounts, step);
+    let Accounts { ledgers, told } = accounts;
+
+    let mut sources = Sources::new(plan, mounts, step);
+    sources.forget_others(others.into_keys(), step);
+    let forgotten = sources.restore_documents(documents, plan.window.hold, step);
+    sources.restore_troubles(troubles, step);
+    let mut restorer = ChannelRestorer {
+        plan,
+        sources: &sources,
+        forgotten: ForgottenDocuments::new(&forgotten),
+        hub_changes: &hub_changes,
+        channels: Channels::default(),
+        step,
+    };
+    restorer.channels(channels, ledgers, told, change_log);
+    let channels = restorer.channels;
+    let change_sets = restore_change_sets(&channels, change_sets, change_lists, step);
+    Restored {
+        sources,
+        channels,
+        change_sets,
+        hub_changes,
     }
 }
 
 /// Puts the sets with a change channel back, and forgets the others.
 fn restore_change_sets(
-    change_sets: &mut ChangeSets,
     channels: &Channels,
     sets: BTreeMap<Uri, ChangeSetRow>,
     mut lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
     step: &mut Step,
-) {
+) -> ChangeSets {
+    let mut change_sets = ChangeSets::default();
     for (set, row) in sets {
         let channel = channels.of_set(&set, ChannelKind::Change).next();
         let lists = lists.remove(&set).unwrap_or_default();
@@ -104,6 +104,7 @@ fn restore_change_sets(
     for channel in channels.filter(|channel| channel.is_of_changes()) {
         change_sets.open(&channel.row.set, channel.source);
     }
+    change_sets
 }
 
 /// Documents that are no longer configured, as they were last seen.
@@ -164,7 +165,7 @@ struct ChannelRestorer<'a> {
     sources: &'a Sources,
     forgotten: ForgottenDocuments<'a>,
     hub_changes: &'a HubChanges,
-    channels: &'a mut Channels,
+    channels: Channels,
     step: &'a mut Step,
 }
 

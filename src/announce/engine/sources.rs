@@ -18,7 +18,7 @@ use crate::announce::state::{MountRow, Record, Trouble};
 use crate::resourcesync::uri::{Topic, Uri};
 
 /// The sources, in the order of the plan. There is one for each of the plan from the start, and never another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sources {
     sources: Vec<Source>,
 }
