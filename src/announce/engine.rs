@@ -1,30 +1,26 @@
 //! The engine: events in, effects out, all state within.
 //!
 //! It is made of parts that own their data: each of the [`Sources`] knows its documents, mounts, deletions and
-//! findings, the [`Channels`] what every hub was told, the [`ChangeSets`] which entries of Change Lists were taken, the
-//! [`Hubs`] which submissions may go, `EngineTimers` when something is to be done, and a `Step` collects what one event
-//! changes and causes. [`Engine::step`] joins them.
+//! findings, the `Outbox` what every hub was told and which submissions may go, the [`ChangeSets`] which entries of Change
+//! Lists were taken, `EngineTimers` when something is to be done, and a `Step` collects what one event changes and causes.
+//! [`Engine::step`] joins them.
 //!
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
-mod answer;
 mod change_channels;
 mod change_findings;
-mod change_log;
 mod change_rounds;
 pub mod change_sets;
 mod channel_map;
 pub mod channels;
-mod cut;
-mod drop_due;
 mod effects;
 pub mod hubs;
+mod outbox;
 mod page;
 mod ping;
 mod reconciler;
 mod replacement;
 mod restore;
-mod retirement;
 mod route;
 pub mod source;
 pub mod sources;
@@ -41,6 +37,7 @@ use crate::announce::engine::change_sets::seen_lists::note_lists;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
+use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
 use crate::announce::engine::restore::restore;
@@ -49,12 +46,12 @@ use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{EngineTimers, Timer};
 use crate::announce::event::{Effect, Event, Now};
-use crate::announce::history::{History, recalled};
+use crate::announce::history::History;
 use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
 use crate::announce::time::{earlier, elapsed, later};
-use crate::resourcesync::uri::Hub;
+use crate::resourcesync::uri::{Hub, Uri};
 
 /// All of rsnotify's decisions.
 #[derive(Debug)]
@@ -62,11 +59,9 @@ pub struct Engine {
     plan: Plan,
     configured: Configured,
     sources: Sources,
-    channels: Channels,
+    outbox: Outbox,
     change_sets: ChangeSets,
-    hubs: Hubs,
     hub_changes: HubChanges,
-    history: History,
     timers: EngineTimers,
     step: Step,
 }
@@ -80,9 +75,7 @@ impl Engine {
         let mut engine = Engine {
             configured: Configured::new(&plan),
             sources: restored.sources,
-            hubs: Hubs::restore(&plan, &restored.channels),
-            history: recalled(restored.channels.iter()),
-            channels: restored.channels,
+            outbox: Outbox::restore(&plan, restored.channels),
             change_sets: restored.change_sets,
             hub_changes: restored.hub_changes,
             timers: EngineTimers::default(),
@@ -103,9 +96,10 @@ impl Engine {
         // Relations, what is due, channels: the order is in `settle_source`.
         self.settle();
         // Once, after all that is due is known.
-        self.cut_ready();
-        self.sources.tell_lasting(&mut self.step);
-        self.dispatch();
+        let (plan, step) = (&self.plan, &mut self.step);
+        self.outbox.cut_ready(&self.sources, plan, step);
+        self.sources.tell_lasting(step);
+        self.outbox.dispatch(&mut self.sources, plan, step);
         self.finish()
     }
 
@@ -119,10 +113,8 @@ impl Engine {
 
     /// Continues with what the engine before remembers.
     pub fn inherit(&mut self, before: &mut Engine) {
-        self.hubs.inherit(&mut before.hubs);
-        self.history = std::mem::take(&mut before.history);
         self.step.continue_clock(&before.step);
-        self.channels.inherit(&before.channels);
+        self.outbox.inherit(&mut before.outbox);
         self.change_sets.inherit(&before.change_sets);
         self.sources.inherit(&before.sources);
     }
@@ -130,7 +122,7 @@ impl Engine {
     /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted instead of
     /// them.
     pub fn await_answers(&mut self, under_way: impl IntoIterator<Item = SubmissionId>) {
-        self.hubs.await_answers(&mut self.channels, under_way);
+        self.outbox.await_answers(under_way);
     }
 
     /// Returns the time for a [`Event::Tick`], if nothing else happens before.
@@ -172,12 +164,12 @@ impl Engine {
     }
 
     pub fn channels(&self) -> &Channels {
-        &self.channels
+        self.outbox.channels()
     }
 
     /// Takes the channels on which something may have changed since the last call, removed ones too.
     pub fn take_changed_channels(&mut self) -> BTreeSet<ChannelId> {
-        self.channels.take_changed()
+        self.outbox.channels_mut().take_changed()
     }
 
     pub fn change_sets(&self) -> &ChangeSets {
@@ -185,7 +177,7 @@ impl Engine {
     }
 
     pub fn hubs(&self) -> &Hubs {
-        &self.hubs
+        self.outbox.hubs()
     }
 
     /// Returns the hubs that were configured once, and are no more.
@@ -194,7 +186,7 @@ impl Engine {
     }
 
     pub fn history(&self) -> &History {
-        &self.history
+        self.outbox.history()
     }
 
     /// Returns the moment of the last step.
@@ -217,8 +209,7 @@ impl Engine {
     fn set_back(&mut self, now: Timestamp) {
         let by = elapsed(now, self.step.now());
         self.timers.set_back(by);
-        self.hubs.set_back(by);
-        self.channels.set_back(by, now);
+        self.outbox.set_back(by, now);
         self.change_sets.set_back(by);
         self.sources.set_back(by);
         for (position, uri) in self.timers.holds() {
@@ -239,7 +230,7 @@ impl Engine {
             | Event::Unreadable { .. }
             | Event::Nested { .. } => {
                 for recomputed in self.sources.note(event, step) {
-                    self.channels.recompute(&recomputed, step);
+                    self.outbox.channels_mut().recompute(&recomputed, step);
                 }
                 for (position, visibility) in self.sources.take_visibility_changes() {
                     match visibility {
@@ -257,27 +248,29 @@ impl Engine {
                 seq,
                 answer,
                 jitter,
-            } => self.answered(channel, &hub, seq, &answer, jitter),
-            Event::Taken(round) => self.taken(*round),
-            Event::Fetched(topic) => {
-                let id = self.channels.of_topic(&topic);
-                if let Some((id, channel)) =
-                    id.and_then(|id| Some((id, self.channels.get_mut(id)?)))
-                {
-                    ping::fetched(channel, id, step);
-                }
+            } => {
+                let submission = (channel, hub, seq);
+                let (sources, plan) = (&mut self.sources, &self.plan);
+                let set = self
+                    .outbox
+                    .answered(&submission, &answer, jitter, sources, plan, step);
+                self.was_told(set);
             }
+            Event::Taken(round) => self.taken(*round),
+            Event::Fetched(topic) => self.outbox.fetched(&topic, step),
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
                     self.sources[position].accept(step);
                     self.change_sets.accept(position, step);
                 }
             }
-            Event::HubChanged(hub) => {
-                self.hubs.reached_otherwise(&mut self.channels, &hub, step);
+            Event::HubChanged(hub) => self.outbox.reached_otherwise(&hub, step),
+            Event::Retry { only } => self.outbox.retry(only.as_ref(), step),
+            Event::Drop { channel, hub } => {
+                let (sources, plan) = (&mut self.sources, &self.plan);
+                let set = self.outbox.drop_due(channel, &hub, sources, plan, step);
+                self.was_told(set);
             }
-            Event::Retry { only } => self.hubs.retry(&mut self.channels, only.as_ref(), step),
-            Event::Drop { channel, hub } => self.drop_due(channel, &hub),
             Event::Tick => {}
         }
     }
@@ -296,22 +289,28 @@ impl Engine {
         let step = &mut self.step;
         let window = &self.plan.window;
         match timer {
-            Timer::Window(channel) => self.channels.close_window(channel, window, step),
-            Timer::Changes(set) => self.take_if_ready(&set),
-            Timer::Try(channel, hub) => {
-                self.hubs.try_again(&mut self.channels, channel, &hub, step);
+            Timer::Window(channel) => {
+                let channels = self.outbox.channels_mut();
+                channels.close_window(channel, window, step);
             }
+            Timer::Changes(set) => self.take_if_ready(&set),
+            Timer::Try(channel, hub) => self.outbox.try_again(channel, &hub, step),
             // What may go now is dispatched at the end of each step.
             Timer::Probe(_) => {}
-            Timer::Refusals(hub) => self.hubs.sum_up_refusals(&hub, step),
-            Timer::Ping(id, hub) => {
-                self.channels.set_ready(id);
-                if let Some(channel) = self.channels.get_mut(id) {
-                    ping::report_unfetched(channel, id, &hub, step);
+            Timer::Refusals(hub) => self.outbox.sum_up_refusals(&hub, step),
+            Timer::Ping(channel, hub) => self.outbox.ping_lasted(channel, &hub, step),
+            Timer::Retired(id) => {
+                let sources = &mut self.sources;
+                let removed = self.outbox.retirement_ends(id, sources, &self.plan, step);
+                if let Some(removed) = removed {
+                    self.channel_removed(id, &removed);
                 }
             }
-            Timer::Retired(channel) => self.retirement_ends(channel),
-            Timer::Left(channel, hub) => self.leaving_ends(channel, &hub),
+            Timer::Left(id, hub) => {
+                let (sources, plan) = (&mut self.sources, &self.plan);
+                let set = self.outbox.leaving_ends(id, &hub, sources, plan, step);
+                self.was_told(set);
+            }
             Timer::Hold(position, uri) => {
                 let documents = self.sources[position].documents_mut();
                 documents.hold_expires(&uri, window.hold, step);
@@ -325,9 +324,18 @@ impl Engine {
         }
     }
 
+    /// C20: begins the next round of a set of which a hub was told more, if it is due.
+    fn was_told(&mut self, set: Option<Uri>) {
+        if let Some(set) = set {
+            self.take_if_ready(&set);
+        }
+    }
+
     fn judge_deletions(&mut self) {
         for recomputed in self.sources.judge_deletions(&mut self.step) {
-            self.channels.recompute(&recomputed, &mut self.step);
+            self.outbox
+                .channels_mut()
+                .recompute(&recomputed, &mut self.step);
         }
     }
 
@@ -336,18 +344,18 @@ impl Engine {
         for _ in 0..2 {
             for position in 0..self.sources.len() {
                 if self.sources[position].is_settled() {
-                    self.channels.unpark(position);
+                    self.outbox.channels_mut().unpark(position);
                     self.change_sets.unpark(position, &mut self.step);
                     self.settle_source(position);
                 }
             }
-            let freed = self.channels.take_freed();
+            let freed = self.outbox.channels_mut().take_freed();
             if !freed.is_empty() {
                 self.sources.offer_topics(&freed);
             }
         }
         self.change_sets
-            .forget_without_channel(&self.channels, &mut self.step);
+            .forget_without_channel(self.outbox.channels(), &mut self.step);
     }
 
     /// Settles what changed in a source, in the order in which one follows from the other.
@@ -357,7 +365,7 @@ impl Engine {
         };
         let is_first = self.sources[position].documents().times_settled() == 1;
         if is_first {
-            let channels = self.channels.of_source(position);
+            let channels = self.outbox.channels().of_source(position);
             changes
                 .sets
                 .extend(channels.map(|(_, channel)| channel.row.set.clone()));
@@ -397,20 +405,10 @@ impl Engine {
     fn reconciler(&mut self, position: usize) -> Reconciler<'_> {
         Reconciler::new(
             &mut self.sources[position],
-            &mut self.channels,
+            self.outbox.channels_mut(),
             &self.plan.window,
             &mut self.step,
         )
-    }
-
-    /// Submits what may go now (R23).
-    fn dispatch(&mut self) {
-        for hub in self.hubs.names() {
-            while let Some(id) = self.hubs.next(&self.channels, &hub, self.step.now()) {
-                self.submit_or_cut_again(id, &hub);
-            }
-            self.hubs.plan_probe(&hub, &mut self.step);
-        }
     }
 
     /// Returns the effects of the step: what is saved comes before what is sent.
@@ -421,7 +419,7 @@ impl Engine {
             self.step.take(),
             &self.plan,
             &self.sources,
-            &self.channels,
+            self.outbox.channels(),
             topic_since,
         )
     }

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-
 use crate::announce::channel::Channel;
 use crate::announce::desired_channel::Desired;
 use crate::announce::engine::Engine;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
 use crate::announce::engine::change_sets::lists_to_read::has_last_words;
-use crate::announce::engine::channels::{Channels, OpenedChannel};
-use crate::announce::engine::step::Step;
-use crate::announce::event::Fact;
+use crate::announce::engine::channels::OpenedChannel;
+use crate::announce::engine::outbox::change_log::go_on_from;
 use crate::announce::ids::ChannelId;
 use crate::announce::state::ChannelRow;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -26,7 +23,7 @@ impl Engine {
         is_first: bool,
     ) {
         for (set, desired) in wanted {
-            let live = self.channels.live(&set, ChannelKind::Change);
+            let live = self.outbox.channels().live(&set, ChannelKind::Change);
             let (topic, hubs) = match (desired, live) {
                 (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
                 (Desired::Nothing, Some(live)) => {
@@ -35,7 +32,7 @@ impl Engine {
                 }
                 (Desired::Channel { topic, hubs }, _) => (topic, hubs),
             };
-            let channel = live.and_then(|id| Some((id, self.channels.get(id)?)));
+            let channel = live.and_then(|id| Some((id, self.outbox.channels().get(id)?)));
             if let Some((id, channel)) = channel {
                 if channel.is_as(&topic, &hubs) {
                     continue;
@@ -51,7 +48,7 @@ impl Engine {
 
     /// Retires a change channel, on which the changes that are fresh now are announced first (C12).
     fn retire_changes(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.get(id) else {
+        let Some(channel) = self.outbox.channels().get(id) else {
             return;
         };
         let (set, source) = (channel.row.set.clone(), channel.source);
@@ -63,7 +60,9 @@ impl Engine {
             }
             known.give_last_words(id, step);
         }
-        self.channels.retire(id, self.plan.retired_topic, step);
+        self.outbox
+            .channels_mut()
+            .retire(id, self.plan.retired_topic, step);
     }
 
     fn open_changes(
@@ -82,16 +81,16 @@ impl Engine {
             mut is_changed,
         } = self.open_channel(position, row, hubs);
         if let Some(before) = taken_from {
-            let until = self.channels.get(id).and_then(Channel::told_until);
+            let until = self.outbox.channels().get(id).and_then(Channel::told_until);
             self.change_sets
                 .lose_channel(&before, id, until, &mut self.step);
         }
-        let others = self.channels.of_set(set, ChannelKind::Change);
+        let others = self.outbox.channels().of_set(set, ChannelKind::Change);
         let others = others.filter(|(other, _)| *other != id);
         let untils = others.filter_map(|(_, channel)| channel.told_until());
         let lost = self.change_sets.get(set).and_then(ChangeSet::told_until);
         if let Some(until) = untils.chain(lost).max() {
-            go_on_from(&mut self.channels, id, until, &mut self.step);
+            go_on_from(self.outbox.channels_mut(), id, until, &mut self.step);
         }
         is_changed |= self.change_hubs(id, hubs, is_first);
         if is_changed {
@@ -106,7 +105,7 @@ impl Engine {
 
     /// Lets hubs that are advertised no more leave, and others join. Returns true if any did.
     fn change_hubs(&mut self, id: ChannelId, hubs: &BTreeSet<Hub>, is_first: bool) -> bool {
-        let Some(mut accounts) = self.channels.accounts(id) else {
+        let Some(mut accounts) = self.outbox.channels_mut().accounts(id) else {
             return false;
         };
         let position = accounts.channel().source;
@@ -123,42 +122,16 @@ impl Engine {
             return false;
         }
         self.reconciler(position).end_accounts(id);
-        self.channels.set_ready(id);
+        self.outbox.channels_mut().set_ready(id);
         true
     }
 
-    /// Removes a channel that retired long ago, or whose topic another one has now, and drops what was due on it.
-    pub(super) fn remove_channel(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.remove(id, &mut self.step) else {
-            return;
-        };
-        for (hub, ledger) in &channel.ledgers {
-            let documents = self.sources[channel.source].documents_mut();
-            documents.account_ended(ledger);
-            let changes = channel.due_changes(ledger);
-            if changes > 0 {
-                self.hubs.forget(&self.channels, id, hub);
-                self.step.tell(Fact::DroppedWithChannel {
-                    topic: channel.row.topic.clone(),
-                    hub: hub.clone(),
-                    changes,
-                });
-            }
-        }
+    /// Notes that a channel was removed.
+    pub(super) fn channel_removed(&mut self, id: ChannelId, channel: &Channel) {
         if channel.is_of_changes() {
             let until = channel.told_until();
             self.change_sets
                 .lose_channel(&channel.row.set, id, until, &mut self.step);
         }
-    }
-}
-
-/// C12: begins the next interval of a channel where its set was told of last, on another topic.
-pub fn go_on_from(channels: &mut Channels, id: ChannelId, until: Timestamp, step: &mut Step) {
-    if let Some(channel) = channels.get_mut(id)
-        && channel.told_until() < Some(until)
-    {
-        channel.row.untils = vec![until];
-        step.save_channel(id);
     }
 }

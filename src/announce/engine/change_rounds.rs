@@ -1,18 +1,21 @@
 //! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
 //! C11, C20, C27).
 
+use std::collections::BTreeMap;
+
+use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::{
-    ROUND, TakeOutcome, TakeRequest, Taken, TakenRound, WatchedTime,
+    ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound, WatchedTime,
 };
 use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
-use crate::announce::engine::change_findings::{find_missing, tell_untold};
-use crate::announce::engine::change_log::begin_interval;
+use crate::announce::engine::change_findings::{find_in_lists, find_missing, tell_untold};
 use crate::announce::engine::change_sets::lists_to_read::{
     compared_lists, next_change_lists, next_resource_lists,
 };
 use crate::announce::engine::change_sets::round_schedule::inventory_window;
+use crate::announce::engine::outbox::change_log::{begin_interval, cut_changes};
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
@@ -37,8 +40,9 @@ impl Engine {
             self.change_sets.park(set);
             return;
         }
-        let hearing = known.hearing_channel(&self.channels);
-        let hearing = hearing.and_then(|(id, is_last)| Some((self.channels.get(id)?, is_last)));
+        let hearing = known.hearing_channel(self.outbox.channels());
+        let hearing =
+            hearing.and_then(|(id, is_last)| Some((self.outbox.channels().get(id)?, is_last)));
         let Some((channel, is_last)) = hearing else {
             known.skip(step);
             return;
@@ -106,7 +110,7 @@ impl Engine {
             return;
         }
         let (window, step) = (&self.plan.window.changes, &mut self.step);
-        let Some((id, _)) = known.hearing_channel(&self.channels) else {
+        let Some((id, _)) = known.hearing_channel(self.outbox.channels()) else {
             known.skip(step);
             return;
         };
@@ -134,7 +138,7 @@ impl Engine {
                 reason
             }
         };
-        if let Some(channel) = self.channels.get(id) {
+        if let Some(channel) = self.outbox.channels().get(id) {
             let topic = channel.row.topic.clone();
             let reason = Some(reason);
             step.tell(Fact::NotTaken { topic, reason });
@@ -166,17 +170,43 @@ impl Engine {
         let resources = inventory.into_iter();
         let resources = resources.map(|(resource, row)| ((set.clone(), resource), row));
         step.rows().inventory.extend(resources);
-        if let Some(channel) = self.channels.get(id) {
+        if let Some(channel) = self.outbox.channels().get(id) {
             tell_untold(channel, &lists, step);
         }
         if let (Some(missing), Some(known)) = (missing, self.change_sets.get_mut(set)) {
             known.deletions_mut().note(missing, has_more, step);
             find_missing(known, source, missing, step);
         }
-        if let (Some(learned), Some(channel)) = (learned, self.channels.get_mut(id)) {
+        if let (Some(learned), Some(channel)) = (learned, self.outbox.channels_mut().get_mut(id)) {
             begin_interval(channel, id, learned, step);
         }
         self.log_changes(id, set, changes, &lists);
+    }
+
+    /// Cuts changes into notifications, and adds them to the log (C13 to C19).
+    fn log_changes(
+        &mut self,
+        id: ChannelId,
+        set: &Uri,
+        changes: Vec<FreshChange>,
+        lists: &[TakenList],
+    ) {
+        let (plan, step) = (&self.plan, &mut self.step);
+        let Some(channel) = self.outbox.channels_mut().get_mut(id) else {
+            return;
+        };
+        let Some(known) = self.change_sets.get_mut(set) else {
+            return;
+        };
+        let source = &mut self.sources[known.source()];
+        if changes.is_empty() {
+            find_in_lists(known, source, lists, &BTreeMap::new(), step);
+            return;
+        }
+        let cut = cut_changes(channel, set, changes, lists, &plan.window, step);
+        find_in_lists(known, source, lists, &cut.back_dated, step);
+        known.schedule_mut().cut(step.now());
+        self.outbox.log(id, cut.rows, plan, step);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::source::Source;
+use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Withdrawn;
@@ -137,6 +138,28 @@ impl<'a> Reconciler<'a> {
         let ended = accounts.map(|mut accounts| accounts.end(self.step));
         for ledger in ended.unwrap_or_default() {
             self.source.documents_mut().account_ended(&ledger);
+        }
+    }
+}
+
+/// Forgets the deleted ones of documents that were in flight on a topic which another source had before (R11). `position`
+/// is that of the source which has it now.
+pub fn forget_of_former_source(
+    covered: &[Uri],
+    position: usize,
+    sources: &mut Sources,
+    channels: &mut Channels,
+    window: &WindowPlan,
+    step: &mut Step,
+) {
+    let catalog = sources[position].catalog();
+    let foreign = covered.iter().filter(|uri| catalog.get(uri).is_none());
+    let foreign: Vec<&Uri> = foreign.collect();
+    let others = sources.iter_mut().enumerate();
+    for (_, other) in others.filter(|(other, _)| *other != position) {
+        let mut reconciler = Reconciler::new(other, channels, window, step);
+        for uri in &foreign {
+            reconciler.forget_if_done(uri);
         }
     }
 }

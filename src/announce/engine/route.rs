@@ -44,13 +44,14 @@ impl Engine {
         self.route_changes(position, change_channels, is_first);
         let catalog = self.sources[position].catalog();
         let baseline = &changes.baseline;
-        let mut filled = self
-            .channels
-            .fill_baseline(position, baseline, catalog, &mut self.step);
+        let mut filled =
+            self.outbox
+                .channels_mut()
+                .fill_baseline(position, baseline, catalog, &mut self.step);
         again.append(&mut filled);
         if is_first {
             self.hub_changes
-                .try_inherited(&self.channels, position, &mut self.step);
+                .try_inherited(self.outbox.channels(), position, &mut self.step);
         }
         again
     }
@@ -71,7 +72,7 @@ impl Engine {
                 plan: &self.plan,
                 configured: &self.configured,
                 source: &self.sources[position],
-                channels: &self.channels,
+                channels: self.outbox.channels(),
             };
             let (wanted, mut findings) = wishes.wanted(set, ChannelKind::Framework, &taken);
             if let Desired::Channel { topic, .. } = &wanted {
@@ -85,22 +86,28 @@ impl Engine {
             findings.extend(more);
             let known = self.sources[position].findings_mut();
             known.replace_about_channel(set, findings, &mut self.step);
-            let live = self.channels.live(set, ChannelKind::Framework);
+            let live = self.outbox.channels().live(set, ChannelKind::Framework);
             let (topic, hubs) = match (wanted, live) {
                 (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
                 (Desired::Nothing, Some(live)) => {
-                    self.channels
-                        .retire(live, self.plan.retired_topic, &mut self.step);
+                    self.outbox.channels_mut().retire(
+                        live,
+                        self.plan.retired_topic,
+                        &mut self.step,
+                    );
                     continue;
                 }
                 (Desired::Channel { topic, hubs }, _) => (topic, hubs),
             };
-            if let Some((id, channel)) = live.and_then(|id| Some((id, self.channels.get(id)?))) {
+            if let Some((id, channel)) =
+                live.and_then(|id| Some((id, self.outbox.channels().get(id)?)))
+            {
                 if channel.is_as(&topic, &hubs) {
                     continue;
                 }
                 if channel.row.topic != topic {
-                    self.channels
+                    self.outbox
+                        .channels_mut()
                         .retire(id, self.plan.retired_topic, &mut self.step);
                 }
             }
@@ -133,7 +140,7 @@ impl Engine {
         let mut opened = self.open_channel(position, row, &opening.hubs);
         let is_taken_over = opened.taken_from.is_some();
         let (id, step) = (opened.id, &mut self.step);
-        let Some(mut accounts) = self.channels.accounts(id) else {
+        let Some(mut accounts) = self.outbox.channels_mut().accounts(id) else {
             return BTreeSet::new();
         };
         let listening = accounts.channel().listening();
@@ -180,7 +187,7 @@ impl Engine {
             self.step.serve(id);
             again.extend(opening.documents.iter().cloned());
             // What is due may be so no longer, now that the channel or the hub is back.
-            let channel = self.channels.get(id).into_iter();
+            let channel = self.outbox.channels().get(id).into_iter();
             let ledgers = channel.flat_map(|channel| channel.ledgers.values());
             again.extend(ledgers.flat_map(|ledger| ledger.due.iter().cloned()));
         }
@@ -195,13 +202,16 @@ impl Engine {
         hubs: &BTreeSet<Hub>,
     ) -> OpenedChannel {
         // C9: two channels never share a topic.
-        let existing = self.channels.of_topic(&row.topic);
-        let channel = existing.and_then(|id| self.channels.get(id));
+        let existing = self.outbox.channels().of_topic(&row.topic);
+        let channel = existing.and_then(|id| self.outbox.channels().get(id));
         if let Some(id) = existing.filter(|_| channel.is_some_and(|it| it.row.kind != row.kind)) {
-            self.remove_channel(id);
+            let removed = self.outbox.remove(id, &mut self.sources, &mut self.step);
+            if let Some(removed) = removed {
+                self.channel_removed(id, &removed);
+            }
         }
         // What another source's documents were due is dropped with its topic.
-        let channel = existing.and_then(|id| self.channels.get(id));
+        let channel = existing.and_then(|id| self.outbox.channels().get(id));
         if let Some(channel) = channel.filter(|channel| channel.source != position) {
             let documents = self.sources[channel.source].documents_mut();
             for ledger in channel.ledgers.values() {
@@ -209,7 +219,8 @@ impl Engine {
             }
         }
         let catalog = self.sources[position].catalog();
-        self.channels
+        self.outbox
+            .channels_mut()
             .open(position, row, hubs.len(), catalog, &mut self.step)
     }
 }

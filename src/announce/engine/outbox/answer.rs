@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::Channel;
+use crate::announce::changes::log::LogPart;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
-use crate::announce::engine::Engine;
-use crate::announce::engine::channels::Channels;
-use crate::announce::engine::hubs::Hubs;
+use crate::announce::engine::outbox::Outbox;
+use crate::announce::engine::outbox::change_log::{accept, trim_log};
+use crate::announce::engine::reconciler::{Reconciler, forget_of_former_source};
+use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::history::Fate;
-use crate::announce::ids::ChannelId;
+use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN, Prepared};
 use crate::announce::notification::overhead;
-use crate::announce::plan::Mode;
+use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::{elapsed, later};
 use crate::http::answer::Answer;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -54,32 +55,33 @@ struct PlannedRetry {
     ended: Option<Outage>,
 }
 
-impl Engine {
-    /// Takes the answer to a submission.
-    pub(super) fn answered(
+/// The outbox, while the answer of a hub is handled.
+pub struct AnswerHandler<'a> {
+    pub outbox: &'a mut Outbox,
+    pub sources: &'a mut Sources,
+    pub plan: &'a Plan,
+    pub step: &'a mut Step,
+}
+
+impl AnswerHandler<'_> {
+    /// Handles the answer to a submission. Returns the set of a change channel on which the hub was told more.
+    pub fn handle(
         &mut self,
-        id: ChannelId,
-        hub: &Hub,
-        seq: u64,
+        (id, hub, seq): &SubmissionId,
         answer: &Answer,
         jitter: f64,
-    ) {
-        let now = self.step.now();
-        let was_probe = self.hubs.ended(hub, id, seq);
-        let size = self.hubs.size_limit(hub, now);
-        let Some(channel) = self.channels.get_mut(id) else {
-            return;
-        };
-        let Some(ledger) = channel.ledgers.get_mut(hub) else {
-            return;
-        };
-        if ledger.sending.take_if(|sending| *sending == seq).is_none() {
-            return;
-        }
+    ) -> Option<Uri> {
+        let (id, seq, now) = (*id, *seq, self.step.now());
+        let Outbox { channels, hubs, .. } = &mut *self.outbox;
+        let was_probe = hubs.ended(hub, id, seq);
+        let size = hubs.size_limit(hub, now);
+        let channel = channels.get_mut(id)?;
+        let ledger = channel.ledgers.get_mut(hub)?;
+        ledger.sending.take_if(|sending| *sending == seq)?;
         let Some(flight) = &mut ledger.row.flight else {
             // It was dropped meanwhile: what is due since then may be cut now.
-            self.channels.set_ready(id);
-            return;
+            channels.set_ready(id);
+            return None;
         };
         flight.attempts += 1;
         ledger.in_doubt |= answer.leaves_doubt();
@@ -97,33 +99,32 @@ impl Engine {
         let most = ledger.entry_limit(self.plan.window.max_entries, size);
         let half = ledger.half(most);
         self.step.save_ledger(id, hub.clone());
-        let (at, refusal) = match verdict(answer, answered.attempts, now, jitter) {
+        match verdict(answer, answered.attempts, now, jitter) {
             Verdict::Accepted => return self.accepted(&answered),
             Verdict::TooLarge => match half {
-                Some(limit) => return self.halve(&answered, limit),
+                Some(limit) => self.halve(&answered, limit),
                 None => {
                     let reason = "a notification of one document is too large for it";
                     let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
-                    (later(now, TOO_LARGE_WAIT), refusal)
+                    self.refused(&answered, later(now, TOO_LARGE_WAIT), refusal);
                 }
             },
             Verdict::Retry { at, reason } => {
-                (at, Refusal::new(reason.kind(), &reason.to_string(), false))
+                let refusal = Refusal::new(reason.kind(), &reason.to_string(), false);
+                self.refused(&answered, at, refusal);
             }
             Verdict::NeedsOperator { at, reason } => {
-                (at, Refusal::new(reason.kind(), &reason.to_string(), true))
+                let refusal = Refusal::new(reason.kind(), &reason.to_string(), true);
+                self.refused(&answered, at, refusal);
             }
-        };
-        let step = &mut self.step;
-        answered.refused(&mut self.channels, &mut self.hubs, at, refusal, step);
+        }
+        None
     }
 
-    fn accepted(&mut self, answered: &Answered<'_>) {
+    fn accepted(&mut self, answered: &Answered<'_>) -> Option<Uri> {
         let now = self.step.now();
         let (id, hub) = (answered.id, answered.hub);
-        let Some(ledger) = self.channels.ledger_mut(id, hub) else {
-            return;
-        };
+        let ledger = self.outbox.channels.ledger_mut(id, hub)?;
         ledger.row.last = Some(answered.attempt(None, now));
         if let Some(flight) = &ledger.row.flight {
             self.step.tell(Fact::Delivered {
@@ -139,61 +140,82 @@ impl Engine {
             at: now,
             attempts: Some(answered.attempts),
         };
-        self.history.note(id, answered.seq, hub, fate);
+        self.outbox.history.note(id, answered.seq, hub, fate);
         let part = ledger.row.flight.as_ref().and_then(|flight| flight.part);
         let is_pinged = ledger.mode == Mode::Ping;
-        match part {
-            Some(part) => self.heard(id, hub, answered.seq, part),
-            None => self.acknowledge(id, hub),
-        }
+        let set = match part {
+            Some(part) => self.acknowledge_logged(id, hub, answered.seq, part),
+            None => {
+                self.acknowledge(id, hub);
+                None
+            }
+        };
         if is_pinged {
             for wait in [PING_APART, PING_FETCHED_WITHIN] {
                 self.step.wake_after(wait, Timer::Ping(id, hub.clone()));
             }
         }
-        let ended = self.hubs.queue(hub).accepted(now);
-        self.hubs
-            .release(&mut self.channels, hub, ended, &mut self.step);
+        let Outbox { channels, hubs, .. } = &mut *self.outbox;
+        let ended = hubs.queue(hub).accepted(now);
+        hubs.release(channels, hub, ended, self.step);
+        set
     }
 
     /// R22: takes what was in flight as told, and lets the next notification be cut from what is due now.
     fn acknowledge(&mut self, id: ChannelId, hub: &Hub) {
-        let now = self.step.now();
-        let Some(channel) = self.channels.get_mut(id) else {
+        let (channels, window) = (&mut self.outbox.channels, &self.plan.window);
+        let Some(channel) = channels.get_mut(id) else {
             return;
         };
         let position = channel.source;
         let retired = channel.row.retired;
         let ledger = channel.ledgers.get_mut(hub);
-        if let Some(covered) = ledger.and_then(|ledger| ledger.acknowledge(retired, now)) {
-            self.reconciler(position).told(id, hub, covered.iter());
-            self.forget_of_former_source(position, &covered);
-            self.channels.set_ready(id);
-        }
+        let covered = ledger.and_then(|ledger| ledger.acknowledge(retired, self.step.now()));
+        let Some(covered) = covered else {
+            return;
+        };
+        let source = &mut self.sources[position];
+        Reconciler::new(source, channels, window, self.step).told(id, hub, covered.iter());
+        let sources = &mut *self.sources;
+        forget_of_former_source(&covered, position, sources, channels, window, self.step);
+        channels.set_ready(id);
     }
 
-    /// Forgets the deleted ones of documents that were in flight on a topic which another source had before (R11).
-    pub(super) fn forget_of_former_source(&mut self, position: usize, covered: &[Uri]) {
-        let catalog = self.sources[position].catalog();
-        let foreign = covered.iter().filter(|uri| catalog.get(uri).is_none());
-        let foreign: Vec<&Uri> = foreign.collect();
-        for other in (0..self.sources.len()).filter(|other| *other != position) {
-            for uri in &foreign {
-                self.reconciler(other).forget_if_done(uri);
-            }
-        }
+    /// Takes a part of the log as told (C21). Returns the set of the channel.
+    fn acknowledge_logged(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        seq: u64,
+        part: LogPart,
+    ) -> Option<Uri> {
+        let (channels, window) = (&mut self.outbox.channels, &self.plan.window);
+        let channel = channels.get_mut(id)?;
+        accept(channel, id, hub, seq, part, self.step);
+        trim_log(channel, id, self.plan, self.step);
+        let (position, set) = (channel.source, channel.row.set.clone());
+        let source = &mut self.sources[position];
+        Reconciler::new(source, channels, window, self.step).end_accounts(id);
+        channels.set_ready(id);
+        Some(set)
     }
 
     /// Withdraws a notification that is too large, so that half of it is cut.
     fn halve(&mut self, answered: &Answered<'_>, limit: usize) {
         let now = self.step.now();
         let (id, hub) = (answered.id, answered.hub);
-        let Some(channel) = self.channels.get_mut(id) else {
+        let Outbox {
+            channels,
+            hubs,
+            history,
+        } = &mut *self.outbox;
+        let Some(channel) = channels.get_mut(id) else {
             return;
         };
-        let position = channel.source;
-        let catalog = self.sources[position].catalog();
+        let source = &mut self.sources[channel.source];
+        let catalog = source.catalog();
         let overhead = overhead(&channel.row.set, catalog);
+        let is_of_changes = channel.is_of_changes();
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
@@ -207,13 +229,13 @@ impl Engine {
         ledger.prepared = Prepared::default();
         ledger.row.limit = Some(limit);
         let content = bytes.saturating_sub(overhead);
-        let queue = self.hubs.queue(hub);
+        let queue = hubs.queue(hub);
         let is_news = queue.too_large(limit, overhead + content.div_ceil(2), now);
         let ended = queue.answers();
-        if !self.channels.get(id).is_some_and(Channel::is_of_changes) {
-            self.history.note(id, answered.seq, hub, Fate::Withdrawn);
+        if !is_of_changes {
+            history.note(id, answered.seq, hub, Fate::Withdrawn);
         }
-        self.channels.set_ready(id);
+        channels.set_ready(id);
         self.step.tell(Fact::Halved {
             topic: answered.topic.clone(),
             hub: hub.clone(),
@@ -222,53 +244,47 @@ impl Engine {
             limit,
             is_news,
         });
-        self.reconciler(position).withdrawn(id, hub, &withdrawn);
-        self.hubs
-            .release(&mut self.channels, hub, ended, &mut self.step);
-    }
-}
-
-impl Answered<'_> {
-    fn attempt(&self, refusal: Option<Refusal>, now: Timestamp) -> Attempt {
-        Attempt::new(self.seq, self.answer, refusal, now)
+        Reconciler::new(source, channels, &self.plan.window, self.step)
+            .withdrawn(id, hub, &withdrawn);
+        hubs.release(channels, hub, ended, self.step);
     }
 
     /// Plans the retry of a notification that was not accepted.
-    fn refused(
-        &self,
-        channels: &mut Channels,
-        hubs: &mut Hubs,
-        at: Timestamp,
-        refusal: Refusal,
-        step: &mut Step,
-    ) {
-        let now = step.now();
-        let (id, hub) = (self.id, self.hub);
+    fn refused(&mut self, answered: &Answered<'_>, at: Timestamp, refusal: Refusal) {
+        let now = self.step.now();
+        let (id, hub) = (answered.id, answered.hub);
+        let Outbox { channels, hubs, .. } = &mut *self.outbox;
         let queue = hubs.queue(hub);
         let Some(ledger) = channels.ledger_mut(id, hub) else {
             return;
         };
-        let retry = self.retry(ledger, queue, at, &refusal, now);
-        ledger.row.last = Some(self.attempt(Some(refusal.clone()), now));
+        let retry = answered.retry(ledger, queue, at, &refusal, now);
+        ledger.row.last = Some(answered.attempt(Some(refusal.clone()), now));
         if let Some(flight) = &mut ledger.row.flight {
             flight.next_try = retry.at;
         }
         if let Some(at) = retry.sum_up_at {
-            step.wake_at(at, Timer::Refusals(hub.clone()));
+            self.step.wake_at(at, Timer::Refusals(hub.clone()));
         }
-        step.wake_at(retry.at, Timer::Try(id, hub.clone()));
-        step.tell(Fact::Refused {
-            topic: self.topic.clone(),
+        self.step.wake_at(retry.at, Timer::Try(id, hub.clone()));
+        self.step.tell(Fact::Refused {
+            topic: answered.topic.clone(),
             hub: hub.clone(),
-            seq: self.seq,
-            attempts: self.attempts,
+            seq: answered.seq,
+            attempts: answered.attempts,
             reason: refusal.reason,
             next_try: retry.at,
             kind: refusal.kind,
             needs_operator: refusal.needs_operator,
             is_news: retry.is_news,
         });
-        hubs.release(channels, hub, retry.ended, step);
+        hubs.release(channels, hub, retry.ended, self.step);
+    }
+}
+
+impl Answered<'_> {
+    fn attempt(&self, refusal: Option<Refusal>, now: Timestamp) -> Attempt {
+        Attempt::new(self.seq, self.answer, refusal, now)
     }
 
     /// Decides when a notification is retried, by whether the hub fails as a whole or the notification does. `at` is what

@@ -8,15 +8,18 @@ use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::delivery::hub_queue::SizeLimit;
 use crate::announce::due::{Due, due};
-use crate::announce::engine::Engine;
+use crate::announce::engine::outbox::Outbox;
+use crate::announce::engine::outbox::change_log::launch_next;
 use crate::announce::engine::page;
 use crate::announce::engine::source::Source;
+use crate::announce::engine::sources::Sources;
+use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, PastNotification};
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, Prepared};
 use crate::announce::notification::{Cut, NotificationLimits, cut, overhead, spoken, up};
-use crate::announce::plan::{Mode, SourcePlan, WindowPlan};
+use crate::announce::plan::{Plan, SourcePlan, WindowPlan};
 use crate::announce::span::Span;
 use crate::announce::state::{Flight, Said};
 use crate::announce::time::earlier;
@@ -36,33 +39,34 @@ struct NextNotification {
     open: Option<Timestamp>,
 }
 
-impl Engine {
-    /// Cuts the next notifications of all channels that are ready.
-    pub(super) fn cut_ready(&mut self) {
-        for id in self.channels.take_ready() {
-            self.cut_channel(id);
-        }
-    }
+/// The outbox, while notifications are cut. The sources are only read.
+pub struct Cutter<'a> {
+    pub outbox: &'a mut Outbox,
+    pub sources: &'a Sources,
+    pub plan: &'a Plan,
+    pub step: &'a mut Step,
+}
 
+impl Cutter<'_> {
     /// Gives every hub of a channel that is free and due something its next notification; hubs that are due
     /// the same get the same one.
-    pub(super) fn cut_channel(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.get(id) else {
+    pub fn channel(&mut self, id: ChannelId) {
+        let Some(channel) = self.outbox.channels.get(id) else {
             return;
         };
         if channel.is_of_changes() {
-            self.cut_log(id);
+            self.log(id);
             return;
         }
         if channel.window.is_some() {
             return;
         }
         if !self.sources[channel.source].is_settled() {
-            self.channels.park(id);
+            self.outbox.channels.park(id);
             return;
         }
         let mut cuts: Vec<(NextNotification, Vec<Hub>)> = Vec::new();
-        for hub in self.channels.hubs(id) {
+        for hub in self.outbox.channels.hubs(id) {
             let Some(next) = self.next_notification(id, &hub) else {
                 continue;
             };
@@ -82,13 +86,13 @@ impl Engine {
     /// Cuts the next notification of a hub, if it may have one and is due anything.
     fn next_notification(&mut self, id: ChannelId, hub: &Hub) -> Option<NextNotification> {
         let now = self.step.now();
-        let channel = self.channels.get_mut(id)?;
+        let channel = self.outbox.channels.get_mut(id)?;
         let source = &self.sources[channel.source];
         let ledger = channel.ledgers.get(hub)?;
         if ledger.due.is_empty() || ledger.free_from()? > now {
             return None;
         }
-        let size = self.hubs.size_limit(hub, now);
+        let size = self.outbox.hubs.size_limit(hub, now);
         let limits = limits(&self.plan.window, source.plan(), ledger, size);
         next_notification(channel, hub, source, limits)
     }
@@ -96,7 +100,12 @@ impl Engine {
     /// Puts a notification in flight to the hubs that get it.
     fn launch(&mut self, id: ChannelId, next: NextNotification, hubs: &[Hub]) {
         let now = self.step.now();
-        let Some(channel) = self.channels.get_mut(id) else {
+        let Outbox {
+            channels,
+            hubs: queues,
+            history,
+        } = &mut *self.outbox;
+        let Some(channel) = channels.get_mut(id) else {
             return;
         };
         let catalog = self.sources[channel.source].catalog();
@@ -107,7 +116,7 @@ impl Engine {
             changes: flight.entries,
             hubs: hubs.len(),
         });
-        self.history.push(PastNotification {
+        history.push(PastNotification {
             channel: id,
             topic: channel.row.topic.clone(),
             seq: flight.seq,
@@ -119,7 +128,7 @@ impl Engine {
         });
         for hub in hubs {
             if let Some(ledger) = channel.ledgers.get_mut(hub) {
-                ledger.launch(flight.clone(), self.hubs.size_limit(hub, now));
+                ledger.launch(flight.clone(), queues.size_limit(hub, now));
             }
         }
         if channel.has_pinged() {
@@ -130,7 +139,7 @@ impl Engine {
             }
             let oldest = earlier(now, self.plan.topic_window);
             channel.forget_said(oldest, self.plan.window.max_entries);
-            page::write(channel, &self.plan, catalog, now);
+            page::write(channel, self.plan, catalog, now);
         } else {
             channel.row.said.clear();
             channel.row.body = flight.body;
@@ -138,71 +147,39 @@ impl Engine {
         self.step.serve(id);
         for hub in hubs {
             self.step.save_ledger(id, hub.clone());
-            self.hubs
-                .enqueue(&mut self.channels, id, hub, &mut self.step);
+            queues.enqueue(channels, id, hub, self.step);
         }
     }
 
-    /// Submits the notification in flight of a hub on a channel, or cuts what there is to announce now, as large as the hub
-    /// takes, if it was never answered and is out of date or too large.
-    pub(super) fn submit_or_cut_again(&mut self, id: ChannelId, hub: &Hub) {
+    /// Puts the next notification of the log of a change channel in flight to each hub that is free.
+    fn log(&mut self, id: ChannelId) {
         let now = self.step.now();
-        let Some(channel) = self.channels.get_mut(id) else {
-            return;
-        };
-        let position = channel.source;
-        let is_stale = is_stale(channel, hub, &self.sources[position], now);
-        let size = self.hubs.size_limit(hub, now);
-        let Some(ledger) = channel.ledgers.get_mut(hub) else {
-            return;
-        };
-        if !is_stale && !size.is_some_and(|size| ledger.is_too_large(size)) {
-            self.hubs
-                .submit(&mut self.channels, id, hub, &mut self.step);
-            return;
+        let Outbox { channels, hubs, .. } = &mut *self.outbox;
+        for hub in channels.hubs(id) {
+            let size = hubs.size_limit(&hub, now);
+            let Some(channel) = channels.get_mut(id) else {
+                return;
+            };
+            let limit = self.plan.window.max_entries;
+            if launch_next(channel, &hub, limit, size, now) {
+                self.step.save_ledger(id, hub.clone());
+                hubs.enqueue(channels, id, &hub, self.step);
+            }
         }
-        let seq = ledger.row.flight.as_ref().map(|flight| flight.seq);
-        let catalog = self.sources[position].catalog();
-        let withdrawn = ledger.withdraw(|uri| catalog.is_away(uri));
-        ledger.prepared = Prepared::default();
-        self.step.save_ledger(id, hub.clone());
-        if let Some(seq) = seq {
-            self.history.note(id, seq, hub, Fate::Withdrawn);
-        }
-        self.reconciler(position).withdrawn(id, hub, &withdrawn);
-        self.forget_of_former_source(position, &withdrawn.covered);
-        self.cut_channel(id);
     }
 
     /// Serves what a ping hub is due and cannot be told yet, if its topic does not have it (R25).
     fn serve_what_waits(&mut self, id: ChannelId) {
         let now = self.step.now();
-        let Some(channel) = self.channels.get_mut(id) else {
+        let Some(channel) = self.outbox.channels.get_mut(id) else {
             return;
         };
         let catalog = self.sources[channel.source].catalog();
-        if page::is_outdated(channel, &self.plan, catalog, now) {
-            page::write(channel, &self.plan, catalog, now);
+        if page::is_outdated(channel, self.plan, catalog, now) {
+            page::write(channel, self.plan, catalog, now);
             self.step.serve(id);
         }
     }
-}
-
-/// Returns true if the notification in flight was never answered, and no longer announces what there is to announce: its
-/// documents changed while it waited for a failing hub, or while the daemon was down.
-fn is_stale(channel: &Channel, hub: &Hub, source: &Source, now: Timestamp) -> bool {
-    let ledger = channel.ledgers.get(hub);
-    // A hub that is pinged fetches what the topic serves then.
-    let ledger = ledger.filter(|ledger| ledger.mode != Mode::Ping);
-    let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
-    let is_old = |flight: &&Flight| flight.attempts == 0 && flight.cut < now;
-    let Some(flight) = flight.filter(is_old) else {
-        return false;
-    };
-    flight.covers.iter().any(|(uri, covered)| {
-        let due = due(source.plan(), source.catalog(), channel, hub, uri);
-        !matches!(due, Due::Announce(announcement) if announcement.becomes == *covered)
-    })
 }
 
 /// Cuts the next notification of a hub from what was prepared, or is prepared now.

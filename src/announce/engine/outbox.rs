@@ -1,0 +1,418 @@
+//! The outbox: the channels, the submissions that may go to each hub, and what became of the last notifications.
+//!
+//! A notification that is cut, accepted, withdrawn or dropped concerns all three. [`Cutter`] cuts it, [`Dispatcher`] submits
+//! it, [`AnswerHandler`] handles the answer; what is dropped, with a hub or a channel that goes or because an operator wants
+//! it, is dropped here.
+
+mod answer;
+pub mod change_log;
+mod cutter;
+mod dispatcher;
+mod retirement;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::channel::Channel;
+use crate::announce::due::{Due, due};
+use crate::announce::engine::channels::Channels;
+use crate::announce::engine::hubs::Hubs;
+use crate::announce::engine::outbox::answer::AnswerHandler;
+use crate::announce::engine::outbox::change_log::{
+    fall_behind, go_on_from, logged_notification, trim_log,
+};
+use crate::announce::engine::outbox::cutter::Cutter;
+use crate::announce::engine::outbox::dispatcher::Dispatcher;
+use crate::announce::engine::outbox::retirement::still_kept;
+use crate::announce::engine::ping;
+use crate::announce::engine::reconciler::Reconciler;
+use crate::announce::engine::source::Source;
+use crate::announce::engine::sources::Sources;
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
+use crate::announce::event::Fact;
+use crate::announce::history::{Fate, History, recalled};
+use crate::announce::ids::{ChannelId, SubmissionId};
+use crate::announce::ledger::Prepared;
+use crate::announce::plan::Plan;
+use crate::announce::state::{LogRow, Told};
+use crate::http::answer::Answer;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// The channels with what their hubs are due, in flight and told, and what follows from it.
+///
+/// `hubs` has each notification in flight that waits for its hub, and `history` the outcome of each of the last
+/// notifications: whoever changes what is in flight changes them too.
+#[derive(Debug)]
+pub struct Outbox {
+    channels: Channels,
+    hubs: Hubs,
+    history: History,
+}
+
+impl Outbox {
+    /// Makes the outbox of restored channels.
+    pub fn restore(plan: &Plan, channels: Channels) -> Outbox {
+        Outbox {
+            hubs: Hubs::restore(plan, &channels),
+            history: recalled(channels.iter()),
+            channels,
+        }
+    }
+
+    pub fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    /// Returns the channels, to change which there are, and what their hubs are due. What is in flight changes only here.
+    pub fn channels_mut(&mut self) -> &mut Channels {
+        &mut self.channels
+    }
+
+    pub fn hubs(&self) -> &Hubs {
+        &self.hubs
+    }
+
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    // Another engine, another time.
+
+    /// Continues the outbox of an engine with another plan.
+    pub fn inherit(&mut self, before: &mut Outbox) {
+        self.hubs.inherit(&mut before.hubs);
+        self.history = std::mem::take(&mut before.history);
+        self.channels.inherit(&before.channels);
+    }
+
+    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted instead of
+    /// them.
+    pub fn await_answers(&mut self, under_way: impl IntoIterator<Item = SubmissionId>) {
+        self.hubs.await_answers(&mut self.channels, under_way);
+    }
+
+    /// Moves all times as the clock was set back.
+    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
+        self.hubs.set_back(by);
+        self.channels.set_back(by, now);
+    }
+
+    // Notifications that are cut and submitted.
+
+    /// Adds to the log of a change channel what was cut from the changes of its set, in order (C13 to C19).
+    pub fn log(&mut self, id: ChannelId, rows: Vec<(u64, LogRow)>, plan: &Plan, step: &mut Step) {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        for (seq, row) in rows {
+            self.history
+                .push(logged_notification(channel, id, seq, &row));
+            step.rows().change_log.insert((id, seq), Some(row));
+        }
+        fall_behind(channel, id, plan.window.changes.backlog, step);
+        trim_log(channel, id, plan, step);
+        if let (false, Some(until)) = (channel.is_live(), channel.told_until()) {
+            let set = channel.row.set.clone();
+            if let Some(live) = self.channels.live(&set, ChannelKind::Change) {
+                go_on_from(&mut self.channels, live, until, step);
+            }
+        }
+        step.serve(id);
+        self.channels.set_ready(id);
+    }
+
+    /// Cuts the next notifications of all channels that are ready.
+    pub fn cut_ready(&mut self, sources: &Sources, plan: &Plan, step: &mut Step) {
+        let ready = self.channels.take_ready();
+        let mut cutter = Cutter {
+            outbox: self,
+            sources,
+            plan,
+            step,
+        };
+        for id in ready {
+            cutter.channel(id);
+        }
+    }
+
+    /// Submits what may go now (R23).
+    pub fn dispatch(&mut self, sources: &mut Sources, plan: &Plan, step: &mut Step) {
+        let mut dispatcher = Dispatcher {
+            outbox: self,
+            sources,
+            plan,
+            step,
+        };
+        dispatcher.dispatch();
+    }
+
+    // What hubs say.
+
+    /// Handles the answer to a submission. Returns the set of a change channel on which a hub was told more.
+    pub fn answered(
+        &mut self,
+        submission: &SubmissionId,
+        answer: &Answer,
+        jitter: f64,
+        sources: &mut Sources,
+        plan: &Plan,
+        step: &mut Step,
+    ) -> Option<Uri> {
+        let mut handler = AnswerHandler {
+            outbox: self,
+            sources,
+            plan,
+            step,
+        };
+        handler.handle(submission, answer, jitter)
+    }
+
+    /// Notes that a topic was fetched (R24).
+    pub fn fetched(&mut self, topic: &Topic, step: &mut Step) {
+        let id = self.channels.of_topic(topic);
+        if let Some((id, channel)) = id.and_then(|id| Some((id, self.channels.get_mut(id)?))) {
+            ping::fetched(channel, id, step);
+        }
+    }
+
+    /// Handles the end of the least time between two pings of a hub, and of that within which it should have fetched the
+    /// topic (R24, R26).
+    pub fn ping_lasted(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
+        self.channels.set_ready(id);
+        if let Some(channel) = self.channels.get_mut(id) {
+            ping::report_unfetched(channel, id, hub, step);
+        }
+    }
+
+    /// Reports how many refusals of a hub were like those that were reported.
+    pub fn sum_up_refusals(&mut self, hub: &Hub, step: &mut Step) {
+        self.hubs.sum_up_refusals(hub, step);
+    }
+
+    // Retries.
+
+    /// Retries a notification, if it is time.
+    pub fn try_again(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
+        self.hubs.try_again(&mut self.channels, id, hub, step);
+    }
+
+    /// Retries now what waits for its next attempt: of one hub on one channel, or of all.
+    pub fn retry(&mut self, only: Option<&(ChannelId, Hub)>, step: &mut Step) {
+        self.hubs.retry(&mut self.channels, only, step);
+    }
+
+    /// Retries now what waits for a hub that is reached otherwise than before.
+    pub fn reached_otherwise(&mut self, hub: &Hub, step: &mut Step) {
+        self.hubs.reached_otherwise(&mut self.channels, hub, step);
+    }
+
+    // What is dropped, and its end.
+
+    /// Counts as told what is in flight to a hub on a channel and what it is due, whether its window is open
+    /// or not (R23). What is held (R17) or missing (R15) is not announced yet, so it stays; the topic and other
+    /// hubs keep what they have. What is being submitted at this moment is forgotten: its answer only makes
+    /// room for the next one. Returns the set of a change channel.
+    pub fn drop_due(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        sources: &mut Sources,
+        plan: &Plan,
+        step: &mut Step,
+    ) -> Option<Uri> {
+        let channel = self.channels.get(id)?;
+        let ledger = channel.ledgers.get(hub)?;
+        let source = &mut sources[channel.source];
+        let topic = channel.row.topic.clone();
+        let owed: BTreeSet<Uri> = ledger.owed().cloned().collect();
+        if channel.is_of_changes() {
+            let set = channel.row.set.clone();
+            let is_sending = ledger.sending.is_some();
+            let changes = self.drop_logged(id, hub, plan, step);
+            if changes > 0 || is_sending {
+                self.hubs.forget(&self.channels, id, hub);
+                Reconciler::new(source, &mut self.channels, &plan.window, step).end_accounts(id);
+                step.tell(Fact::CountedAsTold {
+                    topic,
+                    hub: hub.clone(),
+                    changes,
+                });
+            }
+            return Some(set);
+        }
+        if owed.is_empty() {
+            return None;
+        }
+        let becomes = told_if_dropped(channel, hub, &owed, source);
+        let ledger = self.channels.ledger_mut(id, hub)?;
+        let flight = ledger.drop_due(becomes);
+        if let Some(flight) = flight {
+            self.history.note(id, flight.seq, hub, Fate::Dropped);
+        }
+        self.hubs.forget(&self.channels, id, hub);
+        step.save_ledger(id, hub.clone());
+        let mut reconciler = Reconciler::new(source, &mut self.channels, &plan.window, step);
+        reconciler.told(id, hub, owed.iter());
+        step.tell(Fact::CountedAsTold {
+            topic,
+            hub: hub.clone(),
+            changes: owed.len(),
+        });
+        None
+    }
+
+    /// Lets everything that was logged count as told to a hub. Returns the number of changes.
+    fn drop_logged(&mut self, id: ChannelId, hub: &Hub, plan: &Plan, step: &mut Step) -> usize {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return 0;
+        };
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return 0;
+        };
+        let changes = channel.log.backlog(&ledger.row.position).entries;
+        let last = ledger.row.position.last.unwrap_or(channel.row.seq);
+        ledger.row.position.skip(last);
+        if let Some(flight) = ledger.drop_due(Vec::new()) {
+            self.history.note(id, flight.seq, hub, Fate::Dropped);
+        }
+        step.save_ledger(id, hub.clone());
+        trim_log(channel, id, plan, step);
+        changes
+    }
+
+    /// Drops what a hub that left could not be told for so long (R11). Returns the set of a change channel.
+    pub fn leaving_ends(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        sources: &mut Sources,
+        plan: &Plan,
+        step: &mut Step,
+    ) -> Option<Uri> {
+        let channel = self.channels.get_mut(id)?;
+        let source = &mut sources[channel.source];
+        let topic = channel.row.topic.clone();
+        let ledger = channel.ledgers.get_mut(hub)?;
+        let left = ledger.row.left?;
+        let wait = still_kept(left, plan.retired_topic, &mut ledger.kept_until, step);
+        if !wait.is_zero() {
+            step.wake_after(wait, Timer::Left(id, hub.clone()));
+            return None;
+        }
+        ledger.row.last_words.clear();
+        step.save_ledger(id, hub.clone());
+        let set = channel.is_of_changes().then(|| channel.row.set.clone());
+        let changes = match set {
+            Some(_) => self.drop_logged(id, hub, plan, step),
+            None => self.drop_last_words(id, hub, source, step),
+        };
+        if changes > 0 {
+            self.hubs.forget(&self.channels, id, hub);
+            step.tell(Fact::Dropped {
+                topic,
+                hub: hub.clone(),
+                changes,
+            });
+        }
+        Reconciler::new(source, &mut self.channels, &plan.window, step).end_accounts(id);
+        set
+    }
+
+    /// Drops what a hub that left is still owed of documents. Returns their number.
+    fn drop_last_words(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        source: &mut Source,
+        step: &mut Step,
+    ) -> usize {
+        let Some(ledger) = self.channels.ledger_mut(id, hub) else {
+            return 0;
+        };
+        let owed: Vec<Uri> = ledger.owed().cloned().collect();
+        let changes = owed.len();
+        let catalog = source.catalog();
+        let withdrawn = ledger.withdraw(|uri| catalog.is_away(uri));
+        ledger.due.clear();
+        ledger.prepared = Prepared::default();
+        for uri in withdrawn.doubtful {
+            step.save_told(id, hub.clone(), uri);
+        }
+        if let Some(mut accounts) = self.channels.accounts(id) {
+            accounts.strike_last_words(hub, &owed, step);
+        }
+        source.documents_mut().reconsider(owed);
+        changes
+    }
+
+    /// Removes a retired channel that was kept for long enough, and returns it (R11).
+    pub fn retirement_ends(
+        &mut self,
+        id: ChannelId,
+        sources: &mut Sources,
+        plan: &Plan,
+        step: &mut Step,
+    ) -> Option<Channel> {
+        let channel = self.channels.get_mut(id)?;
+        let retired = channel.row.retired?;
+        let kept = plan.retired_topic;
+        let wait = still_kept(retired, kept, &mut channel.kept_until, step);
+        if !wait.is_zero() {
+            step.wake_after(wait, Timer::Retired(id));
+            return None;
+        }
+        self.remove(id, sources, step)
+    }
+
+    /// Removes a channel that retired long ago, or whose topic another one has now, and drops what was due on it. Returns
+    /// the channel.
+    pub fn remove(
+        &mut self,
+        id: ChannelId,
+        sources: &mut Sources,
+        step: &mut Step,
+    ) -> Option<Channel> {
+        let channel = self.channels.remove(id, step)?;
+        for (hub, ledger) in &channel.ledgers {
+            let documents = sources[channel.source].documents_mut();
+            documents.account_ended(ledger);
+            let changes = channel.due_changes(ledger);
+            if changes > 0 {
+                self.hubs.forget(&self.channels, id, hub);
+                step.tell(Fact::DroppedWithChannel {
+                    topic: channel.row.topic.clone(),
+                    hub: hub.clone(),
+                    changes,
+                });
+            }
+        }
+        Some(channel)
+    }
+}
+
+/// Returns the versions that count as told once what a hub is owed is dropped; nothing of a document that ended.
+fn told_if_dropped(
+    channel: &Channel,
+    hub: &Hub,
+    owed: &BTreeSet<Uri>,
+    source: &Source,
+) -> Vec<(Uri, Option<Told>)> {
+    let ledger = channel.ledgers.get(hub);
+    let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
+    let covers = flight.into_iter().flat_map(|flight| &flight.covers);
+    let flying: BTreeMap<&Uri, Option<Told>> = covers.map(|(uri, told)| (uri, *told)).collect();
+    let becomes = owed.iter().filter_map(|uri| {
+        let told = match due(source.plan(), source.catalog(), channel, hub, uri) {
+            Due::Announce(announcement) => announcement.becomes,
+            Due::Held | Due::Missing => *flying.get(uri)?,
+            // What was in flight was undone: there is nothing to announce.
+            Due::Acknowledged | Due::Absorbed(_) => return None,
+        };
+        Some((uri.clone(), told))
+    });
+    becomes.collect()
+}
