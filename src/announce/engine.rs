@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::announce::desired_channel::Configured;
+use crate::announce::engine::change_rounds::ChangeRounds;
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::seen_lists::note_lists;
 use crate::announce::engine::channels::Channels;
@@ -51,7 +52,7 @@ use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
 use crate::announce::time::{earlier, elapsed, later};
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::Hub;
 
 /// All of rsnotify's decisions.
 #[derive(Debug)]
@@ -254,9 +255,11 @@ impl Engine {
                 let set = self
                     .outbox
                     .answered(&submission, &answer, jitter, sources, plan, step);
-                self.was_told(set);
+                if let Some(set) = set {
+                    self.rounds().begin(&set);
+                }
             }
-            Event::Taken(round) => self.taken(*round),
+            Event::Taken(round) => self.rounds().end(*round),
             Event::Fetched(topic) => self.outbox.fetched(&topic, step),
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
@@ -269,7 +272,9 @@ impl Engine {
             Event::Drop { channel, hub } => {
                 let (sources, plan) = (&mut self.sources, &self.plan);
                 let set = self.outbox.drop_due(channel, &hub, sources, plan, step);
-                self.was_told(set);
+                if let Some(set) = set {
+                    self.rounds().begin(&set);
+                }
             }
             Event::Tick => {}
         }
@@ -293,7 +298,7 @@ impl Engine {
                 let channels = self.outbox.channels_mut();
                 channels.close_window(channel, window, step);
             }
-            Timer::Changes(set) => self.take_if_ready(&set),
+            Timer::Changes(set) => self.rounds().begin(&set),
             Timer::Try(channel, hub) => self.outbox.try_again(channel, &hub, step),
             // What may go now is dispatched at the end of each step.
             Timer::Probe(_) => {}
@@ -309,7 +314,9 @@ impl Engine {
             Timer::Left(id, hub) => {
                 let (sources, plan) = (&mut self.sources, &self.plan);
                 let set = self.outbox.leaving_ends(id, &hub, sources, plan, step);
-                self.was_told(set);
+                if let Some(set) = set {
+                    self.rounds().begin(&set);
+                }
             }
             Timer::Hold(position, uri) => {
                 let documents = self.sources[position].documents_mut();
@@ -321,13 +328,6 @@ impl Engine {
                 let findings = self.sources[position].findings_mut();
                 findings.tell_untold(kind, step);
             }
-        }
-    }
-
-    /// C20: begins the next round of a set of which a hub was told more, if it is due.
-    fn was_told(&mut self, set: Option<Uri>) {
-        if let Some(set) = set {
-            self.take_if_ready(&set);
         }
     }
 
@@ -409,6 +409,17 @@ impl Engine {
             &self.plan.window,
             &mut self.step,
         )
+    }
+
+    /// Returns the sets with a change channel, to begin and end their rounds.
+    fn rounds(&mut self) -> ChangeRounds<'_> {
+        ChangeRounds {
+            change_sets: &mut self.change_sets,
+            sources: &mut self.sources,
+            outbox: &mut self.outbox,
+            plan: &self.plan,
+            step: &mut self.step,
+        }
     }
 
     /// Returns the effects of the step: what is saved comes before what is sent.

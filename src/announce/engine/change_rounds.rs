@@ -9,23 +9,36 @@ use crate::announce::changes::round::{
     ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound, WatchedTime,
 };
 use crate::announce::channel::Channel;
-use crate::announce::engine::Engine;
 use crate::announce::engine::change_findings::{find_in_lists, find_missing, tell_untold};
+use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::lists_to_read::{
     compared_lists, next_change_lists, next_resource_lists,
 };
 use crate::announce::engine::change_sets::round_schedule::inventory_window;
+use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::{begin_interval, cut_changes};
+use crate::announce::engine::sources::Sources;
+use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
+use crate::announce::plan::Plan;
 use crate::announce::state::ListKind;
 use crate::resourcesync::uri::{Hub, Uri};
 
-impl Engine {
+/// The sets with a change channel, while a round of one begins or ends.
+pub struct ChangeRounds<'a> {
+    pub change_sets: &'a mut ChangeSets,
+    pub sources: &'a mut Sources,
+    pub outbox: &'a mut Outbox,
+    pub plan: &'a Plan,
+    pub step: &'a mut Step,
+}
+
+impl ChangeRounds<'_> {
     /// Begins the next round of a set, if it is due (C20).
-    pub(super) fn take_if_ready(&mut self, set: &Uri) {
-        let step = &mut self.step;
+    pub fn begin(&mut self, set: &Uri) {
+        let step = &mut *self.step;
         self.change_sets.forget_ended(set, step);
         let Some(known) = self.change_sets.get_mut(set) else {
             return;
@@ -96,8 +109,8 @@ impl Engine {
         });
     }
 
-    /// Takes what a round found.
-    pub(super) fn taken(&mut self, answer: TakenRound) {
+    /// Ends a round with what it found.
+    pub fn end(&mut self, answer: TakenRound) {
         let TakenRound {
             set,
             round,
@@ -109,14 +122,14 @@ impl Engine {
         if !known.schedule_mut().end(round) {
             return;
         }
-        let (window, step) = (&self.plan.window.changes, &mut self.step);
+        let (window, step) = (&self.plan.window.changes, &mut *self.step);
         let Some((id, _)) = known.hearing_channel(self.outbox.channels()) else {
             known.skip(step);
             return;
         };
         let reason = match outcome {
             TakeOutcome::Taken(taken) => {
-                self.take_round(id, &set, round, *taken);
+                self.log_round(id, &set, round, *taken);
                 return;
             }
             TakeOutcome::Stale(lists) => {
@@ -145,11 +158,12 @@ impl Engine {
         }
     }
 
-    fn take_round(&mut self, id: ChannelId, set: &Uri, round: u64, taken: Taken) {
+    /// Saves what a round took, and adds what is fresh to the log of a channel.
+    fn log_round(&mut self, id: ChannelId, set: &Uri, round: u64, taken: Taken) {
         let Some(known) = self.change_sets.get(set) else {
             return;
         };
-        let (position, step) = (known.source(), &mut self.step);
+        let (position, step) = (known.source(), &mut *self.step);
         let source = &mut self.sources[position];
         let grace = source.plan().deletion_grace;
         let catalog = source.catalog();
@@ -191,7 +205,7 @@ impl Engine {
         changes: Vec<FreshChange>,
         lists: &[TakenList],
     ) {
-        let (plan, step) = (&self.plan, &mut self.step);
+        let (plan, step) = (self.plan, &mut *self.step);
         let Some(channel) = self.outbox.channels_mut().get_mut(id) else {
             return;
         };
