@@ -7,7 +7,6 @@
 //!
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
-mod change_channels;
 mod change_findings;
 mod change_rounds;
 pub mod change_sets;
@@ -21,11 +20,12 @@ mod ping;
 mod reconciler;
 mod replacement;
 mod restore;
-mod route;
+mod router;
 pub mod source;
 pub mod sources;
 mod step;
 mod timers;
+mod wishes;
 
 use std::collections::BTreeSet;
 
@@ -42,6 +42,7 @@ use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
 use crate::announce::engine::restore::restore;
+use crate::announce::engine::router::Router;
 use crate::announce::engine::source::mounts::Visibility;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
@@ -93,7 +94,8 @@ impl Engine {
         self.note(event);
         self.expire();
         // All missing documents are counted before any of them counts as deleted (R15).
-        self.judge_deletions();
+        let recomputed = self.sources.judge_deletions(&mut self.step);
+        self.outbox.recompute(&recomputed, &mut self.step);
         // Relations, what is due, channels: the order is in `settle_source`.
         self.settle();
         // Once, after all that is due is known.
@@ -230,9 +232,8 @@ impl Engine {
             | Event::Swept { .. }
             | Event::Unreadable { .. }
             | Event::Nested { .. } => {
-                for recomputed in self.sources.note(event, step) {
-                    self.outbox.channels_mut().recompute(&recomputed, step);
-                }
+                let recomputed = self.sources.note(event, step);
+                self.outbox.recompute(&recomputed, step);
                 for (position, visibility) in self.sources.take_visibility_changes() {
                     match visibility {
                         Visibility::Lost => self.change_sets.stop_watching(position),
@@ -305,11 +306,9 @@ impl Engine {
             Timer::Refusals(hub) => self.outbox.sum_up_refusals(&hub, step),
             Timer::Ping(channel, hub) => self.outbox.ping_lasted(channel, &hub, step),
             Timer::Retired(id) => {
-                let sources = &mut self.sources;
-                let removed = self.outbox.retirement_ends(id, sources, &self.plan, step);
-                if let Some(removed) = removed {
-                    self.channel_removed(id, &removed);
-                }
+                let (sources, sets) = (&mut self.sources, &mut self.change_sets);
+                self.outbox
+                    .retirement_ends(id, sources, sets, &self.plan, step);
             }
             Timer::Left(id, hub) => {
                 let (sources, plan) = (&mut self.sources, &self.plan);
@@ -328,14 +327,6 @@ impl Engine {
                 let findings = self.sources[position].findings_mut();
                 findings.tell_untold(kind, step);
             }
-        }
-    }
-
-    fn judge_deletions(&mut self) {
-        for recomputed in self.sources.judge_deletions(&mut self.step) {
-            self.outbox
-                .channels_mut()
-                .recompute(&recomputed, &mut self.step);
         }
     }
 
@@ -377,7 +368,7 @@ impl Engine {
         let (quiet, now) = (self.plan.window.quiet, self.step.now());
         self.sources[position].remember_descriptions(&changes, quiet, now);
 
-        let mut rerouted = self.route(position, &changes, is_first);
+        let mut rerouted = self.router(position, is_first).route(&changes);
         self.reconciler(position)
             .documents(&rerouted, &changes.changed);
         let source = &self.sources[position];
@@ -409,6 +400,21 @@ impl Engine {
             &self.plan.window,
             &mut self.step,
         )
+    }
+
+    /// Returns a source with the channels, to bring these in line with what it advertises.
+    fn router(&mut self, position: usize, is_first: bool) -> Router<'_> {
+        Router {
+            plan: &self.plan,
+            configured: &self.configured,
+            hub_changes: &self.hub_changes,
+            position,
+            is_first,
+            sources: &mut self.sources,
+            outbox: &mut self.outbox,
+            change_sets: &mut self.change_sets,
+            step: &mut self.step,
+        }
     }
 
     /// Returns the sets with a change channel, to begin and end their rounds.

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
+use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::outbox::answer::AnswerHandler;
@@ -29,6 +30,7 @@ use crate::announce::engine::outbox::retirement::still_kept;
 use crate::announce::engine::ping;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::source::Source;
+use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -42,10 +44,7 @@ use crate::http::answer::Answer;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// The channels with what their hubs are due, in flight and told, and what follows from it.
-///
-/// `hubs` has each notification in flight that waits for its hub, and `history` the outcome of each of the last
-/// notifications: whoever changes what is in flight changes them too.
+/// All channels, with the queues of their hubs, and the outcomes of the last notifications.
 #[derive(Debug)]
 pub struct Outbox {
     channels: Channels,
@@ -67,7 +66,7 @@ impl Outbox {
         &self.channels
     }
 
-    /// Returns the channels, to change which there are, and what their hubs are due. What is in flight changes only here.
+    /// Returns the channels, to change which there are and what their hubs are due.
     pub fn channels_mut(&mut self) -> &mut Channels {
         &mut self.channels
     }
@@ -125,6 +124,13 @@ impl Outbox {
         self.channels.set_ready(id);
     }
 
+    /// Replaces fingerprints that are computed otherwise now, in silence.
+    pub fn recompute(&mut self, recomputed: &[Recomputed], step: &mut Step) {
+        for recomputed in recomputed {
+            self.channels.recompute(recomputed, step);
+        }
+    }
+
     /// Cuts the next notifications of all channels that are ready.
     pub fn cut_ready(&mut self, sources: &Sources, plan: &Plan, step: &mut Step) {
         let ready = self.channels.take_ready();
@@ -150,7 +156,7 @@ impl Outbox {
         dispatcher.dispatch();
     }
 
-    // What hubs say.
+    // Answers of hubs, and fetches.
 
     /// Handles the answer to a submission. Returns the set of a change channel on which a hub was told more.
     pub fn answered(
@@ -210,7 +216,7 @@ impl Outbox {
         self.hubs.reached_otherwise(&mut self.channels, hub, step);
     }
 
-    // What is dropped, and its end.
+    // Drops, and the ends of accounts and channels.
 
     /// Counts as told what is in flight to a hub on a channel and what it is due, whether its window is open
     /// or not (R23). What is held (R17) or missing (R15) is not announced yet, so it stays; the topic and other
@@ -349,34 +355,41 @@ impl Outbox {
         changes
     }
 
-    /// Removes a retired channel that was kept for long enough, and returns it (R11).
+    /// Removes a retired channel that was kept for long enough (R11).
     pub fn retirement_ends(
         &mut self,
         id: ChannelId,
         sources: &mut Sources,
+        change_sets: &mut ChangeSets,
         plan: &Plan,
         step: &mut Step,
-    ) -> Option<Channel> {
-        let channel = self.channels.get_mut(id)?;
-        let retired = channel.row.retired?;
+    ) {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let Some(retired) = channel.row.retired else {
+            return;
+        };
         let kept = plan.retired_topic;
         let wait = still_kept(retired, kept, &mut channel.kept_until, step);
         if !wait.is_zero() {
             step.wake_after(wait, Timer::Retired(id));
-            return None;
+            return;
         }
-        self.remove(id, sources, step)
+        self.remove(id, sources, change_sets, step);
     }
 
-    /// Removes a channel that retired long ago, or whose topic another one has now, and drops what was due on it. Returns
-    /// the channel.
+    /// Removes a channel that retired long ago, or whose topic another one has now, and drops what was due on it.
     pub fn remove(
         &mut self,
         id: ChannelId,
         sources: &mut Sources,
+        change_sets: &mut ChangeSets,
         step: &mut Step,
-    ) -> Option<Channel> {
-        let channel = self.channels.remove(id, step)?;
+    ) {
+        let Some(channel) = self.channels.remove(id, step) else {
+            return;
+        };
         for (hub, ledger) in &channel.ledgers {
             let documents = sources[channel.source].documents_mut();
             documents.account_ended(ledger);
@@ -390,7 +403,10 @@ impl Outbox {
                 });
             }
         }
-        Some(channel)
+        if channel.is_of_changes() {
+            let until = channel.told_until();
+            change_sets.lose_channel(&channel.row.set, id, until, step);
+        }
     }
 }
 
