@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
@@ -38,6 +38,14 @@ struct ServedPage {
     page: TopicPage,
     host: Box<str>,
     etag: HeaderValue,
+    /// Made for the first request: of many thousand topics, few are read.
+    prepared: OnceLock<Box<PreparedAnswer>>,
+}
+
+/// The parts of an answer that are the same for each request.
+struct PreparedAnswer {
+    links: HeaderValue,
+    body: Bytes,
 }
 
 impl Topics {
@@ -204,8 +212,19 @@ impl ServedPage {
             etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
                 .expect("hexadecimal digits and quotes may stand in a header"),
             host: host.into(),
+            prepared: OnceLock::new(),
             page,
         }
+    }
+
+    fn prepared(&self) -> &PreparedAnswer {
+        self.prepared.get_or_init(|| {
+            let links = HeaderValue::from_maybe_shared(Bytes::from(links(&self.page)));
+            Box::new(PreparedAnswer {
+                links: links.expect("a link header holds clean URIs only"),
+                body: Bytes::from_owner(Arc::clone(&self.page.body)),
+            })
+        })
     }
 
     /// Returns true if the `Host` header, or a proxy's version of it without the default port, matches this topic.
@@ -225,13 +244,13 @@ impl ServedPage {
             .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
             .map(|tag| tag.trim_ascii())
             .any(|tag| tag == b"*" || self.etag == tag.strip_prefix(b"W/").unwrap_or(tag));
+        let prepared = self.prepared();
         let mut reply = Response::new(match is_known {
             true => Bytes::new().into(),
-            false => Bytes::from_owner(Arc::clone(&self.page.body)).into(),
+            false => prepared.body.clone().into(),
         });
         let headers = reply.headers_mut();
-        let links = HeaderValue::from_maybe_shared(Bytes::from(links(&self.page)));
-        headers.insert(LINK, links.expect("a link header holds clean URIs only"));
+        headers.insert(LINK, prepared.links.clone());
         headers.insert(ETAG, self.etag.clone());
         if is_known {
             *reply.status_mut() = StatusCode::NOT_MODIFIED;
