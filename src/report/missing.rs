@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source::mounts::MountState;
+use crate::announce::engine::source::mounts::root::MountState;
 use crate::announce::observation::MountId;
 use crate::announce::state::Record;
 use crate::report::status::{MissingDirectory, MissingView};
@@ -17,7 +17,7 @@ const MAX_DIRECTORIES: usize = 10;
 pub fn acceptable(engine: &Engine, position: usize) -> MissingView {
     let source = &engine.sources()[position];
     let mounts = source.mounts().iter().map(|(_, mount)| mount);
-    let absent = mounts.filter(|mount| mount.state() == MountState::Absent);
+    let absent = mounts.filter(|mount| mount.root.state() == MountState::Absent);
     let directories = by_directory(source, |record| {
         record.is_missing() && !source.mounts().is_absent(record.path.mount)
     });
@@ -26,7 +26,7 @@ pub fn acceptable(engine: &Engine, position: usize) -> MissingView {
         documents: directories.iter().map(|directory| directory.missing).sum(),
         directories,
         absent: absent
-            .map(|mount| mount.row().directory.to_string_lossy().into_owned())
+            .map(|mount| mount.directory.to_string_lossy().into_owned())
             .collect(),
     }
 }

@@ -25,7 +25,7 @@ mod waiting;
 use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
-use crate::announce::engine::source::mounts::MountState;
+use crate::announce::engine::source::mounts::root::MountState;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::{Counts, Figures};
 use crate::report::last_day::Totals;
@@ -129,8 +129,8 @@ pub fn summary(engine: &Engine) -> Summary {
             summary.suspended.push(plan.name.clone());
         }
         let mounts = source.mounts().iter().map(|(_, mount)| mount);
-        let absent = mounts.filter(|mount| mount.state() == MountState::Absent);
-        let directories = absent.map(|mount| mount.row().directory.clone());
+        let absent = mounts.filter(|mount| mount.root.state() == MountState::Absent);
+        let directories = absent.map(|mount| mount.directory.clone());
         summary.absent.extend(directories);
     }
     summary

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source::mounts::{KnownMount, MountState};
+use crate::announce::engine::source::mounts::known_mount::KnownMount;
+use crate::announce::engine::source::mounts::root::MountState;
 use crate::announce::event::Suspension;
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::state::Record;
@@ -96,16 +97,16 @@ pub fn all(engine: &Engine) -> Vec<SourceView> {
 
 fn mount_view(mount: &KnownMount) -> MountView {
     MountView {
-        directory: mount.row().directory.clone(),
-        prefix: mount.row().prefix.clone(),
-        present: match mount.state() {
+        directory: mount.directory.clone(),
+        prefix: mount.prefix.clone(),
+        present: match mount.root.state() {
             MountState::Unknown => None,
             MountState::Sweeping | MountState::Ready => Some(true),
             MountState::Absent => Some(false),
         },
-        unreadable: mount.unreadable().first.clone(),
-        more_unreadable: mount.unreadable().more,
-        reason: mount.reason().map(str::to_owned),
+        unreadable: mount.unreadable.first.clone(),
+        more_unreadable: mount.unreadable.more,
+        reason: mount.root.reason().map(str::to_owned),
     }
 }
 

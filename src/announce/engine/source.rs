@@ -8,7 +8,6 @@ pub mod descriptions;
 pub mod documents;
 pub mod findings;
 pub mod mounts;
-pub mod nested;
 pub mod sighting;
 pub mod troubles;
 
@@ -24,8 +23,10 @@ use crate::announce::engine::source::deletions::{Deletions, FoundInstead, Vanish
 use crate::announce::engine::source::descriptions::Descriptions;
 use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::findings::Findings;
-use crate::announce::engine::source::mounts::{EndedSweep, Mounts, RootJudgement};
-use crate::announce::engine::source::nested::DocumentsBelow;
+use crate::announce::engine::source::mounts::Mounts;
+use crate::announce::engine::source::mounts::baseline::EndedSweep;
+use crate::announce::engine::source::mounts::nested::DocumentsBelow;
+use crate::announce::engine::source::mounts::root::RootJudgement;
 use crate::announce::engine::source::sighting::{Prior, Recomputed, Sighting};
 use crate::announce::engine::source::troubles::Troubles;
 use crate::announce::engine::step::Step;
@@ -127,7 +128,7 @@ impl Source {
     pub fn is_before_baseline(&self, uri: &Uri) -> bool {
         let record = self.catalog().get(uri);
         let mount = record.and_then(|record| self.mounts.get(record.path.mount));
-        mount.is_some_and(|mount| !mount.row().baselined)
+        mount.is_some_and(|mount| !mount.baseline.is_complete())
     }
 
     /// Returns true if the deletion of this missing document is suspended (R15).
@@ -251,7 +252,7 @@ impl Source {
         let prior = Prior {
             before: before.as_deref(),
             is_changed,
-            swept: self.mounts.get(id).and_then(|mount| mount.row().swept),
+            swept: self.mounts.get(id).and_then(|mount| mount.baseline.swept()),
             is_in_baseline: self.documents.is_in_baseline(uri),
         };
         self.documents.put(uri, sighting, &prior, &self.plan, step);

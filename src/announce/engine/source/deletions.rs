@@ -10,7 +10,7 @@ use crate::announce::catalog::Catalog;
 use crate::announce::catalog::census::{Census, MountCount, PresenceCount};
 use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::mounts::Mounts;
-use crate::announce::engine::source::nested::tops_of;
+use crate::announce::engine::source::mounts::nested::tops_of;
 use crate::announce::engine::source::sighting::Sighting;
 use crate::announce::engine::step::Step;
 use crate::announce::event::{Fact, Suspension};

@@ -13,9 +13,13 @@ type Rows = BTreeMap<Arc<[u8]>, NestedRow>;
 /// The file systems below the root of one mount, by their paths from there.
 type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 
-/// The file systems that this run found below the root of one mount, compared with the stored rows.
-#[derive(Debug, Default)]
+/// The file systems below the root of one mount: those that held documents, and those that this run found.
+#[derive(Debug)]
 pub struct NestedFileSystems {
+    /// Those that held documents.
+    rows: Rows,
+    /// True if a sweep noted them: those that are not among them came later.
+    are_noted: bool,
     /// Nothing until the tree has told of them.
     found: Option<Found>,
     /// Those that differ from their rows since the last sweep. Until the next one has ended, they count as away.
@@ -68,21 +72,40 @@ impl DocumentsBelow<'_> {
 }
 
 impl NestedFileSystems {
-    /// Takes the file systems that there are now. Returns the paths of those that went or came. Below a mount that
-    /// nobody `looked_at` before, none came.
-    pub fn find(
-        &mut self,
-        rows: &mut Rows,
-        found: Vec<NestedFileSystem>,
-        was_looked_at: bool,
-    ) -> BTreeSet<Arc<[u8]>> {
+    /// Takes up stored rows, which a sweep noted or not.
+    pub fn new(rows: Rows, are_noted: bool) -> NestedFileSystems {
+        NestedFileSystems {
+            rows,
+            are_noted,
+            found: None,
+            unsettled: BTreeSet::new(),
+        }
+    }
+
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    pub fn are_noted(&self) -> bool {
+        self.are_noted
+    }
+
+    /// Forgets those that held documents, because the root is another one.
+    pub fn forget_rows(&mut self) {
+        self.are_noted = false;
+        self.rows.clear();
+    }
+
+    /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
+    /// none came.
+    pub fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
         let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
         let found: Found = found.collect();
-        let mut unsettled: BTreeSet<Arc<[u8]>> = differing(rows, &found).collect();
-        if was_looked_at {
+        let mut unsettled: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
+        if self.are_noted {
             // A link may lead elsewhere at any time: it hides nothing.
             let is_new =
-                |found: &&NestedFileSystem| !found.is_link && !rows.contains_key(&found.below);
+                |found: &&NestedFileSystem| !found.is_link && !self.rows.contains_key(&found.below);
             let new = found.values().filter(is_new);
             unsettled.extend(new.map(|found| Arc::clone(&found.below)));
         }
@@ -90,7 +113,7 @@ impl NestedFileSystems {
             .symmetric_difference(&self.unsettled)
             .cloned()
             .collect();
-        for (top, row) in rows.iter_mut() {
+        for (top, row) in &mut self.rows {
             // One that was known to be away, and still is, did not change.
             if row.is_away && unsettled.contains(top) {
                 changed.remove(top);
@@ -103,10 +126,12 @@ impl NestedFileSystems {
         changed
     }
 
-    /// Compares the rows with what there is, once everything below the root was looked at. The rows are not complete if
-    /// `is_first`: nobody noted before where file systems begin.
-    pub fn settle(&mut self, rows: &mut Rows, documents: &DocumentsBelow<'_>, is_first: bool) {
+    /// Decides which are away, once everything below the root was looked at. Before the first time, the rows are not
+    /// complete: nobody noted where file systems begin.
+    pub fn settle(&mut self, documents: &DocumentsBelow<'_>) {
+        let is_first = !std::mem::replace(&mut self.are_noted, true);
         let Some(found) = &self.found else { return };
+        let rows = &mut self.rows;
         let came = found.values().filter(|it| !rows.contains_key(&it.below));
         let came = came.map(|it| Arc::clone(&it.below));
         let below = documents.of(came.chain(differing(rows, found)).collect());
@@ -133,17 +158,22 @@ impl NestedFileSystems {
     }
 
     /// Returns true if a path lies where another file system was, or may have been, when documents were last seen there.
-    pub fn is_away(&self, rows: &Rows, below: &[u8]) -> bool {
+    pub fn is_away(&self, below: &[u8]) -> bool {
         let is_unsettled = || tops_of(below).any(|top| self.unsettled.contains(top));
-        self.known_away(rows, below).is_some() || !self.unsettled.is_empty() && is_unsettled()
+        self.known_away(below).is_some() || !self.unsettled.is_empty() && is_unsettled()
     }
 
     /// Returns the path of a file system above a path that is known to be away.
-    pub fn known_away<'a>(&self, rows: &Rows, below: &'a [u8]) -> Option<&'a [u8]> {
-        if rows.is_empty() {
+    pub fn known_away<'a>(&self, below: &'a [u8]) -> Option<&'a [u8]> {
+        if self.rows.is_empty() {
             return None;
         }
-        tops_of(below).find(|top| rows.get(*top).is_some_and(|row| row.is_away))
+        tops_of(below).find(|top| self.rows.get(*top).is_some_and(|row| row.is_away))
+    }
+
+    /// Returns true if one that held documents is known to be away.
+    pub fn has_away(&self) -> bool {
+        self.rows.values().any(|row| row.is_away)
     }
 }
 

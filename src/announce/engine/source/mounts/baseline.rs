@@ -1,0 +1,280 @@
+//! The baseline of one mount: what is there before anybody looked counts as told (R13).
+
+use jiff::Timestamp;
+
+use crate::announce::candidates::{Candidates, PublishedPath};
+use crate::announce::engine::source::sighting::Sighting;
+use crate::announce::state::Told;
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::uri::Uri;
+
+/// What was looked at of one mount by complete sweeps, and by the one under way.
+#[derive(Debug)]
+pub struct Baseline {
+    is_complete: bool,
+    /// The start of the last complete sweep.
+    swept: Option<Timestamp>,
+    /// The candidates of that sweep.
+    candidates: Option<Candidates>,
+    /// True if the configuration has other candidates than that sweep. Until the mount was swept, what else there is
+    /// counts as known.
+    has_others: bool,
+    first_looks: FirstLooks,
+}
+
+/// The documents that are read for the first time while a mount is swept.
+#[derive(Debug)]
+struct FirstLooks {
+    /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
+    /// found.
+    started: Timestamp,
+    /// Those that changed since `started` by the clock of the files.
+    fresh: Vec<(Uri, Fingerprint)>,
+    /// True if some file is from the future, so that the clock of the files is not ours.
+    has_other_clock: bool,
+}
+
+/// A complete sweep that has ended.
+#[derive(Debug)]
+pub struct EndedSweep {
+    /// True if the baseline of the mount is complete with it.
+    pub is_first: bool,
+    /// Documents whose first version counts as told after all: where the file system's clock is not ours, nothing tells
+    /// that a file changed while its mount was swept.
+    pub unclear: Vec<(Uri, Fingerprint)>,
+}
+
+impl Baseline {
+    /// Begins without any sweep.
+    pub fn new(now: Timestamp) -> Baseline {
+        Baseline {
+            is_complete: false,
+            swept: None,
+            candidates: None,
+            has_others: false,
+            first_looks: FirstLooks::since(now),
+        }
+    }
+
+    /// Takes up what is stored of it, under a configuration that may have other candidates.
+    pub fn restored(
+        is_complete: bool,
+        swept: Option<Timestamp>,
+        candidates: Option<Candidates>,
+        configured: &Candidates,
+        now: Timestamp,
+    ) -> Baseline {
+        let has_others = candidates.as_ref().is_some_and(|swept| swept != configured);
+        Baseline {
+            is_complete,
+            swept,
+            candidates,
+            has_others,
+            ..Baseline::new(now)
+        }
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Returns the start of the last complete sweep.
+    pub fn swept(&self) -> Option<Timestamp> {
+        self.swept
+    }
+
+    /// Returns the candidates of the last complete sweep.
+    pub fn candidates(&self) -> Option<&Candidates> {
+        self.candidates.as_ref()
+    }
+
+    /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
+    /// anybody knows.
+    pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
+        let was_looked_at = |before: &Candidates| before.accepts(&PublishedPath::of(prefix), below);
+        let others = self.candidates.as_ref().filter(|_| self.has_others);
+        !self.is_complete || !others.is_none_or(was_looked_at)
+    }
+
+    /// Begins anew, because another tree was found.
+    pub fn begin_anew(&mut self) {
+        self.is_complete = false;
+    }
+
+    /// Begins a sweep of a root that was found.
+    pub fn begin_sweep(&mut self, started: Timestamp) {
+        self.first_looks = FirstLooks::since(started);
+    }
+
+    /// Gives up a sweep.
+    pub fn leave_sweep(&mut self) {
+        self.first_looks.fresh.clear();
+    }
+
+    /// Returns what counts as told of a document that is read for the first time. Its content does not if it could not be
+    /// read before, or changed while the mount was swept.
+    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
+        self.first_looks.look(uri, sighting, predates)
+    }
+
+    /// Ends a complete sweep of these candidates.
+    pub fn end_sweep(&mut self, candidates: &Candidates, now: Timestamp) -> EndedSweep {
+        // No later sweep begins earlier than now, and not every one says when.
+        self.swept = Some(std::mem::replace(&mut self.first_looks.started, now));
+        self.candidates = Some(candidates.clone());
+        self.has_others = false;
+        EndedSweep {
+            is_first: !std::mem::replace(&mut self.is_complete, true),
+            unclear: self.first_looks.take_unclear(),
+        }
+    }
+}
+
+impl FirstLooks {
+    fn since(started: Timestamp) -> FirstLooks {
+        FirstLooks {
+            started,
+            fresh: Vec::new(),
+            has_other_clock: false,
+        }
+    }
+
+    fn look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
+        let Sighting {
+            parsed, stat, at, ..
+        } = sighting;
+        // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
+        let is_fresh = self.started <= stat.changed && stat.changed <= *at;
+        self.has_other_clock |= stat.changed > *at;
+        if !predates && is_fresh {
+            self.fresh.push((uri.clone(), parsed.fingerprint));
+        }
+        let is_known = !predates && !is_fresh;
+        Told {
+            capability: parsed.document.capability,
+            form: parsed.document.form,
+            fingerprint: is_known.then_some(parsed.fingerprint),
+        }
+    }
+
+    fn take_unclear(&mut self) -> Vec<(Uri, Fingerprint)> {
+        let fresh = std::mem::take(&mut self.fresh);
+        match std::mem::take(&mut self.has_other_clock) {
+            true => fresh,
+            false => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::Baseline;
+    use crate::announce::candidates::Candidates;
+    use crate::announce::engine::source::sighting::Sighting;
+    use crate::announce::engine::source::tests::{path, uri};
+    use crate::announce::observation::Stat;
+    use crate::announce::state::Told;
+    use crate::resourcesync::capability::Capability;
+    use crate::resourcesync::document::{DeclaredSpan, Document, Form, Parsed};
+    use crate::resourcesync::fingerprint::Fingerprint;
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::new(second, 0).unwrap()
+    }
+
+    fn candidates(pattern: &str) -> Candidates {
+        Candidates::new(vec![pattern.to_owned()], Vec::new()).unwrap()
+    }
+
+    /// Looks at a document, at second 20, that changed at this second.
+    fn look(baseline: &mut Baseline, changed: i64, predates: bool) -> Told {
+        let document = Document {
+            capability: Capability::ResourceList,
+            form: Form::List,
+            up: None,
+            index: None,
+            members: Vec::new(),
+            channels: Vec::new(),
+            span: DeclaredSpan::default(),
+            oversize: None,
+            relative: None,
+        };
+        let sighting = Sighting {
+            path: path("a.xml"),
+            parsed: Parsed {
+                document,
+                fingerprint: Fingerprint([1; 32]),
+            },
+            stat: Stat {
+                size: 1,
+                modified: second(0),
+                changed: second(changed),
+                inode: 1,
+            },
+            at: second(20),
+        };
+        baseline.first_look(&uri("a.xml"), &sighting, predates)
+    }
+
+    #[test]
+    fn the_content_of_a_file_that_changed_during_the_sweep_does_not_count_as_told() {
+        let mut baseline = Baseline::new(second(0));
+        baseline.begin_sweep(second(10));
+        for (changed, predates, is_told) in [
+            (9, false, true),
+            (10, false, false),
+            (20, false, false),
+            (9, true, false),
+        ] {
+            let told = look(&mut baseline, changed, predates);
+            assert_eq!(told.fingerprint.is_some(), is_told, "{changed} {predates}");
+        }
+        let ended = baseline.end_sweep(&candidates("*.xml"), second(30));
+        assert!(ended.is_first);
+        assert_eq!(ended.unclear, []);
+        assert_eq!(baseline.swept(), Some(second(10)));
+        let ended = baseline.end_sweep(&candidates("*.xml"), second(40));
+        assert!(!ended.is_first);
+        assert_eq!(baseline.swept(), Some(second(30)));
+    }
+
+    #[test]
+    fn all_content_counts_as_told_where_a_file_is_from_the_future() {
+        for (is_left, unclear) in [(false, 1), (true, 0)] {
+            let mut baseline = Baseline::new(second(0));
+            baseline.begin_sweep(second(10));
+            look(&mut baseline, 15, false);
+            look(&mut baseline, 15, true);
+            look(&mut baseline, 21, false);
+            if is_left {
+                baseline.leave_sweep();
+            }
+            let ended = baseline.end_sweep(&candidates("*.xml"), second(30));
+            assert_eq!(ended.unclear.len(), unclear);
+        }
+    }
+
+    #[test]
+    fn other_candidates_than_those_of_the_last_sweep_are_new_ground() {
+        let (lists, all) = (candidates("*list.xml"), candidates("*.xml"));
+        let of_lists = Some(lists.clone());
+        let mut baseline = Baseline::restored(true, None, of_lists, &all, second(0));
+        let is_new =
+            |baseline: &Baseline, name: &str| baseline.is_new_ground(&uri(""), name.as_bytes());
+        assert!(!is_new(&baseline, "changelist.xml"));
+        assert!(is_new(&baseline, "a.xml"));
+        baseline.end_sweep(&all, second(1));
+        assert!(!is_new(&baseline, "a.xml"));
+
+        let same = Baseline::restored(true, None, Some(lists.clone()), &lists, second(0));
+        assert!(!is_new(&same, "a.xml"));
+        let unknown = Baseline::restored(true, None, None, &all, second(0));
+        assert!(!is_new(&unknown, "a.xml"));
+        let unfinished = Baseline::restored(false, None, None, &all, second(0));
+        assert!(is_new(&unfinished, "a.xml"));
+        baseline.begin_anew();
+        assert!(is_new(&baseline, "changelist.xml"));
+    }
+}
