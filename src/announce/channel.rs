@@ -37,6 +37,27 @@ pub struct Channel {
     pub log: ChangeLog,
 }
 
+/// The end of a channel as that of a set, or of a source, whose topic another one takes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TakenOver {
+    /// The set that had it before.
+    pub set: Uri,
+    /// True if it had retired.
+    pub was_retired: bool,
+    /// What the accounts had of documents of another source.
+    pub forgotten: Vec<ForgottenAccount>,
+}
+
+/// The documents that an account forgot, because they are not those of its source any more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ForgottenAccount {
+    pub hub: Hub,
+    /// The number of changes that it was due and was not sent.
+    pub unsent: usize,
+    /// The documents that it was told of.
+    pub told: Vec<Uri>,
+}
+
 /// Notifications whose `until` is remembered, so that none comes again.
 const UNTILS: usize = 64;
 
@@ -59,6 +80,69 @@ impl Channel {
     pub fn is_live(&self) -> bool {
         self.row.retired.is_none()
     }
+
+    // The life of a channel (R11).
+
+    /// Retires it: it outlives its advertisement until `kept_until`, to announce what is due now.
+    pub fn retire(&mut self, now: Timestamp, kept_until: Duration) {
+        self.keep_last_words();
+        self.row.retired = Some(now);
+        self.kept_until = Some(kept_until);
+    }
+
+    /// Makes it live again, and returns true, if it retired. It still announces what was due of documents that are not its
+    /// set's; a hub that left is still told no more than its last words. `is_of_set` tells whether a document is a set's.
+    pub fn revive(&mut self, is_of_set: impl Fn(&Uri, &Uri) -> bool) -> bool {
+        if self.row.retired.take().is_none() {
+            return false;
+        }
+        let ledgers = self.ledgers.values_mut();
+        for ledger in ledgers.filter(|ledger| ledger.row.left.is_none()) {
+            let last_words = &mut ledger.row.last_words;
+            last_words.retain(|uri| !is_of_set(uri, &self.row.set));
+        }
+        true
+    }
+
+    /// Gives it to a set, or to the same one in another source, with all that was told on it and all that is still due:
+    /// a topic has one channel. What is due of documents of another source is forgotten.
+    pub fn take_over(&mut self, source: usize, source_name: &str, set: &Uri) -> TakenOver {
+        self.keep_last_words();
+        let forgotten = match self.source == source {
+            true => Vec::new(),
+            false => self.forget_source(),
+        };
+        self.source = source;
+        source_name.clone_into(&mut self.row.source);
+        TakenOver {
+            set: std::mem::replace(&mut self.row.set, set.clone()),
+            was_retired: self.row.retired.take().is_some(),
+            forgotten,
+        }
+    }
+
+    fn keep_last_words(&mut self) {
+        for ledger in self.ledgers.values_mut() {
+            ledger.keep_last_words();
+        }
+    }
+
+    /// Forgets the documents of its source.
+    fn forget_source(&mut self) -> Vec<ForgottenAccount> {
+        self.page_until = None;
+        let forgotten = self.ledgers.iter_mut().map(|(hub, ledger)| {
+            ledger.row.last_words.clear();
+            ledger.begin_anew();
+            ForgottenAccount {
+                hub: hub.clone(),
+                unsent: ledger.unsent(),
+                told: ledger.forget_documents().collect(),
+            }
+        });
+        forgotten.collect()
+    }
+
+    // Intervals and topic.
 
     /// Returns the end of the last interval that was told.
     pub fn told_until(&self) -> Option<Timestamp> {
@@ -258,16 +342,19 @@ impl ChannelWindow {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
 
     use jiff::{Timestamp, ToSpan};
 
-    use super::Channel;
+    use super::{Channel, ForgottenAccount, TakenOver};
     use crate::announce::changes::log::{ChangeLog, LogPosition, Logged};
     use crate::announce::ledger::Ledger;
     use crate::announce::plan::Mode;
-    use crate::announce::state::ChannelRow;
+    use crate::announce::state::{ChannelRow, Told};
+    use crate::resourcesync::capability::Capability;
     use crate::resourcesync::channel_kind::ChannelKind;
+    use crate::resourcesync::document::Form;
     use crate::resourcesync::uri::{Hub, Topic, Uri};
 
     /// A notification of ten entries, and of the minute of its number.
@@ -294,6 +381,94 @@ mod tests {
         channel.ledgers.insert(hub, Box::new(ledger));
         channel.log = ChangeLog::new(log);
         channel
+    }
+
+    fn uri(name: &str) -> Uri {
+        Uri::parse(&format!("https://e.org/{name}")).unwrap()
+    }
+
+    fn hub(name: &str) -> Hub {
+        Hub::new(format!("https://{name}.example.net/"))
+    }
+
+    /// A channel on which each of two hubs was told of `a`, and is due `b`. One of them has left.
+    fn with_two_hubs() -> Channel {
+        let topic = Topic::new("https://e.org/framework/");
+        let row = ChannelRow::new("main", ChannelKind::Framework, uri("cl.xml"), topic);
+        let mut channel = Channel::new(0, row);
+        for name in ["one", "two"] {
+            let mut ledger = Ledger::new(Mode::Content);
+            let told = Told {
+                capability: Capability::ResourceList,
+                form: Form::List,
+                fingerprint: None,
+            };
+            ledger.told.insert(uri("a"), told);
+            ledger.due.insert(uri("b"));
+            ledger.row.until = Some(Timestamp::UNIX_EPOCH);
+            if name == "two" {
+                ledger.leave(Timestamp::UNIX_EPOCH);
+            }
+            channel.ledgers.insert(hub(name), Box::new(ledger));
+        }
+        channel.page_until = Some(Timestamp::UNIX_EPOCH);
+        channel
+    }
+
+    fn last_words(channel: &Channel) -> [BTreeSet<Uri>; 2] {
+        ["one", "two"].map(|name| channel.ledgers[&hub(name)].row.last_words.clone())
+    }
+
+    #[test]
+    fn a_channel_that_retired_says_its_last_words_unless_it_is_revived_with_their_documents() {
+        let due = BTreeSet::from([uri("b")]);
+        for (is_of_set, left) in [(true, BTreeSet::new()), (false, due.clone())] {
+            let mut channel = with_two_hubs();
+            assert!(!channel.revive(|_, _| true), "it is live");
+            assert_eq!(last_words(&channel), [BTreeSet::new(), due.clone()]);
+            channel.retire(Timestamp::UNIX_EPOCH, Duration::from_secs(7));
+            assert!(!channel.is_live());
+            assert_eq!(channel.kept_until, Some(Duration::from_secs(7)));
+            assert_eq!(last_words(&channel), [due.clone(), due.clone()]);
+            assert!(channel.revive(|uri, set| is_of_set
+                && *uri == self::uri("b")
+                && *set == self::uri("cl.xml")));
+            assert!(channel.is_live());
+            assert_eq!(last_words(&channel), [left, due.clone()]);
+        }
+    }
+
+    #[test]
+    fn another_set_takes_a_channel_over_with_what_is_due_and_another_source_without() {
+        let due = BTreeSet::from([uri("b")]);
+        let mut channel = with_two_hubs();
+        let taken = channel.take_over(0, "main", &uri("other.xml"));
+        let before = TakenOver {
+            set: uri("cl.xml"),
+            was_retired: false,
+            forgotten: Vec::new(),
+        };
+        assert_eq!(taken, before);
+        assert_eq!(channel.row.set, uri("other.xml"));
+        assert_eq!(last_words(&channel), [due.clone(), due]);
+        assert!(channel.page_until.is_some());
+
+        channel.retire(Timestamp::UNIX_EPOCH, Duration::ZERO);
+        let taken = channel.take_over(1, "second", &uri("other.xml"));
+        let forgotten = ["one", "two"].map(|name| ForgottenAccount {
+            hub: hub(name),
+            unsent: 1,
+            told: vec![uri("a")],
+        });
+        assert_eq!(taken.forgotten, forgotten);
+        assert!(taken.was_retired && channel.is_live());
+        assert_eq!((channel.source, &*channel.row.source), (1, "second"));
+        assert_eq!(last_words(&channel), [BTreeSet::new(), BTreeSet::new()]);
+        assert!(channel.page_until.is_none());
+        for ledger in channel.ledgers.values() {
+            assert!(ledger.told.is_empty() && ledger.due.is_empty());
+            assert!(ledger.row.until.is_none());
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::channel::{Channel, ChannelWindow};
+use crate::announce::channel::{Channel, ChannelWindow, ForgottenAccount};
 use crate::announce::engine::channel_map::ChannelMap;
 use crate::announce::engine::channels::accounts::ChannelAccounts;
 use crate::announce::engine::channels::hearers::Hearers;
@@ -256,8 +256,7 @@ impl Channels {
                 is_changed: self.revive(id, catalog, step),
             };
         }
-        let taken_from = Some(channel.row.set.clone());
-        self.take_over(id, source, &row.source, &row.set, step);
+        let taken_from = self.take_over(id, source, &row, step);
         step.tell(fact);
         OpenedChannel {
             id,
@@ -271,52 +270,40 @@ impl Channels {
         self.channels.insert(id, channel);
     }
 
-    /// R11: gives the channel of a topic to another set, or the same one in another source, from now on, with all that was
-    /// told on it and all that is still due: a topic has one channel.
+    /// R11: gives the channel of a topic to the set of another row, or to the same one in another source, from now on.
+    /// Returns the set that had it before.
     fn take_over(
         &mut self,
         id: ChannelId,
         source: usize,
-        source_name: &str,
-        set: &Uri,
+        row: &ChannelRow,
         step: &mut Step,
-    ) {
-        let Some(channel) = self.channels.get_mut(&id) else {
-            return;
-        };
-        let before = std::mem::replace(&mut channel.row.set, set.clone());
-        let was_of = std::mem::replace(&mut channel.source, source);
-        channel.row.source = source_name.to_owned();
-        let was_retired = channel.row.retired.take().is_some();
-        let topic = channel.row.topic.clone();
-        if was_of != source {
-            channel.page_until = None;
-        }
-        for (hub, ledger) in &mut channel.ledgers {
-            ledger.keep_last_words();
-            if was_of != source {
-                // Its documents are not this source's.
-                ledger.row.last_words.clear();
-                ledger.begin_anew();
-                let changes = ledger.unsent();
-                if changes > 0 {
-                    step.tell(Fact::Forgotten {
-                        topic: topic.clone(),
-                        hub: hub.clone(),
-                        changes,
-                    });
-                }
-                for uri in ledger.forget_documents() {
-                    step.save_told(id, hub.clone(), uri);
-                }
+    ) -> Option<Uri> {
+        let channel = self.channels.get_mut(&id)?;
+        let taken = channel.take_over(source, &row.source, &row.set);
+        let topic = &channel.row.topic;
+        save_ledgers(id, channel.ledgers.keys(), step);
+        for ForgottenAccount { hub, unsent, told } in taken.forgotten {
+            if unsent > 0 {
+                step.tell(Fact::Forgotten {
+                    topic: topic.clone(),
+                    hub: hub.clone(),
+                    changes: unsent,
+                });
             }
-            step.save_ledger(id, hub.clone());
+            for uri in told {
+                step.save_told(id, hub.clone(), uri);
+            }
         }
-        self.index.moved(id, &before, &channel.row);
+        self.index.moved(id, &taken.set, &channel.row);
         step.save_channel(id);
-        if !was_retired {
-            step.tell(Fact::ChannelRetired { topic, set: before });
+        if !taken.was_retired {
+            step.tell(Fact::ChannelRetired {
+                topic: topic.clone(),
+                set: taken.set.clone(),
+            });
         }
+        Some(taken.set)
     }
 
     /// R11: retires a channel, which outlives its advertisement to announce what is still due.
@@ -324,36 +311,24 @@ impl Channels {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
-        for (hub, ledger) in &mut channel.ledgers {
-            ledger.keep_last_words();
-            step.save_ledger(id, hub.clone());
-        }
-        channel.row.retired = Some(step.now());
-        channel.kept_until = Some(step.monotonic().saturating_add(kept));
+        channel.retire(step.now(), step.monotonic().saturating_add(kept));
         let (topic, set) = (channel.row.topic.clone(), channel.row.set.clone());
         self.freed.insert(topic.clone());
+        save_ledgers(id, channel.ledgers.keys(), step);
         step.save_channel(id);
         step.tell(Fact::ChannelRetired { topic, set });
         step.wake_after(kept, Timer::Retired(id));
     }
 
-    /// R11: makes a retired channel live again, which still announces what was due of documents that are not its set's.
-    /// Returns true if it was retired.
+    /// R11: makes a retired channel live again. Returns true if it was retired.
     fn revive(&mut self, id: ChannelId, catalog: &Catalog, step: &mut Step) -> bool {
         let Some(channel) = self.channels.get_mut(&id) else {
             return false;
         };
-        if channel.row.retired.take().is_none() {
+        if !channel.revive(|uri, set| catalog.is_of_set(uri, set)) {
             return false;
         }
-        let set = &channel.row.set;
-        // A hub that left is still told no more than its last words.
-        let ledgers = channel.ledgers.iter_mut();
-        for (hub, ledger) in ledgers.filter(|(_, ledger)| ledger.row.left.is_none()) {
-            let last_words = &mut ledger.row.last_words;
-            last_words.retain(|uri| !catalog.is_of_set(uri, set));
-            step.save_ledger(id, hub.clone());
-        }
+        save_ledgers(id, channel.listening().map(|(hub, _)| hub), step);
         step.save_channel(id);
         step.tell(Fact::ChannelRevived {
             topic: channel.row.topic.clone(),
@@ -499,4 +474,8 @@ impl Channels {
             channel.set_back(by, now);
         }
     }
+}
+
+fn save_ledgers<'a>(id: ChannelId, hubs: impl Iterator<Item = &'a Hub>, step: &mut Step) {
+    hubs.for_each(|hub| step.save_ledger(id, hub.clone()));
 }
