@@ -10,7 +10,6 @@
 mod change_findings;
 mod change_rounds;
 pub mod change_sets;
-mod channel_map;
 pub mod channels;
 mod effects;
 pub mod hubs;

@@ -1,46 +1,56 @@
 //! The channels: which there are, which of them a document concerns, and on which notifications may be cut.
 
 pub mod accounts;
+pub mod channel_map;
 mod hearers;
 mod index;
 mod ready;
 
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::{Channel, ChannelWindow, ForgottenAccount};
-use crate::announce::engine::channel_map::ChannelMap;
 use crate::announce::engine::channels::accounts::ChannelAccounts;
+use crate::announce::engine::channels::channel_map::ChannelMap;
 use crate::announce::engine::channels::hearers::Hearers;
-use crate::announce::engine::channels::index::ChannelIndex;
 use crate::announce::engine::channels::ready::ReadyChannels;
 use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
-use crate::announce::ledger::Ledger;
 use crate::announce::plan::WindowPlan;
 use crate::announce::state::{ChannelRow, Record, Told};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
-/// All channels, live and retired.
-///
-/// `index` and `hearers` are derived from `channels`, and change only with them.
-#[derive(Debug)]
+/// The channels, with what follows from them. Each is found in the [`ChannelMap`]; one is added or removed only here.
+#[derive(Debug, Default)]
 pub struct Channels {
-    channels: ChannelMap,
-    /// Greater than any before: rows of a removed channel may still be on their way to the store.
-    next: ChannelId,
-    index: ChannelIndex,
+    map: ChannelMap,
+    /// Derived from the channels.
     hearers: Hearers,
     ready: ReadyChannels,
     /// Topics that another set may take now.
     freed: BTreeSet<Topic>,
+}
+
+impl Deref for Channels {
+    type Target = ChannelMap;
+
+    fn deref(&self) -> &ChannelMap {
+        &self.map
+    }
+}
+
+impl DerefMut for Channels {
+    fn deref_mut(&mut self) -> &mut ChannelMap {
+        &mut self.map
+    }
 }
 
 /// A channel that was opened.
@@ -53,109 +63,14 @@ pub struct OpenedChannel {
     pub is_changed: bool,
 }
 
-impl Default for Channels {
-    fn default() -> Channels {
-        Channels {
-            channels: ChannelMap::default(),
-            next: ChannelId(1),
-            index: ChannelIndex::default(),
-            hearers: Hearers::default(),
-            ready: ReadyChannels::default(),
-            freed: BTreeSet::new(),
-        }
-    }
-}
-
 impl Channels {
-    pub fn get(&self, id: ChannelId) -> Option<&Channel> {
-        self.channels.get(&id)
-    }
-
-    pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        self.channels.get_mut(&id)
-    }
-
-    pub fn ledger(&self, id: ChannelId, hub: &Hub) -> Option<&Ledger> {
-        let ledgers = &self.channels.get(&id)?.ledgers;
-        ledgers.get(hub).map(Box::as_ref)
-    }
-
-    pub fn ledger_mut(&mut self, id: ChannelId, hub: &Hub) -> Option<&mut Ledger> {
-        let ledgers = &mut self.channels.get_mut(&id)?.ledgers;
-        ledgers.get_mut(hub).map(Box::as_mut)
-    }
-
-    /// Returns every channel, in the order in which they were opened.
-    pub fn iter(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        self.channels.iter()
-    }
-
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut Channel)> {
-        self.channels.iter_mut()
-    }
-
-    /// Returns the channels of a source.
-    pub fn of_source(&self, source: usize) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        self.iter()
-            .filter(move |(_, channel)| channel.source == source)
-    }
-
-    /// Returns the channels of a source that announce changes of documents.
-    pub fn of_documents(&self, source: usize) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        self.of_source(source)
-            .filter(|(_, channel)| !channel.is_of_changes())
-    }
-
-    /// Returns the channels of this kind of a set, retired ones too.
-    pub fn of_set(
-        &self,
-        set: &Uri,
-        kind: ChannelKind,
-    ) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        let ids = self.index.of_set(set, kind);
-        ids.filter_map(|id| Some((id, self.get(id)?)))
-    }
-
-    /// Returns the channel of a topic, live or retired.
-    pub fn of_topic(&self, topic: &Topic) -> Option<ChannelId> {
-        self.index.of_topic(topic)
-    }
-
-    /// Returns the live channel of this kind of a set.
-    pub fn live(&self, set: &Uri, kind: ChannelKind) -> Option<ChannelId> {
-        let of_set = self.of_set(set, kind);
-        let mut live = of_set.filter(|(_, channel)| channel.is_live());
-        live.next().map(|(id, _)| id)
-    }
-
-    /// Returns true if another live channel has this topic: of another set, or of another kind (R8, C9).
-    pub fn has_other(&self, topic: &Topic, set: &Uri, kind: ChannelKind) -> bool {
-        let holder = self.of_topic(topic).and_then(|id| self.get(id));
-        holder.is_some_and(|channel| {
-            channel.is_live() && (&channel.row.set, channel.row.kind) != (set, kind)
-        })
-    }
-
-    pub fn hubs(&self, id: ChannelId) -> Vec<Hub> {
-        let channel = self.channels.get(&id);
-        let hubs = channel.map(|channel| channel.ledgers.keys().cloned().collect());
-        hubs.unwrap_or_default()
-    }
-
-    /// Returns true if a notification of any channel is in flight to a hub.
-    pub fn is_sending_to(&self, hub: &Hub) -> bool {
-        let mut channels = self.channels.iter();
-        channels.any(|(_, channel)| {
-            let ledger = channel.ledgers.get(hub);
-            ledger.is_some_and(|ledger| ledger.row.flight.is_some())
-        })
-    }
+    // Documents and the channels that they concern.
 
     /// Returns the channels on which a document must be announced, or was (R10).
     pub fn concerned(&self, source: usize, uri: &Uri, record: &Record) -> BTreeSet<ChannelId> {
         let mut concerned: BTreeSet<ChannelId> = self.hearers.of(uri).collect();
         for set in &record.relations.sets {
-            concerned.extend(self.index.of_set(set, ChannelKind::Framework));
+            concerned.extend(self.ids_of_set(set, ChannelKind::Framework));
         }
         if record.is_source_description() {
             concerned.extend(self.of_documents(source).map(|(id, _)| id));
@@ -189,27 +104,21 @@ impl Channels {
 
     /// Returns the accounts of the hubs of a channel, to change them.
     pub fn accounts(&mut self, id: ChannelId) -> Option<ChannelAccounts<'_>> {
-        let channel = self.channels.get_mut(&id)?;
+        let channel = self.map.get_mut(id)?;
         Some(ChannelAccounts::new(id, channel, &mut self.hearers))
     }
 
     // Channels that come and go.
 
-    /// Keeps ids from being used again that are not greater than this one.
-    pub fn reserve(&mut self, id: ChannelId) {
-        self.next = self.next.max(ChannelId(id.0 + 1));
-    }
-
     /// Adds a stored channel.
     pub fn restore(&mut self, id: ChannelId, channel: Channel) {
-        self.reserve(id);
         self.hearers.restore(id, &channel);
-        self.insert(id, channel);
+        self.map.restore(id, channel);
     }
 
     /// Keeps what retired, and hubs that left, for as long as the engine before would have (R11).
     pub fn inherit(&mut self, before: &Channels) {
-        for (_, channel) in self.channels.iter_mut() {
+        for (_, channel) in self.iter_mut() {
             let before = before
                 .of_topic(&channel.row.topic)
                 .and_then(|id| before.get(id));
@@ -237,9 +146,7 @@ impl Channels {
         let existing = self.of_topic(&row.topic);
         let existing = existing.and_then(|id| Some((id, self.get(id)?)));
         let Some((id, channel)) = existing else {
-            let id = self.next;
-            self.reserve(id);
-            self.insert(id, Channel::new(source, row));
+            let id = self.map.add(Channel::new(source, row));
             step.save_channel(id);
             step.tell(fact);
             return OpenedChannel {
@@ -265,11 +172,6 @@ impl Channels {
         }
     }
 
-    fn insert(&mut self, id: ChannelId, channel: Channel) {
-        self.index.insert(id, &channel.row);
-        self.channels.insert(id, channel);
-    }
-
     /// R11: gives the channel of a topic to the set of another row, or to the same one in another source, from now on.
     /// Returns the set that had it before.
     fn take_over(
@@ -279,8 +181,7 @@ impl Channels {
         row: &ChannelRow,
         step: &mut Step,
     ) -> Option<Uri> {
-        let channel = self.channels.get_mut(&id)?;
-        let taken = channel.take_over(source, &row.source, &row.set);
+        let (taken, channel) = self.map.take_over(id, source, row)?;
         let topic = &channel.row.topic;
         save_ledgers(id, channel.ledgers.keys(), step);
         for ForgottenAccount { hub, unsent, told } in taken.forgotten {
@@ -295,7 +196,6 @@ impl Channels {
                 step.save_told(id, hub.clone(), uri);
             }
         }
-        self.index.moved(id, &taken.set, &channel.row);
         step.save_channel(id);
         if !taken.was_retired {
             step.tell(Fact::ChannelRetired {
@@ -308,7 +208,7 @@ impl Channels {
 
     /// R11: retires a channel, which outlives its advertisement to announce what is still due.
     pub fn retire(&mut self, id: ChannelId, kept: Duration, step: &mut Step) {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.map.get_mut(id) else {
             return;
         };
         channel.retire(step.now(), step.monotonic().saturating_add(kept));
@@ -322,7 +222,7 @@ impl Channels {
 
     /// R11: makes a retired channel live again. Returns true if it was retired.
     fn revive(&mut self, id: ChannelId, catalog: &Catalog, step: &mut Step) -> bool {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.map.get_mut(id) else {
             return false;
         };
         if !channel.revive(|uri, set| catalog.is_of_set(uri, set)) {
@@ -339,8 +239,7 @@ impl Channels {
 
     /// Removes a retired channel, and returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
-        let channel = self.channels.remove(&id)?;
-        self.index.remove(id, &channel.row);
+        let channel = self.map.remove(id)?;
         step.save_channel(id);
         step.withdraw(channel.row.topic.clone());
         Some(channel)
@@ -355,7 +254,7 @@ impl Channels {
 
     /// R16: opens the window of a channel with a change, or keeps it open.
     pub fn touch(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.map.get_mut(id) else {
             return;
         };
         let now = step.now();
@@ -372,7 +271,7 @@ impl Channels {
 
     /// Closes the window of a channel, unless it was kept open meanwhile.
     pub fn close_window(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.map.get_mut(id) else {
             return;
         };
         let Some(window) = channel.window else {
@@ -399,16 +298,11 @@ impl Channels {
 
     /// Makes the channels of a source ready that were parked, now that it is settled.
     pub fn unpark(&mut self, source: usize) {
-        let channels = &self.channels;
+        let channels = &self.map;
         self.ready.unpark(|id| {
-            let channel = channels.get(&id);
+            let channel = channels.get(id);
             channel.is_none_or(|channel| channel.source == source)
         });
-    }
-
-    /// Takes the channels that may have changed since the last call, removed ones too.
-    pub fn take_changed(&mut self) -> BTreeSet<ChannelId> {
-        self.channels.take_changed()
     }
 
     pub fn take_ready(&mut self) -> BTreeSet<ChannelId> {
@@ -470,7 +364,7 @@ impl Channels {
 
     /// Moves all times as the clock was set back.
     pub fn set_back(&mut self, by: Duration, now: Timestamp) {
-        for (_, channel) in self.channels.iter_mut() {
+        for (_, channel) in self.iter_mut() {
             channel.set_back(by, now);
         }
     }
