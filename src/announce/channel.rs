@@ -1,4 +1,4 @@
-//! A channel: its stored row, the ledgers of its hubs, and its window.
+//! A channel: its stored row, and the ledgers of its hubs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::span::{Span, span};
 use crate::announce::state::{ChannelRow, Said};
-use crate::announce::time::{earlier, later};
+use crate::announce::time::earlier;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -27,8 +27,6 @@ pub struct Channel {
     /// The time of the monotonic clock until which the channel is kept if it retired; nothing if an earlier run retired it,
     /// until this one has set its clock.
     pub kept_until: Option<Duration>,
-    /// Open while changes gather (R16).
-    pub window: Option<ChannelWindow>,
     /// The entries that its topic serves, if a ping hub reads it (R25); derived.
     pub page: Vec<Entry>,
     /// The time until which that has all changes (R20); derived.
@@ -69,7 +67,6 @@ impl Channel {
             source,
             ledgers: BTreeMap::new(),
             kept_until: None,
-            window: None,
             page: Vec::new(),
             page_until: None,
             log: ChangeLog::default(),
@@ -304,10 +301,6 @@ impl Channel {
 
     /// Moves all times as the clock was set back to `now`; not that of the retirement, which may be of an earlier run.
     pub fn set_back(&mut self, by: Duration, now: Timestamp) {
-        if let Some(window) = &mut self.window {
-            window.first = earlier(window.first, by);
-            window.last = earlier(window.last, by);
-        }
         if let Some(retired) = &mut self.row.retired {
             *retired = (*retired).min(now);
         }
@@ -323,20 +316,6 @@ impl Channel {
     pub fn is_as(&self, topic: &Topic, hubs: &[Hub]) -> bool {
         let listening: BTreeSet<&Hub> = self.listening().map(|(hub, _)| hub).collect();
         self.row.topic == *topic && listening == hubs.iter().collect()
-    }
-}
-
-/// Changes gather from the first until none came for a while (R16).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChannelWindow {
-    pub first: Timestamp,
-    pub last: Timestamp,
-}
-
-impl ChannelWindow {
-    /// Returns when the next notifications are cut.
-    pub fn closes(&self, plan: &WindowPlan) -> Timestamp {
-        later(self.last, plan.quiet).min(later(self.first, plan.max_wait))
     }
 }
 

@@ -296,7 +296,7 @@ impl Engine {
         match timer {
             Timer::Window(channel) => {
                 let channels = self.outbox.channels_mut();
-                channels.close_window(channel, window, step);
+                channels.ready.close_window(channel, window, step);
             }
             Timer::Changes(set) => self.rounds().begin(&set),
             Timer::Try(channel, hub) => self.outbox.try_again(channel, &hub, step),

@@ -16,7 +16,7 @@ pub fn all(engine: &Engine) -> Vec<ChannelView> {
     let held = waiting::held_by_channel(engine);
     let channels = engine.channels().iter().zip(outline(engine));
     let views = channels.map(|((id, channel), view)| {
-        let (pending, more) = waiting::pending(engine, channel, engine.now());
+        let (pending, more) = waiting::pending(engine, id, channel, engine.now());
         let held = held.get(&id);
         let (held, more_held) = held.map_or_else(Default::default, HeldDocuments::views);
         ChannelView {
@@ -99,7 +99,7 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
     let channel = engine.channels().get(id);
     if let Some(channel) = channel.filter(|channel| channel.is_of_changes()) {
         view.due = channel.due_changes(ledger);
-        view.backlog = Some(backlog(engine, channel, ledger));
+        view.backlog = Some(backlog(engine, id, channel, ledger));
     }
     let queue = engine.hubs().get(hub);
     let queue = queue.filter(|queue| view.in_flight.is_some() && queue.is_waiting(id));
@@ -113,13 +113,13 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
 }
 
 /// Returns the part of the log of a change channel that a hub was not told.
-fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
+fn backlog(engine: &Engine, id: ChannelId, channel: &Channel, ledger: &Ledger) -> BacklogView {
     let position = &ledger.row.position;
     let backlog = channel.log.backlog(position);
     let mut unheard = channel.log.after(position).map(|(_, logged)| logged);
     let first = unheard.next();
     let last = unheard.next_back().or(first);
-    let reason = waiting::reason(engine, channel, ledger, engine.now());
+    let reason = waiting::reason(engine, id, channel, ledger, engine.now());
     BacklogView {
         notifications: backlog.notifications,
         changes: channel.due_changes(ledger),

@@ -46,6 +46,7 @@ impl<'a> HeldDocuments<'a> {
 /// Returns why what is due is not in flight.
 pub fn reason(
     engine: &Engine,
+    id: ChannelId,
     channel: &Channel,
     ledger: &Ledger,
     now: Timestamp,
@@ -56,7 +57,7 @@ pub fn reason(
     if !engine.sources()[channel.source].is_settled() {
         return Some("until the tree was looked at".to_owned());
     }
-    if let Some(window) = channel.window {
+    if let Some(window) = engine.channels().ready.window(id) {
         let closes = window.closes(&engine.plan().window);
         return Some(format!("for further changes, until {closes:.0}"));
     }
@@ -68,7 +69,12 @@ pub fn reason(
 }
 
 /// Returns the documents of which some hub of a channel is due something for longest, and the number of the others.
-pub fn pending(engine: &Engine, channel: &Channel, now: Timestamp) -> (Vec<WaitingView>, usize) {
+pub fn pending(
+    engine: &Engine,
+    id: ChannelId,
+    channel: &Channel,
+    now: Timestamp,
+) -> (Vec<WaitingView>, usize) {
     let catalog = engine.sources()[channel.source].catalog();
     let owed: BTreeSet<&Uri> = channel
         .ledgers
@@ -87,13 +93,19 @@ pub fn pending(engine: &Engine, channel: &Channel, now: Timestamp) -> (Vec<Waiti
             uri: (*uri).clone(),
             capability: record.version.capability,
             since: changed(record),
-            reason: pending_reason(engine, channel, uri, now),
+            reason: pending_reason(engine, id, channel, uri, now),
         });
     (first.collect(), owed.len().saturating_sub(MAX_REPORTED))
 }
 
 /// Returns what each hub that is due a document waits for; once if it is the same.
-fn pending_reason(engine: &Engine, channel: &Channel, uri: &Uri, now: Timestamp) -> String {
+fn pending_reason(
+    engine: &Engine,
+    id: ChannelId,
+    channel: &Channel,
+    uri: &Uri,
+    now: Timestamp,
+) -> String {
     let owing = channel
         .ledgers
         .iter()
@@ -107,7 +119,7 @@ fn pending_reason(engine: &Engine, channel: &Channel, uri: &Uri, now: Timestamp)
             format!("{hub} has not accepted notification {} yet", flight.seq)
         }
         Some(flight) => format!("notification {} is on its way to {hub}", flight.seq),
-        None => match reason(engine, channel, ledger, now) {
+        None => match reason(engine, id, channel, ledger, now) {
             Some(waits) => format!("it waits {waits}"),
             None => format!("it is told to {hub} next"),
         },

@@ -4,7 +4,7 @@ pub mod accounts;
 pub mod channel_map;
 mod hearers;
 mod index;
-mod ready;
+pub mod ready;
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::channel::{Channel, ChannelWindow, ForgottenAccount};
+use crate::announce::channel::{Channel, ForgottenAccount};
 use crate::announce::engine::channels::accounts::ChannelAccounts;
 use crate::announce::engine::channels::channel_map::ChannelMap;
 use crate::announce::engine::channels::hearers::Hearers;
@@ -23,7 +23,6 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
-use crate::announce::plan::WindowPlan;
 use crate::announce::state::{ChannelRow, Record, Told};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
@@ -34,7 +33,7 @@ pub struct Channels {
     map: ChannelMap,
     /// Derived from the channels.
     hearers: Hearers,
-    ready: ReadyChannels,
+    pub ready: ReadyChannels,
     /// Topics that another set may take now.
     freed: BTreeSet<Topic>,
 }
@@ -240,6 +239,7 @@ impl Channels {
     /// Removes a retired channel, and returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
         let channel = self.map.remove(id)?;
+        self.ready.forget_window(id);
         step.save_channel(id);
         step.withdraw(channel.row.topic.clone());
         Some(channel)
@@ -250,52 +250,6 @@ impl Channels {
         std::mem::take(&mut self.freed)
     }
 
-    // Cutting notifications.
-
-    /// R16: opens the window of a channel with a change, or keeps it open.
-    pub fn touch(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
-        let Some(channel) = self.map.get_mut(id) else {
-            return;
-        };
-        let now = step.now();
-        let first = channel.window.map_or(now, |window| window.first);
-        let window = ChannelWindow { first, last: now };
-        let closes = window.closes(plan);
-        if closes <= now {
-            channel.window = None;
-            self.ready.insert(id);
-        } else if channel.window.replace(window).is_none() {
-            step.wake_at(closes, Timer::Window(id));
-        }
-    }
-
-    /// Closes the window of a channel, unless it was kept open meanwhile.
-    pub fn close_window(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
-        let Some(channel) = self.map.get_mut(id) else {
-            return;
-        };
-        let Some(window) = channel.window else {
-            return;
-        };
-        let closes = window.closes(plan);
-        if closes > step.now() {
-            step.wake_at(closes, Timer::Window(id));
-        } else {
-            channel.window = None;
-            self.ready.insert(id);
-        }
-    }
-
-    /// Lets the next notifications of a channel be cut at the end of this step.
-    pub fn set_ready(&mut self, id: ChannelId) {
-        self.ready.insert(id);
-    }
-
-    /// Lets a channel be ready once its source is settled.
-    pub fn park(&mut self, id: ChannelId) {
-        self.ready.park(id);
-    }
-
     /// Makes the channels of a source ready that were parked, now that it is settled.
     pub fn unpark(&mut self, source: usize) {
         let channels = &self.map;
@@ -303,10 +257,6 @@ impl Channels {
             let channel = channels.get(id);
             channel.is_none_or(|channel| channel.source == source)
         });
-    }
-
-    pub fn take_ready(&mut self) -> BTreeSet<ChannelId> {
-        self.ready.take()
     }
 
     // Versions that count as told.
@@ -367,6 +317,7 @@ impl Channels {
         for (_, channel) in self.iter_mut() {
             channel.set_back(by, now);
         }
+        self.ready.set_back(by);
     }
 }
 

@@ -121,7 +121,7 @@ impl Outbox {
             }
         }
         step.serve(id);
-        self.channels.set_ready(id);
+        self.channels.ready.insert(id);
     }
 
     /// Replaces fingerprints that are computed otherwise now, in silence.
@@ -133,7 +133,7 @@ impl Outbox {
 
     /// Cuts the next notifications of all channels that are ready.
     pub fn cut_ready(&mut self, sources: &Sources, plan: &Plan, step: &mut Step) {
-        let ready = self.channels.take_ready();
+        let ready = self.channels.ready.take();
         let mut cutter = Cutter {
             outbox: self,
             sources,
@@ -188,7 +188,7 @@ impl Outbox {
     /// Handles the end of the least time between two pings of a hub, and of that within which it should have fetched the
     /// topic (R24, R26).
     pub fn ping_lasted(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
-        self.channels.set_ready(id);
+        self.channels.ready.insert(id);
         if let Some(channel) = self.channels.get_mut(id) {
             ping::report_unfetched(channel, id, hub, step);
         }

@@ -274,7 +274,7 @@ impl Router<'_> {
             return false;
         }
         self.end_accounts(id);
-        self.outbox.channels_mut().set_ready(id);
+        self.outbox.channels_mut().ready.insert(id);
         true
     }
 

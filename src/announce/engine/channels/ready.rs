@@ -1,19 +1,84 @@
-//! The channels on which notifications may be cut.
+//! The channels on which notifications may be cut: the window in which changes gather, and what is ready after it (R16).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use jiff::Timestamp;
+
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
+use crate::announce::plan::WindowPlan;
+use crate::announce::time::{earlier, later};
 
-/// The channels on which the next notifications may be cut: now, or once their source is settled.
+/// The channels on which the next notifications may be cut: once their window closes, now, or once their source is settled.
 #[derive(Debug, Default)]
 pub struct ReadyChannels {
+    /// The windows that are open.
+    windows: BTreeMap<ChannelId, ChannelWindow>,
     /// Those on which they are cut at the end of this step.
     ready: BTreeSet<ChannelId>,
     /// Those that were ready while their source was not settled.
     parked: BTreeSet<ChannelId>,
 }
 
+/// Changes gather from the first until none came for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelWindow {
+    first: Timestamp,
+    last: Timestamp,
+}
+
+impl ChannelWindow {
+    /// Returns when the next notifications are cut.
+    pub fn closes(&self, plan: &WindowPlan) -> Timestamp {
+        later(self.last, plan.quiet).min(later(self.first, plan.max_wait))
+    }
+}
+
 impl ReadyChannels {
+    /// Returns the window of a channel, if it is open.
+    pub fn window(&self, id: ChannelId) -> Option<ChannelWindow> {
+        self.windows.get(&id).copied()
+    }
+
+    /// Opens the window of a channel with a change, or keeps it open.
+    pub fn touch(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
+        let now = step.now();
+        let first = self.windows.get(&id).map_or(now, |window| window.first);
+        let window = ChannelWindow { first, last: now };
+        let closes = window.closes(plan);
+        if closes <= now {
+            self.close(id);
+        } else if self.windows.insert(id, window).is_none() {
+            step.wake_at(closes, Timer::Window(id));
+        }
+    }
+
+    /// Closes the window of a channel, unless it was kept open meanwhile.
+    pub fn close_window(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
+        let Some(window) = self.windows.get(&id) else {
+            return;
+        };
+        let closes = window.closes(plan);
+        if closes > step.now() {
+            step.wake_at(closes, Timer::Window(id));
+        } else {
+            self.close(id);
+        }
+    }
+
+    fn close(&mut self, id: ChannelId) {
+        self.windows.remove(&id);
+        self.ready.insert(id);
+    }
+
+    /// Forgets the window of a channel that is removed.
+    pub fn forget_window(&mut self, id: ChannelId) {
+        self.windows.remove(&id);
+    }
+
+    /// Lets the next notifications of a channel be cut at the end of this step.
     pub fn insert(&mut self, id: ChannelId) {
         self.ready.insert(id);
     }
@@ -32,5 +97,110 @@ impl ReadyChannels {
     /// Takes those that are ready now.
     pub fn take(&mut self) -> BTreeSet<ChannelId> {
         std::mem::take(&mut self.ready)
+    }
+
+    /// Moves all times as the clock was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        for window in self.windows.values_mut() {
+            window.first = earlier(window.first, by);
+            window.last = earlier(window.last, by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::ReadyChannels;
+    use crate::announce::engine::step::Step;
+    use crate::announce::event::Now;
+    use crate::announce::ids::ChannelId;
+    use crate::announce::plan::{ChangeWindowPlan, WindowPlan};
+
+    const ID: ChannelId = ChannelId(1);
+
+    /// A window that closes 5 s after the last change, and 12 s after the first.
+    fn plan() -> WindowPlan {
+        WindowPlan {
+            quiet: Duration::from_secs(5),
+            max_wait: Duration::from_secs(12),
+            hold: Duration::ZERO,
+            max_entries: 1,
+            max_bytes: 1,
+            changes: ChangeWindowPlan::default(),
+        }
+    }
+
+    fn at(step: &mut Step, second: i64) -> &mut Step {
+        step.begin(Now {
+            wall: Timestamp::new(second, 0).unwrap(),
+            monotonic: Duration::ZERO,
+        });
+        step
+    }
+
+    /// Returns the seconds for which timers were set.
+    fn timers(step: &mut Step) -> Vec<i64> {
+        let timers = step.take_timers();
+        timers.map(|(at, _)| at.as_second()).collect()
+    }
+
+    #[test]
+    fn a_window_closes_after_the_last_change_or_long_after_the_first() {
+        let (mut ready, mut step) = (ReadyChannels::default(), Step::new(Timestamp::UNIX_EPOCH));
+        for (second, set, is_ready) in [
+            (0, vec![5], false),
+            (4, vec![], false),
+            (8, vec![], false),
+            (12, vec![], true),
+            (13, vec![18], false),
+        ] {
+            ready.touch(ID, &plan(), at(&mut step, second));
+            assert_eq!(timers(&mut step), set, "{second}");
+            assert_eq!(ready.take().contains(&ID), is_ready, "{second}");
+            assert_eq!(ready.window(ID).is_none(), is_ready, "{second}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_was_kept_open_closes_later() {
+        let (mut ready, mut step) = (ReadyChannels::default(), Step::new(Timestamp::UNIX_EPOCH));
+        for second in [0, 4] {
+            ready.touch(ID, &plan(), at(&mut step, second));
+        }
+        timers(&mut step);
+        for (second, set) in [(5, vec![9]), (9, vec![]), (10, vec![])] {
+            ready.close_window(ID, &plan(), at(&mut step, second));
+            assert_eq!(timers(&mut step), set, "{second}");
+            assert_eq!(ready.take().contains(&ID), second == 9, "{second}");
+        }
+    }
+
+    #[test]
+    fn a_window_lasts_as_long_although_the_clock_is_set_back() {
+        let (mut ready, mut step) = (ReadyChannels::default(), Step::new(Timestamp::UNIX_EPOCH));
+        ready.touch(ID, &plan(), at(&mut step, 100));
+        ready.set_back(Duration::from_secs(100));
+        ready.close_window(ID, &plan(), at(&mut step, 4));
+        assert_eq!(timers(&mut step), [105, 5]);
+        ready.forget_window(ID);
+        ready.close_window(ID, &plan(), at(&mut step, 5));
+        assert!(ready.take().is_empty(), "it is forgotten");
+    }
+
+    #[test]
+    fn what_is_parked_is_ready_once_its_source_is_settled() {
+        let mut ready = ReadyChannels::default();
+        let other = ChannelId(2);
+        for id in [ID, other] {
+            ready.park(id);
+        }
+        ready.unpark(|id| id == ID);
+        assert_eq!(ready.take(), [ID].into());
+        ready.unpark(|_| true);
+        assert_eq!(ready.take(), [other].into());
     }
 }
