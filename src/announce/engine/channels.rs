@@ -1,6 +1,7 @@
 //! The channels: which there are, which of them a document concerns, and on which notifications may be cut.
 
 pub mod accounts;
+pub mod baseline_versions;
 pub mod channel_map;
 mod hearers;
 mod index;
@@ -23,9 +24,9 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
-use crate::announce::state::{ChannelRow, Record, Told};
+use crate::announce::state::{ChannelRow, Record};
 use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The channels, with what follows from them. Each is found in the [`ChannelMap`]; one is added or removed only here.
 #[derive(Debug, Default)]
@@ -257,50 +258,6 @@ impl Channels {
             let channel = channels.get(id);
             channel.is_none_or(|channel| channel.source == source)
         });
-    }
-
-    // Versions that count as told.
-
-    /// R13: takes what a mount held at its baseline as told to everybody, and so all else in a set whose Capability List
-    /// came with it. Returns the documents.
-    pub fn fill_baseline(
-        &mut self,
-        source: usize,
-        baseline: &UriMap<Told>,
-        catalog: &Catalog,
-        step: &mut Step,
-    ) -> BTreeSet<Uri> {
-        if baseline.is_empty() {
-            return BTreeSet::new();
-        }
-        let mut filled = Vec::new();
-        for (uri, record) in catalog.iter() {
-            let sets = record.relations.sets.iter();
-            let came_with_set = sets.clone().any(|set| baseline.contains_key(set));
-            let told = match baseline.get(uri) {
-                Some(told) => *told,
-                None if came_with_set && !record.is_gone() => record.version.into(),
-                None => continue,
-            };
-            let ids: Vec<ChannelId> = match record.is_source_description() {
-                true => self.of_documents(source).map(|(id, _)| id).collect(),
-                false => sets
-                    .filter(|set| baseline.contains_key(uri) || baseline.contains_key(*set))
-                    .flat_map(|set| self.of_set(set, ChannelKind::Framework).map(|(id, _)| id))
-                    .collect(),
-            };
-            filled.push((uri.clone(), told, ids));
-        }
-        // In order, because what follows goes into ordered sets.
-        filled.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
-        for (uri, told, ids) in &filled {
-            for id in ids {
-                if let Some(mut accounts) = self.accounts(*id) {
-                    accounts.fill_all(uri, *told, step);
-                }
-            }
-        }
-        filled.into_iter().map(|(uri, ..)| uri).collect()
     }
 
     /// Replaces a fingerprint that is computed otherwise now, in silence.

@@ -9,6 +9,7 @@ use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
 use crate::announce::engine::change_sets::lists_to_read::has_last_words;
 use crate::announce::engine::channels::OpenedChannel;
+use crate::announce::engine::channels::baseline_versions::fill_baseline;
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::go_on_from;
 use crate::announce::engine::reconciler::Reconciler;
@@ -68,7 +69,7 @@ impl Router<'_> {
         let catalog = self.sources[self.position].catalog();
         let channels = self.outbox.channels_mut();
         let baseline = &changes.baseline;
-        let mut filled = channels.fill_baseline(self.position, baseline, catalog, self.step);
+        let mut filled = fill_baseline(channels, self.position, baseline, catalog, self.step);
         again.append(&mut filled);
         if self.is_first {
             self.hub_changes
