@@ -142,7 +142,7 @@ impl Engine {
         self.begin(now.into());
         for position in 0..self.sources.len() {
             let source = &mut self.sources[position];
-            source.judge_suspension(&mut self.step);
+            source.tree.judge_suspension(&mut self.step);
             source.documents_mut().expire_free_holds();
             self.reconciler(position).all_documents();
         }
@@ -263,7 +263,7 @@ impl Engine {
             Event::Fetched(topic) => self.outbox.fetched(&topic, step),
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
-                    self.sources[position].accept(step);
+                    self.sources[position].tree.accept(step);
                     self.change_sets.accept(position, step);
                 }
             }

@@ -80,12 +80,13 @@ pub fn all(engine: &Engine) -> Vec<SourceView> {
         SourceView {
             name: plan.name.clone(),
             settled: source.is_settled(),
-            suspension: source.suspension(),
+            suspension: source.tree.suspension(),
             documents: holdings.documents.values().sum(),
             missing: missing.map(|(_, count)| *count).sum(),
-            broken: source.troubles().count(),
+            broken: source.tree.troubles.count(),
             mounts: source
-                .mounts()
+                .tree
+                .mounts
                 .iter()
                 .map(|(_, mount)| mount_view(mount))
                 .collect(),
@@ -123,14 +124,14 @@ fn holdings(source: &Source, told: &ToldSets<'_>) -> Holdings {
     for record in records.filter(|record| !record.is_gone()) {
         count(record, state_alone(record, told), 1);
     }
-    for (uri, _) in source.troubles().iter() {
+    for (uri, _) in source.tree.troubles.iter() {
         let record = source.catalog().get(uri);
         if let Some(record) = record.filter(|record| !record.is_gone() && !record.is_missing()) {
             count(record, state_alone(record, told), -1);
             count(record, DocumentState::Broken, 1);
         }
     }
-    let troubles = source.troubles().iter();
+    let troubles = source.tree.troubles.iter();
     holdings.broken_since = troubles.map(|(_, trouble)| trouble.since).min();
     holdings
 }

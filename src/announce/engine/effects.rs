@@ -62,14 +62,15 @@ fn changed_rows(collected: &mut Collected, sources: &[Source], channels: &Channe
     let mut save = std::mem::take(&mut collected.rows);
     let documents = std::mem::take(&mut collected.documents).into_iter();
     // R13: a baseline that was not finished is taken again, so its documents are saved once it is.
-    let documents = documents.filter(|(source, uri)| !sources[*source].is_before_baseline(uri));
+    let documents =
+        documents.filter(|(source, uri)| !sources[*source].tree.is_before_baseline(uri));
     let documents = documents.map(|(source, uri)| {
         let record = sources[source].catalog().shared(&uri);
         (uri, record)
     });
     append(&mut save.documents, documents.collect());
     for (source, uri) in std::mem::take(&mut collected.troubles) {
-        let trouble = sources[source].troubles().get(&uri).cloned();
+        let trouble = sources[source].tree.troubles.get(&uri).cloned();
         save.troubles.insert(uri, trouble);
     }
     for id in &collected.channels {

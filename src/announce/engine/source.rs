@@ -1,6 +1,6 @@
-//! One source: its documents as last seen complete, its mounts, what is missing of it, and what is wrong with it.
+//! One source: its tree as it was observed, and what is wrong with it.
 //!
-//! Each of these is a part of its own; [`Source`] takes what a look found, and lets each part know of it.
+//! Each of these is made of parts that own their data; [`Source`] takes what a look found, and lets each know of it.
 
 pub mod changes;
 pub mod deletions;
@@ -8,6 +8,7 @@ pub mod descriptions;
 pub mod documents;
 pub mod findings;
 pub mod mounts;
+pub mod observed_tree;
 pub mod sighting;
 pub mod troubles;
 
@@ -19,34 +20,23 @@ use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::changes::Changes;
-use crate::announce::engine::source::deletions::{Deletions, FoundInstead, Vanishing};
 use crate::announce::engine::source::descriptions::Descriptions;
 use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::findings::Findings;
 use crate::announce::engine::source::mounts::Mounts;
-use crate::announce::engine::source::mounts::baseline::EndedSweep;
-use crate::announce::engine::source::mounts::nested::DocumentsBelow;
-use crate::announce::engine::source::mounts::root::RootJudgement;
-use crate::announce::engine::source::sighting::{Prior, Recomputed, Sighting};
-use crate::announce::engine::source::troubles::Troubles;
+use crate::announce::engine::source::observed_tree::ObservedTree;
+use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
-use crate::announce::event::{Fact, Suspension};
-use crate::announce::observation::{
-    DocumentPath, Identity, Incomplete, Look, MountId, NestedFileSystem, NoDocument, Observation,
-};
+use crate::announce::observation::{NoDocument, Observation};
 use crate::announce::plan::SourcePlan;
-use crate::announce::state::{Presence, Record, Trouble};
 use crate::resourcesync::uri::{Topic, Uri};
 
 /// A source as the engine keeps it. What a look found goes in by [`Source::observe`]; what follows from it for channels is
-/// gathered in its documents until the source settles.
+/// gathered in the documents of its tree until the source settles.
 #[derive(Debug)]
 pub struct Source {
     plan: Arc<SourcePlan>,
-    documents: Documents,
-    mounts: Mounts,
-    troubles: Troubles,
-    deletions: Deletions,
+    pub tree: ObservedTree,
     findings: Findings,
     descriptions: Descriptions,
 }
@@ -60,10 +50,7 @@ impl Source {
         mounts: Mounts,
     ) -> Source {
         Source {
-            documents: Documents::new(position, configured_sets),
-            mounts,
-            troubles: Troubles::new(position, Arc::clone(&plan)),
-            deletions: Deletions::new(Arc::clone(&plan)),
+            tree: ObservedTree::new(position, Arc::clone(&plan), configured_sets, mounts),
             findings: Findings::new(position, Arc::clone(&plan)),
             descriptions: Descriptions::default(),
             plan,
@@ -76,35 +63,15 @@ impl Source {
     }
 
     pub fn documents(&self) -> &Documents {
-        &self.documents
+        &self.tree.documents
     }
 
     pub fn documents_mut(&mut self) -> &mut Documents {
-        &mut self.documents
+        &mut self.tree.documents
     }
 
     pub fn catalog(&self) -> &Catalog {
-        self.documents.catalog()
-    }
-
-    pub fn mounts(&self) -> &Mounts {
-        &self.mounts
-    }
-
-    pub fn mounts_mut(&mut self) -> &mut Mounts {
-        &mut self.mounts
-    }
-
-    pub fn troubles(&self) -> &Troubles {
-        &self.troubles
-    }
-
-    pub fn troubles_mut(&mut self) -> &mut Troubles {
-        &mut self.troubles
-    }
-
-    pub fn deletions(&self) -> &Deletions {
-        &self.deletions
+        self.tree.documents.catalog()
     }
 
     pub fn findings(&self) -> &Findings {
@@ -121,38 +88,12 @@ impl Source {
 
     /// Returns true if every present mount was swept to its end in this run.
     pub fn is_settled(&self) -> bool {
-        self.mounts.are_settled()
-    }
-
-    /// Returns true if a document lies below a mount whose baseline is being taken (R13).
-    pub fn is_before_baseline(&self, uri: &Uri) -> bool {
-        let record = self.catalog().get(uri);
-        let mount = record.and_then(|record| self.mounts.get(record.path.mount));
-        mount.is_some_and(|mount| !mount.baseline.is_complete())
-    }
-
-    /// Returns true if the deletion of this missing document is suspended (R15).
-    pub fn is_deletion_suspended(&self, record: &Record) -> bool {
-        self.deletions.is_suspended(record, &self.mounts)
-    }
-
-    /// Returns the numbers of missing documents if they suspend deletions.
-    pub fn suspension(&self) -> Option<Suspension> {
-        let census = self.catalog().census();
-        self.deletions.suspension(census, &self.mounts)
-    }
-
-    // Taking up a stored state.
-
-    /// Continues what an engine with another plan has seen to be absent.
-    pub fn inherit(&mut self, before: &Source) {
-        let missing = self.documents.catalog().census().missing();
-        self.deletions.inherit(&before.deletions, missing);
+        self.tree.mounts.are_settled()
     }
 
     /// Moves all times as the clock was set back, except those of holds.
     pub fn set_back(&mut self, by: Duration) {
-        self.troubles.set_back(by);
+        self.tree.troubles.set_back(by);
         self.descriptions.set_back(by);
     }
 
@@ -165,348 +106,59 @@ impl Source {
         observation: Observation,
         step: &mut Step,
     ) -> Option<Recomputed> {
-        let Observation { path, at, look } = observation;
         let uri = self.catalog().interned(uri);
-        self.findings.find_in_file(&uri, &look, at, step);
-        let is_nothing = matches!(
-            look,
-            Look::Missing | Look::Incomplete(Incomplete::Denied(_))
-        );
-        if !is_nothing {
-            self.occupied(path.mount, at, step);
-        }
-        match look {
-            Look::Document { parsed, stat } => {
-                let sighting = Sighting {
-                    path,
-                    parsed: *parsed,
-                    stat,
-                    at,
-                };
-                let before = self.catalog().get(&uri);
-                if !before.is_some_and(|before| sighting.ends_aloud(before, &self.plan)) {
-                    return self.seen(uri, sighting, step);
-                }
-                self.vanished(&uri, at, FoundInstead::Document(Box::new(sighting)), step);
-            }
-            Look::Other { stat, .. } => {
-                self.vanished(&uri, at, FoundInstead::File, step);
-                self.troubles.forget(&uri, step);
-                self.question(&uri, &path, step);
-                step.rows().others.insert(path, Some((stat, at)));
-            }
-            // R15: what is missing or out of reach with its mount was not deleted, nor found again.
-            Look::Incomplete(_) | Look::Missing if self.mounts.is_absent(path.mount) => {}
-            Look::Incomplete(reason) => {
-                self.question(&uri, &path, step);
-                self.incomplete(uri, path, &reason, at, step);
-            }
-            Look::Missing => {
-                self.troubles.forget(&uri, step);
-                self.question(&uri, &path, step);
-                if !self.mounts.note_unfound(path.mount, &uri) {
-                    self.vanished(&uri, at, FoundInstead::Nothing, step);
-                }
-                step.rows().others.insert(path, None);
-            }
-        }
-        None
-    }
-
-    /// Takes in a complete document.
-    fn seen(&mut self, uri: Uri, sighting: Sighting, step: &mut Step) -> Option<Recomputed> {
-        self.findings.forget_explanation(&uri);
-        let trouble = self.troubles.forget(&uri, step);
-        if trouble.as_ref().is_some_and(|trouble| trouble.reported) {
-            let (path, uri) = (sighting.path.clone(), uri.clone());
-            step.tell(Fact::Mended { path, uri });
-        }
-        self.remember_baseline(&uri, &sighting, trouble.as_ref());
-        self.deletions.end(&uri);
-        let before = self.catalog().shared(&uri);
-        if before.is_none() {
-            step.rows().others.insert(sighting.path.clone(), None);
-        }
-        let recomputed = sighting.recomputed(&uri, before.as_deref());
-        let is_changed = recomputed.is_none() && sighting.is_changed(before.as_deref());
-        let is_unread = self.catalog().is_unread(&uri);
-        match before {
-            Some(before) if !is_changed && !before.outdated && !is_unread => {
-                self.documents.meet(uri, sighting, before, step);
-            }
-            before => self.put(&uri, sighting, before, is_changed, step),
-        }
-        recomputed
-    }
-
-    /// Takes in a document that is new, changed, or read for the first time in this run.
-    fn put(
-        &mut self,
-        uri: &Uri,
-        sighting: Sighting,
-        before: Option<Arc<Record>>,
-        is_changed: bool,
-        step: &mut Step,
-    ) {
-        let id = sighting.path.mount;
-        let prior = Prior {
-            before: before.as_deref(),
-            is_changed,
-            swept: self.mounts.get(id).and_then(|mount| mount.baseline.swept()),
-            is_in_baseline: self.documents.is_in_baseline(uri),
-        };
-        self.documents.put(uri, sighting, &prior, &self.plan, step);
-        self.mounts.hold_document(id, step);
-    }
-
-    /// R13: takes a document below ground that nobody looked at before as told, in the version that is read first; unless
-    /// it could not be read before, or changed while the mount was swept.
-    fn remember_baseline(&mut self, uri: &Uri, sighting: &Sighting, trouble: Option<&Trouble>) {
-        if self.catalog().get(uri).is_some() {
-            return;
-        }
-        let predates = trouble.is_some_and(|trouble| trouble.predates);
-        let is_baseline = !self.plan.announce_existing && self.mounts.is_new_ground(&sighting.path);
-        if (is_baseline || predates)
-            && let Some(told) = self.mounts.baseline(uri, sighting, predates)
-        {
-            self.documents.add_to_baseline(uri, told);
-        }
-    }
-
-    /// R3: notes that a document cannot be read; it keeps its last good state.
-    fn incomplete(
-        &mut self,
-        uri: Uri,
-        path: DocumentPath,
-        reason: &Incomplete,
-        at: Timestamp,
-        step: &mut Step,
-    ) {
-        let is_reachable = !matches!(reason, Incomplete::Denied(_));
-        if self.deletions.is_found_unread(&uri, is_reachable) {
-            self.documents.set_presence(&uri, Presence::Present, step);
-        }
-        let is_baseline = self.mounts.is_new_ground(&path);
-        let trouble = Trouble {
-            path,
-            since: at,
-            reason: reason.to_string(),
-            predates: is_baseline && self.catalog().get(&uri).is_none(),
-            reported: false,
-        };
-        self.troubles.add(uri, trouble, step);
+        self.findings.note_look(&uri, &observation, step);
+        self.tree.observe(uri, observation, step)
     }
 
     /// Handles the end of the time for which a candidate may be broken untold.
     pub fn trouble_lasted(&mut self, uri: &Uri, step: &mut Step) {
         let is_known = self.catalog().is_there(uri);
-        let fact = self.troubles.lasted(uri, is_known, step.now());
+        let fact = self.tree.troubles.lasted(uri, is_known, step.now());
         if let Some(fact) = fact {
             self.findings.broken_lasted(fact);
         }
     }
 
-    /// Asks again what lies at a path that holds no document, where a Capability List names it.
-    fn question(&self, uri: &Uri, path: &DocumentPath, step: &mut Step) {
-        let catalog = self.catalog();
-        if self.is_settled() && catalog.is_listed(uri) && !catalog.is_there(uri) {
-            step.explain(path.clone());
-        }
-    }
-
     /// Takes in what lies at a path that holds no document.
     pub fn explain(&mut self, uri: Uri, cause: NoDocument, step: &mut Step) {
-        let catalog = self.documents.catalog();
+        let catalog = self.tree.documents.catalog();
         if !catalog.is_there(&uri) {
             self.findings.explain(uri, cause, catalog, step);
         }
-    }
-
-    // Mounts.
-
-    /// Begins the sweep of a mount that was found.
-    pub fn mount_found(
-        &mut self,
-        id: MountId,
-        identity: Identity,
-        started: Timestamp,
-        step: &mut Step,
-    ) {
-        if self.mounts.find(id, identity, started, step) {
-            self.deletions.stop_watching(id, self.documents.catalog());
-        }
-    }
-
-    /// Ends a complete sweep of a mount, which met so many candidates.
-    pub fn mount_swept(&mut self, id: MountId, candidates: u64, step: &mut Step) {
-        match self.mounts.judge_root(id, candidates) {
-            None => return,
-            Some(RootJudgement::Empty) => return self.mounts.reject_root(id, step),
-            Some(RootJudgement::Replaced) => self.accept_root(id, step.now(), step),
-            Some(RootJudgement::Known) => {}
-        }
-        let below = DocumentsBelow {
-            mount: id,
-            catalog: self.documents.catalog(),
-            troubles: &self.troubles,
-        };
-        let swept = self.mounts.end_sweep(&self.plan.candidates, &below, step);
-        let Some(EndedSweep { is_first, unclear }) = swept else {
-            return;
-        };
-        if is_first {
-            step.tell(Fact::Baselined {
-                source: self.plan.name.clone(),
-                mount: id,
-                documents: self.documents.catalog().census().of(id).all.present,
-            });
-            self.documents.save_mount(id, step);
-        }
-        for (uri, fingerprint) in unclear {
-            self.documents.clear_up(&uri, fingerprint);
-        }
-        self.deletions.recount_away();
-        self.look_at_missing(Some(id), step);
-    }
-
-    /// R15: takes another root than the one that held documents for the mount, because it holds something.
-    fn accept_root(&mut self, id: MountId, at: Timestamp, step: &mut Step) {
-        let Some(accepted) = self.mounts.accept_root(id, step) else {
-            return;
-        };
-        for uri in accepted.unfound {
-            self.vanished(&uri, at, FoundInstead::Nothing, step);
-        }
-        if accepted.was_absent {
-            // What was not found while it was empty was not told.
-            self.documents.look_at_mount(id, step);
-        }
-    }
-
-    /// Notes that something lies below a root that may have been empty.
-    fn occupied(&mut self, id: MountId, at: Timestamp, step: &mut Step) {
-        if self.mounts.is_empty_root(id) {
-            self.accept_root(id, at, step);
-        }
-    }
-
-    /// Notes that a mount's root is not there, or cannot be read.
-    pub fn mount_lost(&mut self, id: MountId, reason: String, step: &mut Step) {
-        self.leave_mount(id, step);
-        self.mounts.lose(id, reason, step);
-    }
-
-    /// Leaves a mount whose root is lost, or could not be swept to the end. R13: a baseline that was not finished is taken
-    /// again, so nothing of it is kept.
-    pub fn leave_mount(&mut self, id: MountId, step: &mut Step) {
-        self.deletions.stop_watching(id, self.documents.catalog());
-        if self.mounts.leave(id) {
-            self.documents.forget_mount(id, step);
-            self.troubles.forget_mount(id, step);
-        }
-    }
-
-    /// Notes the file systems that begin below a mount's root. R15: what is missing with one that went was not deleted, and
-    /// what is missing below one that came was not seen to be absent from it.
-    pub fn set_nested(&mut self, id: MountId, found: Vec<NestedFileSystem>, step: &mut Step) {
-        let changed = self.mounts.find_nested(id, found, step);
-        if changed.is_empty() {
-            return;
-        }
-        self.deletions
-            .stop_watching_below(id, &changed, self.documents.catalog());
-        if self.is_settled() {
-            self.look_at_missing(Some(id), step);
-        }
-    }
-
-    // Deletions (R15).
-
-    /// Takes a document that is not there to be missing.
-    fn vanished(&mut self, uri: &Uri, at: Timestamp, found: FoundInstead, step: &mut Step) {
-        let vanishing = Vanishing { at, found };
-        self.deletions
-            .vanished(uri, vanishing, &mut self.documents, step);
-    }
-
-    /// Asks for a look at what is missing, below a mount that was swept just now or not: see
-    /// [`Deletions::look_at_missing`].
-    fn look_at_missing(&mut self, swept: Option<MountId>, step: &mut Step) {
-        let catalog = self.documents.catalog();
-        self.deletions
-            .look_at_missing(swept, catalog, &self.mounts, step);
-    }
-
-    /// Asks for a look at each document whose grace has ended.
-    pub fn end_graces(&mut self, step: &mut Step) {
-        self.deletions
-            .end_graces(self.documents.catalog(), &self.mounts, step);
-    }
-
-    /// Decides about the deletions that this step's looks found, all of them first counted. While a mount is being swept,
-    /// nobody knows how many are missing.
-    pub fn judge_deletions(&mut self, step: &mut Step) -> Vec<Recomputed> {
-        let vanished = self.deletions.take_vanished();
-        if !self.is_settled() {
-            return Vec::new();
-        }
-        self.judge_suspension(step);
-        let mut recomputed = Vec::new();
-        for (uri, successor) in vanished {
-            let documents = &mut self.documents;
-            if self.deletions.believe(&uri, documents, &self.mounts, step)
-                && let Some(successor) = successor
-            {
-                recomputed.extend(self.seen(uri, *successor, step));
-            }
-        }
-        recomputed
-    }
-
-    /// Suspends deletions if too many documents are missing, and believes them again if not.
-    pub fn judge_suspension(&mut self, step: &mut Step) {
-        let catalog = self.documents.catalog();
-        self.deletions.judge(catalog, &self.mounts, step);
-    }
-
-    /// Accepts as deleted what is missing now.
-    pub fn accept(&mut self, step: &mut Step) {
-        self.deletions
-            .accept(&mut self.documents, &self.mounts, step);
     }
 
     // Settling: what follows from changes.
 
     /// R10: remembers the Source Descriptions that changed, for sets that are published together with them.
     pub fn remember_descriptions(&mut self, changes: &Changes, quiet: Duration, now: Timestamp) {
-        let catalog = self.documents.catalog();
+        let catalog = self.tree.documents.catalog();
         self.descriptions.remember(changes, catalog, quiet, now);
     }
 
     /// Lets the sets that lack a channel because of a topic that is free now have one (R8).
     pub fn offer_topics(&mut self, topics: &BTreeSet<Topic>) {
         let sets = self.findings.without_topic(topics).cloned();
-        self.documents.reconsider_sets(sets);
+        self.tree.documents.reconsider_sets(sets);
     }
 
     // Findings (R8).
 
     /// Looks for findings about what changed; adds to `affected` the lists that they are about.
     pub fn find(&mut self, affected: &mut BTreeSet<Uri>, changes: &Changes, step: &mut Step) {
-        let catalog = self.documents.catalog();
+        let catalog = self.tree.documents.catalog();
         self.findings.follow(changes, affected, catalog, step);
     }
 
     /// Marks the findings about a document or set that have lasted.
     pub fn findings_lasted(&mut self, uri: &Uri, step: &mut Step) {
-        let catalog = self.documents.catalog();
+        let catalog = self.tree.documents.catalog();
         self.findings.lasted(uri, catalog, step);
     }
 
     /// Tells the operator of findings and broken documents that have lasted.
     pub fn tell_lasting(&mut self, step: &mut Step) {
-        let catalog = self.documents.catalog();
+        let catalog = self.tree.documents.catalog();
         self.findings.tell_lasting(catalog, step);
     }
 }

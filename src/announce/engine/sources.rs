@@ -102,7 +102,7 @@ impl Sources {
         for (uri, trouble) in troubles {
             match self.candidate(&trouble.path) {
                 Some(position) => {
-                    let troubles = self.sources[position].troubles_mut();
+                    let troubles = &mut self.sources[position].tree.troubles;
                     troubles.restore(uri, trouble, step);
                 }
                 None => {
@@ -116,7 +116,7 @@ impl Sources {
     fn baselined(&self, uri: &Uri, record: &Record) -> Option<usize> {
         let position = self.candidate(&record.path)?;
         let source = &self.sources[position];
-        let mount = source.mounts().get(record.path.mount)?;
+        let mount = source.tree.mounts.get(record.path.mount)?;
         let is_ours = source.plan().uri_of(&record.path).as_ref() == Some(uri);
         (is_ours && !mount.is_new_ground(&record.path.below)).then_some(position)
     }
@@ -134,7 +134,7 @@ impl Sources {
             let name = &source.plan().name;
             let same = before.iter().find(|before| before.plan().name == *name);
             if let Some(same) = same {
-                source.inherit(same);
+                source.tree.inherit(&same.tree);
             }
         }
     }
@@ -183,12 +183,12 @@ impl Sources {
                 started,
             } => {
                 if let Some(source) = self.of_mount(mount) {
-                    source.mount_found(mount, identity, started, step);
+                    source.tree.mount_found(mount, identity, started, step);
                 }
             }
             Event::MountLost { mount, reason } => {
                 if let Some(source) = self.of_mount(mount) {
-                    source.mount_lost(mount, reason, step);
+                    source.tree.mount_lost(mount, reason, step);
                 }
             }
             Event::Swept {
@@ -198,8 +198,8 @@ impl Sources {
             } => {
                 if let Some(source) = self.of_mount(mount) {
                     match complete {
-                        true => source.mount_swept(mount, candidates, step),
-                        false => source.leave_mount(mount, step),
+                        true => source.tree.mount_swept(mount, candidates, step),
+                        false => source.tree.leave_mount(mount, step),
                     }
                 }
             }
@@ -210,7 +210,7 @@ impl Sources {
             } => {
                 if let Some(source) = self.of_mount(mount) {
                     let unreadable = UnreadableSample { first, more };
-                    source.mounts_mut().set_unreadable(mount, unreadable);
+                    source.tree.mounts.set_unreadable(mount, unreadable);
                 }
             }
             Event::Nested {
@@ -218,7 +218,7 @@ impl Sources {
                 file_systems,
             } => {
                 if let Some(source) = self.of_mount(mount) {
-                    source.set_nested(mount, file_systems, step);
+                    source.tree.set_nested(mount, file_systems, step);
                 }
             }
             Event::Answered { .. }
@@ -237,7 +237,7 @@ impl Sources {
     pub fn take_visibility_changes(&mut self) -> Vec<(usize, Visibility)> {
         let sources = self.sources.iter_mut().enumerate();
         let changes = sources.filter_map(|(position, source)| {
-            Some((position, source.mounts_mut().take_visibility_change()?))
+            Some((position, source.tree.mounts.take_visibility_change()?))
         });
         changes.collect()
     }
@@ -252,21 +252,21 @@ impl Sources {
     /// Returns the end of the first grace, by the monotonic clock.
     pub fn next_grace_end(&self) -> Option<Duration> {
         let ends = self.sources.iter();
-        ends.filter_map(|source| source.deletions().next_end())
+        ends.filter_map(|source| source.tree.deletions.next_end())
             .min()
     }
 
     /// Asks for a look at each document whose grace has ended (R15).
     pub fn end_graces(&mut self, step: &mut Step) {
         for source in &mut self.sources {
-            source.end_graces(step);
+            source.tree.end_graces(step);
         }
     }
 
     /// Decides about the deletions that this step's looks found (R15).
     pub fn judge_deletions(&mut self, step: &mut Step) -> Vec<Recomputed> {
         let sources = self.sources.iter_mut();
-        let recomputed = sources.flat_map(|source| source.judge_deletions(step));
+        let recomputed = sources.flat_map(|source| source.tree.judge_deletions(step));
         recomputed.collect()
     }
 
@@ -318,7 +318,7 @@ impl Sources {
             .map(|record| &record.path);
         let troubles = self.sources.iter().flat_map(|source| {
             let unknown = |(uri, _): &(&Uri, &Trouble)| !source.catalog().is_there(uri);
-            source.troubles().iter().filter(unknown)
+            source.tree.troubles.iter().filter(unknown)
         });
         documents.chain(troubles.map(|(_, trouble)| &trouble.path))
     }

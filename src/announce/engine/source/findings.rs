@@ -13,7 +13,7 @@ use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::naming::wrong_urls;
-use crate::announce::observation::{Look, NoDocument};
+use crate::announce::observation::{Look, NoDocument, Observation};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Record;
 use crate::announce::time::later;
@@ -166,13 +166,16 @@ impl Findings {
     }
 
     /// Notes the findings about a file that was looked at: it is like a document and none that is announced (R2), or
-    /// larger than one may be.
-    pub fn find_in_file(&mut self, uri: &Uri, look: &Look, at: Timestamp, step: &mut Step) {
-        let Some(findings) = about_file(uri, look) else {
+    /// larger than one may be. Where there is a document, nothing is to be explained any more.
+    pub fn note_look(&mut self, uri: &Uri, observation: &Observation, step: &mut Step) {
+        if matches!(observation.look, Look::Document { .. }) {
+            self.explained.remove(uri);
+        }
+        let Some(findings) = about_file(uri, &observation.look) else {
             return;
         };
         if !findings.is_empty() || self.by_uri.contains_key(uri) {
-            self.replace(uri, findings, Finding::is_about_file, at, step);
+            self.replace(uri, findings, Finding::is_about_file, observation.at, step);
         }
     }
 
@@ -217,11 +220,6 @@ impl Findings {
             let told_at = later(found_at, self.plan.broken_after);
             step.wake_at(told_at, Timer::Finding(self.source, uri.clone()));
         }
-    }
-
-    /// Forgets what lies at the path of a document, because the document is there.
-    pub fn forget_explanation(&mut self, uri: &Uri) {
-        self.explained.remove(uri);
     }
 
     /// Takes in what lies at a path that holds no document.
