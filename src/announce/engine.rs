@@ -1,9 +1,9 @@
 //! The engine: events in, effects out, all state within.
 //!
 //! It is made of parts that own their data: each of the [`Sources`] knows its documents, mounts, deletions and
-//! findings, the `Outbox` what every hub was told and which submissions may go, the [`ChangeSets`] which entries of Change
-//! Lists were taken, `EngineTimers` when something is to be done, and a `Step` collects what one event changes and causes.
-//! [`Engine::step`] joins them.
+//! findings, the [`Outbox`] what every hub was told and which submissions may go, the [`ChangeSets`] which entries of
+//! Change Lists were taken, `EngineTimers` when something is to be done, and a `Step` collects what one event changes and
+//! causes. [`Engine::step`] joins them.
 //!
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
@@ -12,10 +12,7 @@ mod change_rounds;
 pub mod change_sets;
 pub mod channels;
 mod effects;
-pub mod hubs;
-mod outbox;
-mod page;
-mod ping;
+pub mod outbox;
 mod reconciler;
 mod replacement;
 mod restore;
@@ -36,8 +33,8 @@ use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::seen_lists::note_lists;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::effects::effects;
-use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::outbox::Outbox;
+use crate::announce::engine::outbox::hubs::Hubs;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
 use crate::announce::engine::restore::restore;

@@ -1,13 +1,16 @@
 //! The outbox: the channels, the submissions that may go to each hub, and what became of the last notifications.
 //!
-//! A notification that is cut, accepted, withdrawn or dropped concerns all three. [`Cutter`] cuts it, [`Dispatcher`] submits
-//! it, [`AnswerHandler`] handles the answer; what is dropped, with a hub or a channel that goes or because an operator wants
-//! it, is dropped here.
+//! A notification that is cut, accepted, withdrawn or dropped concerns all three. A `Cutter` cuts it, a `Dispatcher` submits
+//! it, an `AnswerHandler` handles the answer; what is dropped, with a hub or a channel that goes or because an operator
+//! wants it, is dropped here.
 
 mod answer;
 pub mod change_log;
 mod cutter;
 mod dispatcher;
+pub mod hubs;
+pub mod page;
+mod ping;
 mod retirement;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +22,14 @@ use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
-use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::outbox::answer::AnswerHandler;
 use crate::announce::engine::outbox::change_log::{
     fall_behind, go_on_from, logged_notification, trim_log,
 };
 use crate::announce::engine::outbox::cutter::Cutter;
 use crate::announce::engine::outbox::dispatcher::Dispatcher;
+use crate::announce::engine::outbox::hubs::Hubs;
 use crate::announce::engine::outbox::retirement::still_kept;
-use crate::announce::engine::ping;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::sighting::Recomputed;

@@ -9,7 +9,7 @@ use crate::announce::channel::Channel;
 use crate::announce::difference::{Difference, Permission, difference};
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
-use crate::announce::engine::page;
+use crate::announce::engine::outbox::page;
 use crate::announce::engine::replacement::{Accounts, HubChanges};
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;

@@ -10,7 +10,7 @@ use crate::announce::delivery::hub_queue::SizeLimit;
 use crate::announce::due::{Due, due};
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::launch_next;
-use crate::announce::engine::page;
+use crate::announce::engine::outbox::page;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
