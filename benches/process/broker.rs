@@ -15,7 +15,7 @@ const ONE_BY_ONE: usize = 200;
 /// Changes at once, each of another object.
 const CHANGES: usize = 5_000;
 /// Changes of one notification.
-const MOST_ENTRIES: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 
 /// A broker that takes everything at once, and those that are installed.
 pub fn receipts() {
@@ -88,7 +88,7 @@ fn feeds(name: &str, table: &str) {
     let daemon = start(&stage, &format!("{table}payload = \"atom\"\n"));
     let begin = Instant::now();
     write(&stage, (0, 1), Entries::of(0, 1 + CHANGES));
-    for _ in 0..CHANGES / MOST_ENTRIES {
+    for _ in 0..CHANGES / MAX_ENTRIES {
         daemon.delivered();
     }
     let seconds = begin.elapsed().as_secs_f64();

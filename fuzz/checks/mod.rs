@@ -264,7 +264,7 @@ pub fn config(bytes: &[u8]) {
             let lines = bytes.split(|&byte| byte == b'\n').count();
             for problem in problems {
                 assert!(!problem.message.is_empty());
-                match problem.place {
+                match problem.location {
                     Location::File { line, column, .. } => {
                         assert!((1..=lines).contains(&line) && column >= 1, "{problem}");
                     }

@@ -202,8 +202,8 @@ impl Channel {
     }
 
     /// Keeps the last entry of each document and kind of change, since `oldest` and no more than
-    /// `most`, and what is still on its way to a hub that fetches it (R25).
-    pub fn forget_said(&mut self, oldest: Timestamp, most: usize) {
+    /// `max`, and what is still on its way to a hub that fetches it (R25).
+    pub fn forget_said(&mut self, oldest: Timestamp, max: usize) {
         let owed = self.flying();
         let mut last = BTreeMap::new();
         for said in std::mem::take(&mut self.row.said) {
@@ -215,7 +215,7 @@ impl Channel {
         }
         let mut kept: Vec<Said> = last.into_values().collect();
         kept.sort_by_key(|said| said.entry.datetime);
-        let mut beyond = kept.len().saturating_sub(most);
+        let mut beyond = kept.len().saturating_sub(max);
         kept.retain(|said| {
             let is_newest = beyond == 0;
             beyond = beyond.saturating_sub(1);
@@ -240,8 +240,8 @@ impl Channel {
 
     /// Returns the first and the last notification that the topic of a change channel serves as one, because a ping hub
     /// fetches it (C25): those cut since this time, and those that such a hub is due. They are consecutive, and have no
-    /// more than `most` entries together.
-    pub fn logged_page(&self, since: Timestamp, most: usize) -> Option<(u64, u64)> {
+    /// more than `max` entries together.
+    pub fn logged_page(&self, since: Timestamp, max: usize) -> Option<(u64, u64)> {
         let mut newest_first = self.log.iter().rev();
         let (last, newest) = newest_first.next().filter(|_| self.is_of_changes())?;
         let heard = self.pinged().map(|(_, ledger)| ledger.row.position.heard);
@@ -251,7 +251,7 @@ impl Channel {
             entries += logged.entries;
             let is_served = seq > heard || logged.cut >= since;
             let is_next = seq + 1 == first && logged.until == from;
-            if !(is_served && is_next && entries <= most) {
+            if !(is_served && is_next && entries <= max) {
                 break;
             }
             (first, from) = (seq, logged.from);
@@ -454,8 +454,8 @@ mod tests {
     fn a_topic_serves_consecutive_notifications_and_no_more_than_fit() {
         let log: BTreeMap<u64, Logged> = (1..=9_u64).zip((1..).map(logged)).collect();
         let whole = channel(log.clone());
-        let page = |channel: &Channel, since: i64, most| {
-            channel.logged_page(Timestamp::UNIX_EPOCH + since.minutes(), most)
+        let page = |channel: &Channel, since: i64, max| {
+            channel.logged_page(Timestamp::UNIX_EPOCH + since.minutes(), max)
         };
         assert_eq!(page(&whole, 60, 1_000), Some((4, 9)));
         assert_eq!(page(&whole, 2, 1_000), Some((2, 9)));

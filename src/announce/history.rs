@@ -16,7 +16,7 @@ use crate::resourcesync::uri::{Hub, Topic};
 /// Notifications that are kept.
 pub const MOST: usize = 50;
 /// Bytes of payloads that are kept with them: of the oldest notifications, only that there was one.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// The last notifications, over all channels.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl History {
             self.bytes -= oldest.body.map_or(0, |body| body.len());
         }
         for old in &mut self.notifications {
-            if self.bytes <= MOST_BYTES {
+            if self.bytes <= MAX_BYTES {
                 break;
             }
             self.bytes -= old.body.take().map_or(0, |body| body.len());
@@ -221,7 +221,7 @@ mod tests {
                 .flat_map(|notification| &notification.body)
                 .map(|body| body.len())
                 .sum();
-            assert!(kept <= MOST_BYTES);
+            assert!(kept <= MAX_BYTES);
             assert_eq!(kept, history.bytes);
         }
         let seqs: Vec<u64> = history

@@ -165,11 +165,11 @@ impl Ledger {
         self.sending.is_none() && last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub))
     }
 
-    /// Returns the most entries that the next notification may have: no more than `most`, and than the hub refused.
-    pub fn entry_limit(&self, most: usize, size: Option<SizeLimit>) -> usize {
+    /// Returns the most entries that the next notification may have: no more than `max`, and than the hub refused.
+    pub fn entry_limit(&self, max: usize, size: Option<SizeLimit>) -> usize {
         let size = size.map(|size| size.entries);
         let limits = self.row.limit.into_iter().chain(size);
-        limits.fold(most, usize::min)
+        limits.fold(max, usize::min)
     }
 
     /// Returns half the number of entries of what is in flight, which is too large, and no more than `limit`; nothing if it

@@ -11,7 +11,7 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::Uri;
 
 /// Entries that are looked at of one list, and in all: enough to know, and quickly done.
-const MOST_OF_ONE: usize = 50;
+const MAX_OF_ONE: usize = 50;
 const MOST: usize = 2_000;
 
 /// The numbers of entries of Capability Lists and Source Descriptions that name a document of one mount, by the prefix
@@ -45,7 +45,7 @@ impl Naming {
             let kinds = [Capability::CapabilityList, Capability::SourceDescription];
             kinds.contains(&structure.capability) && uri.is_below(&mount.prefix)
         });
-        let members = lists.flat_map(|(_, structure)| structure.members.iter().take(MOST_OF_ONE));
+        let members = lists.flat_map(|(_, structure)| structure.members.iter().take(MAX_OF_ONE));
         for member in members.take(MOST) {
             if catalog.is_there(member) {
                 naming.as_configured += usize::from(member.is_below(&mount.prefix));

@@ -185,8 +185,8 @@ fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> CheckSec
             let reason = document.reason.unwrap_or_default();
             format!("{}: {reason}", document.path)
         });
-    let most = if all { usize::MAX } else { EXAMPLES };
-    let first: Vec<String> = broken.by_ref().take(most).collect();
+    let max = if all { usize::MAX } else { EXAMPLES };
+    let first: Vec<String> = broken.by_ref().take(max).collect();
     tree.add("broken", first, broken.count());
     let groups = report::findings::groups(&scan.engine);
     if all {

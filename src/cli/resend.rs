@@ -1,9 +1,9 @@
 //! `resend`: sends a broker the current resources, for consumers that rebuild an index. The broker's ledger does not
 //! change.
 
-mod pace;
 mod position;
 mod resources;
+mod send_rate;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
-use crate::cli::resend::pace::Pace;
 use crate::cli::resend::position::{PositionFile, ResendPosition, RunIdentity};
 use crate::cli::resend::resources::{List, Set, sets};
+use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
 use crate::daemon::settings;
@@ -112,7 +112,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
         runtime: &runtime,
         settings: &settings,
-        pace: Pace::new(options.rate, Instant::now()),
+        rate: SendRate::new(options.rate, Instant::now()),
         under,
         position: position.unwrap_or_else(|| ResendPosition::new(Timestamp::now(), batch)),
         positions,
@@ -183,7 +183,7 @@ struct Resending<'a> {
     brokers: Brokers,
     runtime: &'a Runtime,
     settings: &'a BrokerSettings,
-    pace: Pace,
+    rate: SendRate,
     under: Option<Uri>,
     position: ResendPosition,
     positions: PositionFile,
@@ -305,7 +305,7 @@ impl Resending<'_> {
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
     fn submit(&mut self, submission: &Submission, count: u64) -> Result<(), ResendFailure> {
-        let at = self.pace.next(count, Instant::now());
+        let at = self.rate.next(count, Instant::now());
         self.runtime.block_on(async {
             tokio::time::sleep_until(at.into()).await;
             let mut waits = WAITS.into_iter();

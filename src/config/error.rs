@@ -43,7 +43,7 @@ fn lines(problems: &[Problem]) -> String {
 /// One thing to correct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    pub place: Location,
+    pub location: Location,
     /// The key with the tables around it, such as `window.quiet`; empty where it is not about one key.
     pub key: String,
     pub message: String,
@@ -67,7 +67,7 @@ pub enum Location {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
+        match &self.location {
             Location::Flag(flag) => write!(f, "{flag}: ")?,
             Location::File { path, line, column } => {
                 write!(f, "{}:{line}:{column}: ", path.display())?;

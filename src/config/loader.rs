@@ -98,13 +98,13 @@ impl<'a> Loader<'a> {
         message: impl Display,
         suggestion: Option<String>,
     ) {
-        let place = match (origin, &self.file) {
+        let location = match (origin, &self.file) {
             (Origin::Flag(flag), _) => Location::Flag(flag),
             (Origin::File(offset), Some(file)) => file.location(offset),
             (Origin::File(_), None) | (Origin::Absent, _) => Location::Nowhere,
         };
         self.problems.push(Problem {
-            place,
+            location,
             key,
             message: message.to_string(),
             suggestion,
@@ -156,7 +156,7 @@ impl<'a> Loader<'a> {
         if self.problems.is_empty() {
             return Ok((loaded, mem::take(&mut self.origins)));
         }
-        self.problems.sort_by(|a, b| a.place.cmp(&b.place));
+        self.problems.sort_by(|a, b| a.location.cmp(&b.location));
         Err(ConfigError::Invalid {
             problems: mem::take(&mut self.problems),
         })

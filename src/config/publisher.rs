@@ -133,9 +133,9 @@ pub fn publishers(
             loader.report(name_origin, &NAME.definition, message);
         }
         for other in read.iter().map(|other| &other.publisher) {
-            if let Some((own, theirs)) = overlap(topics, &other.topics) {
+            if let Some((ours, theirs)) = overlap(topics, &other.topics) {
                 let message = format!(
-                    "{own} and {theirs} of the publisher \"{}\" overlap, so it is not clear whose a topic is: separate \
+                    "{ours} and {theirs} of the publisher \"{}\" overlap, so it is not clear whose a topic is: separate \
                      them, or make them one publisher",
                     other.name
                 );
@@ -202,12 +202,12 @@ fn check_name(loader: &mut Loader<'_>, name: &Given<String>) {
 }
 
 /// Returns two prefixes of which one lies below the other.
-fn overlap<'a>(own: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)> {
-    own.iter().find_map(|own| {
+fn overlap<'a>(ours: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)> {
+    ours.iter().find_map(|prefix| {
         let other = theirs
             .iter()
-            .find(|theirs| own.is_below(theirs) || theirs.is_below(own))?;
-        Some((own, other))
+            .find(|other| prefix.is_below(other) || other.is_below(prefix))?;
+        Some((prefix, other))
     })
 }
 

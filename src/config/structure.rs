@@ -43,7 +43,7 @@ pub fn parse(file: FileText<'_>) -> Result<Spanned<DeTable<'_>>, ConfigError> {
         return Ok(table);
     }
     let problem = |error: &toml::de::Error| Problem {
-        place: file.location(error.span().map_or(0, |span| span.start)),
+        location: file.location(error.span().map_or(0, |span| span.start)),
         key: String::new(),
         message: error.message().trim_end().replace('\n', ", "),
         suggestion: None,
@@ -89,7 +89,7 @@ impl<'f> WrittenTable<'f> {
                     message,
                 }) => slips.push(Slip {
                     problem: Problem {
-                        place: file.location(offset),
+                        location: file.location(offset),
                         key: path,
                         message,
                         suggestion: None,
@@ -228,7 +228,7 @@ fn unknown(
     };
     Slip {
         problem: Problem {
-            place: file.location(key.span().start),
+            location: file.location(key.span().start),
             key: path(table, &name),
             message,
             suggestion,

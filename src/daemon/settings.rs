@@ -162,15 +162,15 @@ pub fn embedded_hub(
 }
 
 /// Returns the settings of `rsnotify hub` towards its subscribers.
-pub fn own_hub(own: &OwnHubSettings) -> hub::EmbeddedHubSettings {
-    let usual = with_slots(own.url.clone());
+pub fn own_hub(settings: &OwnHubSettings) -> hub::EmbeddedHubSettings {
+    let usual = with_slots(settings.url.clone());
     hub::EmbeddedHubSettings {
-        policy: own.subscribers.callbacks.clone(),
-        limits: own.subscribers.limits.clone(),
-        trusted_proxies: own.subscribers.trusted_proxies.clone(),
+        policy: settings.subscribers.callbacks.clone(),
+        limits: settings.subscribers.limits.clone(),
+        trusted_proxies: settings.subscribers.trusted_proxies.clone(),
         waiting_bytes: usual
             .waiting_bytes
-            .max(own.max_body.saturating_mul(MIN_WAITING)),
+            .max(settings.max_body.saturating_mul(MIN_WAITING)),
         ..usual
     }
 }

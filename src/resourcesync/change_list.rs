@@ -800,8 +800,8 @@ impl Rest {
             encoding: self.encoding,
             links: self.links,
         };
-        let most = self.links_len + change.loc.len() * LONGEST_ESCAPE;
-        if most > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
+        let max = self.links_len + change.loc.len() * LONGEST_ESCAPE;
+        if max > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
             change.links = Vec::new();
         }
         Some(change)

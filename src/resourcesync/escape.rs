@@ -29,8 +29,8 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Returns the first characters of a text in one line, with a space for each unsafe one.
-pub fn excerpt(text: &str, most: usize) -> String {
-    let beginning = text.chars().take(most);
+pub fn excerpt(text: &str, max: usize) -> String {
+    let beginning = text.chars().take(max);
     beginning
         .map(|c| if is_unsafe(c) { ' ' } else { c })
         .collect()

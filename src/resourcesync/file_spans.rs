@@ -61,10 +61,10 @@ impl<F: Read + Seek> Read for FileSpans<F> {
             return Ok(0);
         }
         let left = self.current.end - self.current.start;
-        let most = buffer
+        let max = buffer
             .len()
             .min(usize::try_from(left).unwrap_or(usize::MAX));
-        let read = self.file.read(&mut buffer[..most])?;
+        let read = self.file.read(&mut buffer[..max])?;
         let next = self.current.start + read as u64;
         self.offset = Some(next);
         self.current.start = match read {

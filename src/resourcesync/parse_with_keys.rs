@@ -9,11 +9,11 @@ use crate::resourcesync::parse::{DocumentHandler, ReadError, read};
 use crate::resourcesync::reader::{Element, Handler, Start};
 
 /// Entries of the longest list whose keys are kept in memory; the protocol permits 50,000.
-pub const MOST_ENTRIES: usize = 1 << 16;
+pub const MAX_ENTRIES: usize = 1 << 16;
 
 /// Reads a file as [`parse`](crate::resourcesync::parse::parse) does, and returns the keys too, as
 /// [`read_keys`](crate::resourcesync::change_list::read_keys) does, if it is a Change List that says so before its first
-/// entry and has [`MOST_ENTRIES`] at most.
+/// entry and has [`MAX_ENTRIES`] at most.
 pub fn parse_with_keys(source: impl Read) -> Result<(Content, Option<ListedChanges>), ReadError> {
     let handler = KeyedDocumentHandler {
         document: DocumentHandler::new(),
@@ -41,7 +41,7 @@ impl Handler for KeyedDocumentHandler {
         self.document.start(start);
         let is_entry = (start.depth, start.element) == (1, Element::Entry);
         if let Some(keys) = &mut self.keys {
-            if is_entry && !(keys.is_of_change_list() && keys.count() < MOST_ENTRIES) {
+            if is_entry && !(keys.is_of_change_list() && keys.count() < MAX_ENTRIES) {
                 self.keys = None;
                 return;
             }
@@ -82,7 +82,7 @@ impl Handler for KeyedDocumentHandler {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_ENTRIES, parse_with_keys};
+    use super::{MAX_ENTRIES, parse_with_keys};
     use crate::resourcesync::change_list::read_keys;
     use crate::resourcesync::parse::parse;
 
@@ -135,7 +135,7 @@ mod tests {
             keys.map(|keys| keys.entries.len())
         };
         // The last `url` of each pair does not count, and comes after an entry that does.
-        assert_eq!(keys(MOST_ENTRIES - 1), Some(MOST_ENTRIES - 1));
-        assert_eq!(keys(MOST_ENTRIES), None);
+        assert_eq!(keys(MAX_ENTRIES - 1), Some(MAX_ENTRIES - 1));
+        assert_eq!(keys(MAX_ENTRIES), None);
     }
 }

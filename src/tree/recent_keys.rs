@@ -8,7 +8,7 @@ use crate::resourcesync::change_list::ListedChanges;
 use crate::tree::file_status::FileStatus;
 
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
-const MOST_KEPT: usize = 1 << 17;
+const MAX_KEPT: usize = 1 << 17;
 
 /// Keys that were read with their documents, until they are compared.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +35,7 @@ impl RecentKeys {
         lists.retain(|(other, _)| other.identity != version.identity);
         lists.push_back((version, listed));
         let mut count: usize = lists.iter().map(|(_, listed)| listed.entries.len()).sum();
-        while count > MOST_KEPT
+        while count > MAX_KEPT
             && let Some((_, oldest)) = lists.pop_front()
         {
             count -= oldest.entries.len();
@@ -65,7 +65,7 @@ mod tests {
     use jiff::Timestamp;
     use rstest::rstest;
 
-    use super::{MOST_KEPT, RecentKeys};
+    use super::{MAX_KEPT, RecentKeys};
     use crate::announce::observation::{Identity, Stat};
     use crate::resourcesync::change_list::{ListedChanges, read_keys};
     use crate::tree::file_status::{FileKind, FileStatus};
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn the_oldest_make_room() {
         let keys = RecentKeys::default();
-        keys.keep(version(1, 10), listed(MOST_KEPT / 2));
-        keys.keep(version(2, 10), listed(MOST_KEPT / 2));
+        keys.keep(version(1, 10), listed(MAX_KEPT / 2));
+        keys.keep(version(2, 10), listed(MAX_KEPT / 2));
         keys.keep(version(3, 10), listed(1));
         assert_eq!(keys.take(&version(1, 10)), None);
         assert!(keys.take(&version(2, 10)).is_some());

@@ -153,10 +153,10 @@ pub async fn serve<H, F>(
 /// Reads a request's body up to a size and within a time; else returns the error to answer.
 pub async fn small_body(
     body: Incoming,
-    most: usize,
+    max: usize,
     timeout: Duration,
 ) -> Result<Bytes, (StatusCode, &'static str)> {
-    match tokio::time::timeout(timeout, Limited::new(body, most).collect()).await {
+    match tokio::time::timeout(timeout, Limited::new(body, max).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n"))

@@ -231,7 +231,7 @@ fn start_within(setup: &Setup, limit: &str) -> Daemon {
 }
 
 /// Returns the number of connections this process may have besides those of other tests: up to 10,000.
-fn most_connections() -> usize {
+fn max_connections() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: maximum,
@@ -265,7 +265,7 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
         "POST /hub HTTP/1.1\r\nContent-Length: 9\r\n\r\nhub",
         &format!("GET {TARGET} HTTP/1.1\r\nHost: e.org\r\n\r\n"),
     ];
-    let clients: Vec<TcpStream> = (0..most_connections())
+    let clients: Vec<TcpStream> = (0..max_connections())
         .map(|number| {
             let mut stream = TcpStream::connect(daemon.public).unwrap();
             stream.write_all(sent[number % 4].as_bytes()).unwrap();

@@ -14,8 +14,8 @@ pub struct DayPicture {
     /// The points of the line of pending deliveries; empty if none were.
     pub pending: String,
     /// The most deliveries and failures of an interval.
-    pub most: u64,
-    pub most_pending: u64,
+    pub max: u64,
+    pub max_pending: u64,
     pub delivered: u64,
     pub failed: u64,
 }
@@ -41,15 +41,15 @@ impl DayPicture {
     /// Draws the intervals, the last at the right.
     pub fn new(intervals: &[IntervalView]) -> DayPicture {
         let sums = intervals.iter().map(|one| one.delivered + one.failed);
-        let most = sums.max().unwrap_or(0);
-        let most_pending = intervals.iter().map(|one| one.pending).max().unwrap_or(0);
+        let max = sums.max().unwrap_or(0);
+        let max_pending = intervals.iter().map(|one| one.pending).max().unwrap_or(0);
         let first = INTERVALS.saturating_sub(intervals.len());
         let places = (first..).map(|place| place * WIDTH);
         let mut pending = String::new();
         let mut bars = Vec::new();
         for (x, one) in places.zip(intervals) {
-            let delivered = scaled(one.delivered, most);
-            let failed = scaled(one.failed, most).min(HEIGHT - delivered);
+            let delivered = scaled(one.delivered, max);
+            let failed = scaled(one.failed, max).min(HEIGHT - delivered);
             if delivered + failed > 0 {
                 bars.push(Bar {
                     x,
@@ -57,8 +57,8 @@ impl DayPicture {
                     failed: standing_on(HEIGHT - delivered, failed),
                 });
             }
-            if most_pending > 0 {
-                let y = HEIGHT - scaled(one.pending, most_pending);
+            if max_pending > 0 {
+                let y = HEIGHT - scaled(one.pending, max_pending);
                 // Writing to a String cannot fail.
                 let _ = write!(pending, "{x},{y} {},{y} ", x + WIDTH);
             }
@@ -66,8 +66,8 @@ impl DayPicture {
         DayPicture {
             bars,
             pending,
-            most,
-            most_pending,
+            max,
+            max_pending,
             delivered: intervals.iter().map(|one| one.delivered).sum(),
             failed: intervals.iter().map(|one| one.failed).sum(),
         }
@@ -75,10 +75,10 @@ impl DayPicture {
 }
 
 /// Returns the height of a value; any value above zero is visible.
-fn scaled(value: u64, most: u64) -> u64 {
+fn scaled(value: u64, max: u64) -> u64 {
     match value {
         0 => 0,
-        value => (value.saturating_mul(HEIGHT) / most.max(1)).clamp(2, HEIGHT),
+        value => (value.saturating_mul(HEIGHT) / max.max(1)).clamp(2, HEIGHT),
     }
 }
 

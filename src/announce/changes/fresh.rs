@@ -56,7 +56,7 @@ pub struct ComparedEntries {
 pub struct Comparison {
     candidates: Vec<Candidate>,
     /// Candidates that are kept, beside half as many for a moment.
-    most: usize,
+    max: usize,
     /// The first of those that were too late to be kept.
     bound: Option<Rank>,
     /// Numbers of the entries with a key that are learned in this comparison.
@@ -65,10 +65,10 @@ pub struct Comparison {
 
 impl Comparison {
     /// Begins a comparison that keeps so many entries.
-    pub fn new(most: usize) -> Comparison {
+    pub fn new(max: usize) -> Comparison {
         Comparison {
             candidates: Vec::new(),
-            most: most.max(1),
+            max: max.max(1),
             bound: None,
             learned: KeyMap::default(),
         }
@@ -87,14 +87,14 @@ impl Comparison {
             return;
         }
         self.candidates.push(candidate);
-        if self.candidates.len() <= self.most.saturating_add(self.most / 2) {
+        if self.candidates.len() <= self.max.saturating_add(self.max / 2) {
             return;
         }
         let rank = Candidate::rank;
-        let (_, first, _) = self.candidates.select_nth_unstable_by_key(self.most, rank);
+        let (_, first, _) = self.candidates.select_nth_unstable_by_key(self.max, rank);
         self.bound = Some(first.rank());
         self.candidates
-            .drain(self.most..)
+            .drain(self.max..)
             .for_each(|late| drop(&late));
     }
 
@@ -117,7 +117,7 @@ impl Comparison {
         let mut is_fresh = Vec::with_capacity(candidates.len());
         for group in candidates.chunk_by(|one, other| one.place.key == other.place.key) {
             let learned = self.learned.get(&group[0].place.key);
-            let taken = counts.taken[is_fresh.len()].most;
+            let taken = counts.taken[is_fresh.len()].max;
             let taken = learned.map_or(taken, |learned| taken.max(*learned));
             // The first list that has an entry of this number tells it.
             let mut told = BTreeSet::new();
@@ -156,7 +156,7 @@ struct KeyCounts {
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     /// The most in one list.
-    most: u32,
+    max: u32,
     /// Those in the list that passes by, and its number.
     here: u32,
     list: u32,
@@ -194,7 +194,7 @@ impl KeyCounts {
             (count.list, count.here) = (list, 0);
         }
         count.here += 1;
-        count.most = count.most.max(count.here);
+        count.max = count.max.max(count.here);
     }
 }
 

@@ -167,15 +167,15 @@ impl ChangeLog {
         Some((seq, part))
     }
 
-    /// Lets the oldest notifications count as told to a hub that is more than `most` entries behind, except the next one if
+    /// Lets the oldest notifications count as told to a hub that is more than `max` entries behind, except the next one if
     /// it is in flight. Returns the number of their entries.
     pub fn fall_behind(
         &self,
         position: &mut LogPosition,
         flying: Option<u64>,
-        most: usize,
+        max: usize,
     ) -> usize {
-        if self.backlog(position).entries <= most {
+        if self.backlog(position).entries <= max {
             return 0;
         }
         let before = *position;
@@ -191,7 +191,7 @@ impl ChangeLog {
         let end = self.later_after(&before).next_back();
         let end = end.map_or(0, |(_, last)| last.total().entries);
         for (seq, counted) in self.later_after(&before) {
-            if kept + end - counted.before.entries <= most {
+            if kept + end - counted.before.entries <= max {
                 break;
             }
             dropped += counted.logged.entries;
@@ -206,16 +206,16 @@ impl ChangeLog {
     }
 
     /// Returns the numbers of the notifications that a hub at this position may still be sent, of which one may be in
-    /// flight. One that left may return, and goes on if it is not more than `most` entries behind then (R11, C22).
+    /// flight. One that left may return, and goes on if it is not more than `max` entries behind then (R11, C22).
     pub fn wanted(
         &self,
         position: &LogPosition,
         flying: Option<u64>,
-        most: usize,
+        max: usize,
     ) -> [RangeInclusive<u64>; 3] {
         let next = position.next();
         let flying = flying.unwrap_or(next);
-        let is_far = |last: &u64| self.entries_after(*last) > most;
+        let is_far = |last: &u64| self.entries_after(*last) > max;
         let last = position.last.filter(is_far).unwrap_or(u64::MAX);
         [next..=next, flying..=flying, position.first_later()..=last]
     }

@@ -22,7 +22,7 @@ pub const ROUND: usize = 20_000;
 /// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
 pub const ROUND_BYTES: u64 = 16 << 20;
 /// Fresh entries that are kept between rounds at most, of 56 bytes each; half as many more while lists are compared.
-const MOST_SELECTED: usize = 1 << 18;
+const MAX_SELECTED: usize = 1 << 18;
 /// The longest that a datetime may lie ahead of our clock and be believed (C15).
 pub const AHEAD: Duration = Duration::from_secs(5 * 60);
 
@@ -217,14 +217,14 @@ pub struct Rounds {
     /// By set.
     selections: BTreeMap<Uri, Selection>,
     /// Entries of all selections.
-    most: usize,
+    max: usize,
 }
 
 impl Default for Rounds {
     fn default() -> Rounds {
         Rounds {
             selections: BTreeMap::new(),
-            most: MOST_SELECTED,
+            max: MAX_SELECTED,
         }
     }
 }
@@ -239,7 +239,7 @@ impl Rounds {
         let kept = self.selections.remove(&request.set);
         let mut selection = match kept.filter(|kept| kept.is_for(request)) {
             Some(kept) => kept,
-            None => Selection::compare(request, self.most, files)?,
+            None => Selection::compare(request, self.max, files)?,
         };
         let taken = selection.take(request, files)?;
         if !selection.is_exhausted() {
@@ -250,7 +250,7 @@ impl Rounds {
 
     /// Keeps a selection, and as many others as there is room for.
     fn keep(&mut self, set: Uri, selection: Selection) {
-        let mut room = self.most.saturating_sub(selection.count());
+        let mut room = self.max.saturating_sub(selection.count());
         self.selections.retain(|_, other| {
             let left = room.checked_sub(other.count());
             room = left.unwrap_or(room);

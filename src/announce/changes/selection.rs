@@ -162,7 +162,7 @@ impl Selection {
     /// Compares the lists of a request with what was taken, and keeps so many fresh entries.
     pub fn compare<F: RoundFiles>(
         request: &TakeRequest,
-        most: usize,
+        max: usize,
         files: &mut F,
     ) -> Result<Selection, F::Error> {
         let mut selection = Selection {
@@ -176,7 +176,7 @@ impl Selection {
             rows: BTreeMap::new(),
             added: vec![Vec::new(); request.lists.len()],
         };
-        let mut comparison = Comparison::new(most);
+        let mut comparison = Comparison::new(max);
         for list in &request.lists {
             selection.add_list(request, list, &mut comparison, files)?;
         }

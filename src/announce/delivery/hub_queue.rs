@@ -19,7 +19,7 @@ const FIRST_AT_ONCE: usize = 2;
 /// Submissions under way right after the end of an outage.
 const AT_ONCE_AFTER_OUTAGE: usize = 8;
 /// Submissions under way at the most.
-const MOST_AT_ONCE: usize = 64;
+const MAX_AT_ONCE: usize = 64;
 
 /// The wait before the first probe of an outage.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const PART_OF_OUTAGE: u32 = 120;
 const OPERATOR_PROBES_APART: Duration = Duration::from_secs(15 * 60);
 
 /// Notifications at fault that make it the hub's if they fail without any acceptance between them.
-const MOST_AT_FAULT: usize = 3;
+const MAX_AT_FAULT: usize = 3;
 
 /// The time between two log lines about the same outage or the same refusal.
 const REMINDER: Duration = Duration::from_secs(3_600);
@@ -233,7 +233,7 @@ impl HubQueue {
         self.accepted = Some(now);
         self.acceptances += 1;
         self.at_fault.clear();
-        self.at_once = (self.at_once + 1).min(MOST_AT_ONCE);
+        self.at_once = (self.at_once + 1).min(MAX_AT_ONCE);
         self.answers()
     }
 
@@ -260,7 +260,7 @@ impl HubQueue {
     /// meanwhile. Returns true if so many of these failed since the last acceptance that it is the hub after all.
     pub fn fails_at_fault(&mut self, channel: ChannelId) -> bool {
         self.at_fault.insert(channel);
-        self.at_fault.len() >= MOST_AT_FAULT
+        self.at_fault.len() >= MAX_AT_FAULT
     }
 
     /// Notes that the hub failed. Returns true if that is news to the operator.

@@ -169,7 +169,7 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
         (None, None) => "a Unix socket says nothing about how it is reached: set it".to_owned(),
     };
     let problem = Problem {
-        place: Location::Nowhere,
+        location: Location::Nowhere,
         key: "server.public_url".to_owned(),
         message,
         suggestion: None,

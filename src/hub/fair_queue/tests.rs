@@ -21,7 +21,7 @@ fn run(slots: &mut FairQueue, load: &Load, start: Duration, end: Duration) -> (D
             hanging.insert(slots.enqueue(host, *priority), *hangs);
         }
     }
-    let (mut now, mut ends, mut last, mut most) = (start, BinaryHeap::new(), start, 0);
+    let (mut now, mut ends, mut last, mut max) = (start, BinaryHeap::new(), start, 0);
     let mut is_gone = BTreeMap::new();
     while now < end {
         for ticket in slots.to_cut_off(now) {
@@ -46,10 +46,10 @@ fn run(slots: &mut FairQueue, load: &Load, start: Duration, end: Duration) -> (D
             let takes = if hangs { TIMEOUT } else { QUICK };
             ends.push(Reverse((now + takes, ticket)));
         }
-        most = most.max(slots.under_way());
+        max = max.max(slots.under_way());
         now += Duration::from_millis(10);
     }
-    (last - start, most)
+    (last - start, max)
 }
 
 fn hosts(name: &str, hosts: usize, each: usize, priority: Priority, hangs: bool) -> Load {
@@ -66,9 +66,9 @@ fn hosts_that_hang_delay_no_others() {
             let mut slots = FairQueue::new(512);
             let mut load = hosts("bad", bad_hosts, each, Priority::First, true);
             load.extend(hosts("good", 20, 1, priority, false));
-            let (last, most) = run(&mut slots, &load, Duration::ZERO, SECONDS * 2);
+            let (last, max) = run(&mut slots, &load, Duration::ZERO, SECONDS * 2);
             assert!(last <= SECONDS, "{bad_hosts} hosts, {priority:?}: {last:?}");
-            assert!(most <= 1_024, "{most}");
+            assert!(max <= 1_024, "{max}");
         }
     }
 }
@@ -87,9 +87,9 @@ fn first_attempts_go_before_retries() {
 fn a_host_that_answers_may_use_slots_that_no_other_needs() {
     let mut slots = FairQueue::new(512);
     let load = hosts("large", 1, 5_000, Priority::First, false);
-    let (last, most) = run(&mut slots, &load, Duration::ZERO, SECONDS * 5);
+    let (last, max) = run(&mut slots, &load, Duration::ZERO, SECONDS * 5);
     assert!(last <= SECONDS, "{last:?}");
-    assert!(most >= 256, "{most}");
+    assert!(max >= 256, "{max}");
 }
 
 #[test]

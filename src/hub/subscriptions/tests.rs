@@ -33,7 +33,7 @@ enum Act {
     },
     Trim {
         topic: usize,
-        most: usize,
+        max: usize,
     },
     Restart,
 }
@@ -60,7 +60,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (0..2_usize).prop_map(|topic| Act::Assign { topic }),
         12 => (0..8_usize, taken).prop_map(|(which, taken)| Act::Deliver { which, taken }),
         1 => (1..30_i64).prop_map(|seconds| Act::Wait { seconds }),
-        1 => (0..2_usize, 1..4_usize).prop_map(|(topic, most)| Act::Trim { topic, most }),
+        1 => (0..2_usize, 1..4_usize).prop_map(|(topic, max)| Act::Trim { topic, max }),
         1 => Just(Act::Restart),
     ]
 }
@@ -183,11 +183,8 @@ impl World {
                     |(saved, _): &(Subscription, DeliveryProgress)| saved.is_live(self.now);
                 assert!(saved.values().all(is_live));
             }
-            Act::Trim {
-                topic: number,
-                most,
-            } => {
-                for abandoned in self.subscriptions.trim(&topic(number), most, usize::MAX) {
+            Act::Trim { topic: number, max } => {
+                for abandoned in self.subscriptions.trim(&topic(number), max, usize::MAX) {
                     let id = abandoned.relay.id;
                     let waiting = self.owed.values_mut().filter_map(|owed| owed.take(&id));
                     assert_eq!(waiting.count(), abandoned.subscribers);

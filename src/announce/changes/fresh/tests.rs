@@ -18,8 +18,8 @@ fn key(letter: char) -> ChangeKey {
 
 /// Compares lists with what was taken from others, each letter dated by its position. A list that begins with `=` is
 /// learned, one with `-` is archived. Returns the letters that were too late to be kept, too.
-fn compare(words: &[&str], taken: &[&str], most: usize) -> (ComparedEntries, Vec<(u32, char)>) {
-    let mut comparison = Comparison::new(most);
+fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<(u32, char)>) {
+    let mut comparison = Comparison::new(max);
     let mut late = Vec::new();
     for (list, word) in (0..).zip(words) {
         let mut copies: BTreeMap<char, u32> = BTreeMap::new();
@@ -146,8 +146,8 @@ proptest! {
         let taken: Vec<&str> = taken.iter().map(String::as_str).collect();
         let found = fresh(&words, &taken).concat();
         for letter in ['a', 'b', 'c'] {
-            let most = |words: &[&str]| words.iter().map(|word| word.matches(letter).count()).max();
-            let want = most(&words).unwrap_or(0).saturating_sub(most(&taken).unwrap_or(0));
+            let max = |words: &[&str]| words.iter().map(|word| word.matches(letter).count()).max();
+            let want = max(&words).unwrap_or(0).saturating_sub(max(&taken).unwrap_or(0));
             prop_assert_eq!(found.matches(letter).count(), want);
         }
     }

@@ -60,11 +60,11 @@ fn summary(intervals: &[Interval]) -> Vec<(usize, i64)> {
 #[case::of_one_time(&[1, 1, 1, 1, 1], 2, &[(2, 1_000), (2, 1_002), (1, 1_003)])]
 #[case::a_divided_time_leaves_room(&[1, 1, 1, 2], 2, &[(2, 1_000), (2, 2_000)])]
 #[case::back_dated(&[-5, -5], 3, &[(2, 2)])]
-fn changes_are_cut(#[case] times: &[i64], #[case] most: usize, #[case] want: &[(usize, i64)]) {
+fn changes_are_cut(#[case] times: &[i64], #[case] max: usize, #[case] want: &[(usize, i64)]) {
     let times = times.iter().enumerate();
     let changes = times.map(|(number, time)| fresh(number, *time, true));
     let limits = IntervalLimits {
-        entries: most,
+        entries: max,
         ..ANY
     };
     let cut = intervals(changes.collect(), start(), limits);

@@ -488,7 +488,7 @@ fn an_archived_list_hides_no_entry_of_another() {
 #[test]
 fn of_equal_entries_that_wait_the_earliest_are_taken_first() {
     let mut channel = TakingChannel::default();
-    channel.rounds.most = 1;
+    channel.rounds.max = 1;
     channel.take(&[("1", ""), ("2", "Z")], 1, 60);
     let mut told = String::new();
     loop {
@@ -525,11 +525,11 @@ proptest! {
         let mut channel = TakingChannel::default();
         let mut rounds = 0;
         let mut told: BTreeMap<char, usize> = BTreeMap::new();
-        let mut most: BTreeMap<char, usize> = BTreeMap::new();
+        let mut max: BTreeMap<char, usize> = BTreeMap::new();
         for (one, other) in &versions {
             for word in [one, other] {
                 for letter in word.chars() {
-                    let count = most.entry(letter).or_default();
+                    let count = max.entry(letter).or_default();
                     *count = word.matches(letter).count().max(*count);
                 }
             }
@@ -537,7 +537,7 @@ proptest! {
                 if crashes & (1 << rounds) != 0 {
                     channel.restart();
                 }
-                channel.rounds.most = room;
+                channel.rounds.max = room;
                 rounds = (rounds + 1) % 64;
                 let (word, taken) = channel.take(&[("1", one), ("2", other)], limit, 60);
                 prop_assert!(word.len() <= limit);
@@ -558,7 +558,7 @@ proptest! {
             };
             prop_assert!(letters("1", one) && letters("2", other));
         }
-        prop_assert_eq!(told, most);
+        prop_assert_eq!(told, max);
     }
 }
 

@@ -100,8 +100,8 @@ fn foretold(channel: &Channel, plan: &Plan, catalog: &Catalog) -> (Vec<Entry>, O
             _ => None,
         });
         let mut spoken = spoken(announcements.collect(), catalog, limits);
-        let most = limits.entries.min(spoken.len());
-        let others = spoken.drain(most..).map(|spoken| spoken.since);
+        let max = limits.entries.min(spoken.len());
+        let others = spoken.drain(max..).map(|spoken| spoken.since);
         beyond = others.chain(beyond).min();
         let spoken = spoken.into_iter().flat_map(|spoken| spoken.entries);
         entries.extend(spoken.map(|entry| (key(&entry), entry)));
@@ -144,8 +144,8 @@ fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
 /// what was told, the newest first. In order of their datetimes.
 fn as_many_as_fit<'a>(
     by_weight: impl Iterator<Item = &'a Entry>,
-    most: usize,
-    most_bytes: usize,
+    max: usize,
+    max_bytes: usize,
 ) -> Vec<Entry> {
     let mut entries = BTreeMap::new();
     let mut bytes = 0;
@@ -153,7 +153,7 @@ fn as_many_as_fit<'a>(
         let known: Option<&Entry> = entries.get(&key(entry));
         let is_news = known.is_none_or(|known| known.datetime < entry.datetime);
         let size = bytes + entry_len(entry) - known.map_or(0, entry_len);
-        let fits = size <= most_bytes && (known.is_some() || entries.len() < most);
+        let fits = size <= max_bytes && (known.is_some() || entries.len() < max);
         if is_news && fits {
             bytes = size;
             entries.insert(key(entry), entry.clone());

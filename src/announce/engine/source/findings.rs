@@ -31,7 +31,7 @@ const COUNTED_FOR: Duration = Duration::from_secs(60);
 /// for all of them.
 const LARGE: usize = 1_000;
 /// Documents that a list names, and of which there is no file, that are findings of their own; the others are counted.
-const MOST_WITHOUT_FILE: usize = 100;
+const MAX_WITHOUT_FILE: usize = 100;
 
 /// The findings about one source.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub struct Findings {
     kinds: BTreeMap<&'static str, ToldLately>,
     /// Large lists whose findings may not be true any more, until they are looked for again.
     outdated: BTreeSet<Uri>,
-    /// The value of [`MOST_WITHOUT_FILE`], unless each is to be told.
-    most_without_file: usize,
+    /// The value of [`MAX_WITHOUT_FILE`], unless each is to be told.
+    max_without_file: usize,
     /// Findings, and broken documents, that have lasted and are told at the end of the step.
     lasting: Vec<Finding>,
     lasting_broken: Vec<Fact>,
@@ -74,7 +74,7 @@ impl Findings {
             told: BTreeSet::new(),
             kinds: BTreeMap::new(),
             outdated: BTreeSet::new(),
-            most_without_file: MOST_WITHOUT_FILE,
+            max_without_file: MAX_WITHOUT_FILE,
             lasting: Vec::new(),
             lasting_broken: Vec::new(),
         }
@@ -82,7 +82,7 @@ impl Findings {
 
     /// Makes each document that a list names, and of which there is no file, a finding of its own.
     pub fn find_each(&mut self) {
-        self.most_without_file = usize::MAX;
+        self.max_without_file = usize::MAX;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -400,7 +400,7 @@ impl Findings {
         let is_missing =
             |member: &&Uri| !catalog.is_there(member) && self.plan.mount_of(member).is_some();
         let mut missing = members.iter().filter(is_missing);
-        findings.extend(missing.by_ref().take(self.most_without_file).map(|member| {
+        findings.extend(missing.by_ref().take(self.max_without_file).map(|member| {
             let cause = self.explained.get(member);
             no_document(set, member, cause.unwrap_or(&NoDocument::Nothing))
         }));

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 /// A rate, and the time before which it allows nothing more.
 #[derive(Debug)]
-pub struct Pace {
+pub struct SendRate {
     /// Resources per second.
     rate: NonZeroU32,
     not_before: Instant,
 }
 
-impl Pace {
-    pub fn new(rate: NonZeroU32, now: Instant) -> Pace {
-        Pace {
+impl SendRate {
+    pub fn new(rate: NonZeroU32, now: Instant) -> SendRate {
+        SendRate {
             rate,
             not_before: now,
         }
@@ -23,8 +23,8 @@ impl Pace {
     /// nothing is sent in a burst.
     pub fn next(&mut self, count: u64, now: Instant) -> Instant {
         let at = self.not_before.max(now);
-        let pause = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));
-        self.not_before = at + pause;
+        let duration = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));
+        self.not_before = at + duration;
         at
     }
 }
@@ -38,7 +38,7 @@ mod tests {
         let rate = NonZeroU32::new(100).unwrap();
         let start = Instant::now();
         let second = |seconds: f64| start + Duration::from_secs_f64(seconds);
-        let mut pace = Pace::new(rate, start);
+        let mut rate = SendRate::new(rate, start);
         for (count, now, want) in [
             (50, 0.0, 0.0),
             (50, 0.1, 0.5),
@@ -48,7 +48,7 @@ mod tests {
             (50, 90.0, 90.5),
             (50, 90.5, 91.0),
         ] {
-            assert_eq!(pace.next(count, second(now)), second(want), "at {now} s");
+            assert_eq!(rate.next(count, second(now)), second(want), "at {now} s");
         }
     }
 }
