@@ -330,7 +330,7 @@ pub struct State {
     pub mounts: BTreeMap<MountId, MountRow>,
     pub documents: BTreeMap<Uri, Arc<Record>>,
     /// XML files that are no documents, by their stat data and when they were read (R2).
-    pub others: BTreeMap<DocumentPath, (Stat, Timestamp)>,
+    pub other_files: BTreeMap<DocumentPath, (Stat, Timestamp)>,
     pub troubles: BTreeMap<Uri, Trouble>,
     pub channels: BTreeMap<ChannelId, ChannelRow>,
     pub ledgers: BTreeMap<(ChannelId, Hub), LedgerRow>,
@@ -423,7 +423,7 @@ pub struct Save {
     pub mounts: BTreeMap<MountId, Option<MountRow>>,
     /// Shared with the engine, because a first start saves all there are.
     pub documents: BTreeMap<Uri, Option<Arc<Record>>>,
-    pub others: BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
+    pub other_files: BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
     pub troubles: BTreeMap<Uri, Option<Trouble>>,
     pub channels: BTreeMap<ChannelId, Option<ChannelRow>>,
     /// Accounts to delete before anything is written, with what was told on them: each may have begun again since.
@@ -489,15 +489,15 @@ impl State {
     pub fn apply(&mut self, save: Save) {
         for (id, row) in save.mounts {
             if row.is_none() {
-                self.others.retain(|path, _| path.mount != id);
+                self.other_files.retain(|path, _| path.mount != id);
             }
             put(&mut self.mounts, id, row);
         }
         for (uri, record) in save.documents {
             put(&mut self.documents, uri, record);
         }
-        for (path, other) in save.others {
-            put(&mut self.others, path, other);
+        for (path, other) in save.other_files {
+            put(&mut self.other_files, path, other);
         }
         for (uri, trouble) in save.troubles {
             put(&mut self.troubles, uri, trouble);
@@ -576,7 +576,7 @@ impl Save {
     fn has_ledgers_only(&self) -> bool {
         self.mounts.is_empty()
             && self.documents.is_empty()
-            && self.others.is_empty()
+            && self.other_files.is_empty()
             && self.troubles.is_empty()
             && self.channels.is_empty()
             && self.ended_accounts.is_empty()
@@ -599,7 +599,7 @@ impl Save {
     pub fn merge(&mut self, later: Save) {
         self.mounts.extend(later.mounts);
         append(&mut self.documents, later.documents);
-        append(&mut self.others, later.others);
+        append(&mut self.other_files, later.other_files);
         self.troubles.extend(later.troubles);
         self.channels.extend(later.channels);
         let deleted = later.ledgers.iter().filter(|(_, row)| row.is_none());

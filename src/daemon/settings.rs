@@ -213,7 +213,7 @@ pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::TreeSettings {
 pub fn known(
     engine: &Engine,
     source: usize,
-    others: &[(DocumentPath, Stat, Timestamp)],
+    other_files: &[(DocumentPath, Stat, Timestamp)],
 ) -> Vec<KnownFile> {
     let is_ours = |path: &DocumentPath| {
         engine
@@ -222,7 +222,9 @@ pub fn known(
             .is_some_and(|(position, _)| position == source)
     };
     let documents = engine.sources().known();
-    let others = others.iter().map(|(path, stat, at)| (path, *stat, *at));
+    let other_files = other_files
+        .iter()
+        .map(|(path, stat, at)| (path, *stat, *at));
     // No file has this size: it is read again, and missed if it is not there.
     let reread = engine.sources().reread().map(|path| {
         let stat = Stat {
@@ -234,7 +236,7 @@ pub fn known(
         (path, stat, Timestamp::MIN)
     });
     documents
-        .chain(others)
+        .chain(other_files)
         .chain(reread)
         .filter(|(path, _, _)| is_ours(path))
         .map(|(path, stat, read_at)| KnownFile {

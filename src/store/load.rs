@@ -66,7 +66,7 @@ impl Store {
         Ok(State {
             mounts,
             documents,
-            others: self
+            other_files: self
                 .rows("SELECT * FROM others", other)?
                 .into_iter()
                 .collect(),

@@ -89,7 +89,7 @@ impl Store {
             write_mount(&transaction, id.0, row.as_ref())?;
         }
         write_documents(&transaction, &save.documents)?;
-        write_others(&transaction, &save.others)?;
+        write_other_files(&transaction, &save.other_files)?;
         for (uri, trouble) in &save.troubles {
             write_trouble(&transaction, uri, trouble.as_ref())?;
         }
@@ -235,17 +235,17 @@ fn write_document(replace: &mut Statement<'_>, uri: &Uri, record: &Record) -> ru
     Ok(())
 }
 
-fn write_others(
+fn write_other_files(
     on: &Transaction<'_>,
-    others: &BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
+    other_files: &BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
 ) -> rusqlite::Result<()> {
-    if others.is_empty() {
+    if other_files.is_empty() {
         return Ok(());
     }
     let mut delete = on.prepare_cached("DELETE FROM others WHERE mount = ?1 AND path = ?2")?;
     let mut replace =
         on.prepare_cached("INSERT OR REPLACE INTO others VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-    for (path, other) in others {
+    for (path, other) in other_files {
         let (mount, below) = (path.mount.0, &path.below[..]);
         match other {
             Some((stat, looked)) => replace.execute(params![

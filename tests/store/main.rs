@@ -153,7 +153,7 @@ fn everything() -> Save {
             Some(Arc::new(record(presence, hold))),
         );
     }
-    save.others
+    save.other_files
         .insert(path(b"other.xml"), Some((stat(), time(9))));
     save.troubles.insert(
         uri("broken.xml"),
@@ -273,7 +273,7 @@ fn everything_that_is_saved_is_loaded_as_it_was() {
     let state = Store::open(directory.path()).unwrap().load().unwrap();
     assert_eq!(some(state.mounts), save.mounts);
     assert_eq!(some(state.documents), save.documents);
-    assert_eq!(some(state.others), save.others);
+    assert_eq!(some(state.other_files), save.other_files);
     assert_eq!(some(state.troubles), save.troubles);
     assert_eq!(some(state.channels), save.channels);
     assert_eq!(some(state.ledgers), save.ledgers);

@@ -207,17 +207,17 @@ impl Channels {
     }
 
     /// R11: retires a channel, which outlives its advertisement to announce what is still due.
-    pub fn retire(&mut self, id: ChannelId, kept: Duration, step: &mut Step) {
+    pub fn retire(&mut self, id: ChannelId, retention: Duration, step: &mut Step) {
         let Some(channel) = self.map.get_mut(id) else {
             return;
         };
-        channel.retire(step.now(), step.monotonic().saturating_add(kept));
+        channel.retire(step.now(), step.monotonic().saturating_add(retention));
         let (topic, set) = (channel.row.topic.clone(), channel.row.set.clone());
         self.freed.insert(topic.clone());
         save_ledgers(id, channel.ledgers.keys(), step);
         step.save_channel(id);
         step.tell(Fact::ChannelRetired { topic, set });
-        step.wake_after(kept, Timer::Retired(id));
+        step.wake_after(retention, Timer::Retired(id));
     }
 
     /// R11: makes a retired channel live again. Returns true if it was retired.

@@ -372,8 +372,8 @@ impl Outbox {
         let Some(retired) = channel.row.retired else {
             return;
         };
-        let kept = plan.retired_topic;
-        let wait = still_kept(retired, kept, &mut channel.kept_until, step);
+        let retention = plan.retired_topic;
+        let wait = still_kept(retired, retention, &mut channel.kept_until, step);
         if !wait.is_zero() {
             step.wake_after(wait, Timer::Retired(id));
             return;

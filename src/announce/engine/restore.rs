@@ -45,7 +45,7 @@ pub fn restore(state: State, plan: &Plan, step: &mut Step) -> Restored {
     let State {
         mounts,
         documents,
-        others,
+        other_files,
         troubles,
         channels,
         ledgers,
@@ -60,7 +60,7 @@ pub fn restore(state: State, plan: &Plan, step: &mut Step) -> Restored {
     let Accounts { ledgers, told } = accounts;
 
     let mut sources = Sources::new(plan, mounts, step);
-    sources.forget_others(others.into_keys(), step);
+    sources.forget_other_files(other_files.into_keys(), step);
     let forgotten = sources.restore_documents(documents, plan.window.hold, step);
     sources.restore_troubles(troubles, step);
     let mut restorer = ChannelRestorer {

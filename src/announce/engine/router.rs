@@ -182,8 +182,8 @@ impl Router<'_> {
         let listening: BTreeSet<Hub> = listening.map(|(hub, _)| hub.clone()).collect();
         // R13: a list that still advertises the hub that this one replaced is to be corrected first.
         let is_told = |hub: &Hub| !(self.is_first && self.hub_changes.is_inherited(hub));
-        let kept = self.plan.retired_topic;
-        opened.is_changed |= accounts.keep_only(&opening.hubs, is_told, kept, step);
+        let retention = self.plan.retired_topic;
+        opened.is_changed |= accounts.keep_only(&opening.hubs, is_told, retention, step);
         let told = what_was_told(accounts.channel());
         let source = &self.sources[self.position];
         let mut again = BTreeSet::new();

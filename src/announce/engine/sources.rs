@@ -65,10 +65,10 @@ impl Sources {
     // Taking up a stored state (R13).
 
     /// Forgets files that are no documents, and no candidates any more.
-    pub fn forget_others(&self, paths: impl Iterator<Item = DocumentPath>, step: &mut Step) {
+    pub fn forget_other_files(&self, paths: impl Iterator<Item = DocumentPath>, step: &mut Step) {
         for path in paths {
             if self.candidate(&path).is_none() {
-                step.rows().others.insert(path, None);
+                step.rows().other_files.insert(path, None);
             }
         }
     }

@@ -26,21 +26,21 @@ use crate::websub::topics::Topics;
 pub struct LoadedEngine {
     pub engine: Engine,
     pub effects: Vec<Effect>,
-    pub others: OtherFiles,
+    pub other_files: OtherFiles,
 }
 
 impl LoadedEngine {
     pub fn new(store: &Store, mut plan: Plan) -> Result<LoadedEngine, StoreError> {
         let state = store.load()?;
         state.number_mounts(&mut plan);
-        let others = state.others.iter();
-        let others = others.map(|(path, (stat, at))| (path.clone(), *stat, *at));
-        let others = others.collect();
+        let other_files = state.other_files.iter();
+        let other_files = other_files.map(|(path, (stat, at))| (path.clone(), *stat, *at));
+        let other_files = other_files.collect();
         let (engine, effects) = Engine::new(plan, state, Timestamp::now());
         Ok(LoadedEngine {
             engine,
             effects,
-            others,
+            other_files,
         })
     }
 }
@@ -68,7 +68,7 @@ impl EventLoop<Announcer> {
         let LoadedEngine {
             engine,
             effects,
-            others,
+            other_files,
         } = loaded;
         let began = parts.counts.began;
         let announcer = Announcer::new((engine, effects), adaptors, began, &mut parts);
@@ -77,7 +77,7 @@ impl EventLoop<Announcer> {
         event_loop.commit(false);
         start_hub(&mut event_loop.parts);
         let Announcer { trees, engine, .. } = &mut event_loop.role;
-        let first = trees.next_generation(config, engine, &others)?;
+        let first = trees.next_generation(config, engine, &other_files)?;
         trees.begin(first);
         Ok(event_loop)
     }
@@ -94,10 +94,12 @@ impl EventLoop<Announcer> {
         let LoadedEngine {
             engine,
             effects,
-            others,
+            other_files,
         } = LoadedEngine::new(self.parts.saver.store(), plan)?;
         let announcer = &mut self.role;
-        let next = announcer.trees.next_generation(config, &engine, &others)?;
+        let next = announcer
+            .trees
+            .next_generation(config, &engine, &other_files)?;
         announcer.carry_counts_over(engine.plan(), &mut self.parts.counts);
         announcer.change_engine(engine, next, began);
         announcer.take(effects, &mut self.parts);

@@ -67,7 +67,7 @@ impl WatchedTrees {
         &mut self,
         config: &Config,
         engine: &Engine,
-        others: &OtherFiles,
+        other_files: &OtherFiles,
     ) -> Result<NextTrees, TreeError> {
         self.last_generation.0 += 1;
         let generation = self.last_generation;
@@ -76,7 +76,7 @@ impl WatchedTrees {
                 recent_keys: self.recent_keys(),
                 ..settings::tree(config, source, engine.plan())
             };
-            let known = settings::known(engine, source, others);
+            let known = settings::known(engine, source, other_files);
             let inputs = self.inputs.clone();
             Tree::watch(tree, known, move |report| {
                 let input = SourceInput::Tree(generation, report);

@@ -146,21 +146,21 @@ impl<'a> ChannelAccounts<'a> {
         &mut self,
         hubs: &BTreeSet<Hub>,
         is_told: impl Fn(&Hub) -> bool,
-        kept: Duration,
+        retention: Duration,
         step: &mut Step,
     ) -> bool {
         let listening = self.channel.listening().map(|(hub, _)| hub);
         let leaving = listening.filter(|hub| !hubs.contains(*hub));
         let leaving: Vec<Hub> = leaving.cloned().collect();
         for hub in &leaving {
-            self.leave(hub, is_told(hub), kept, step);
+            self.leave(hub, is_told(hub), retention, step);
         }
         !leaving.is_empty()
     }
 
     /// R11: lets a hub go that is advertised no more. It is sent the changes due until now, if it `is_told`; what it
     /// was told is kept for the next one.
-    fn leave(&mut self, hub: &Hub, is_told: bool, kept: Duration, step: &mut Step) {
+    fn leave(&mut self, hub: &Hub, is_told: bool, retention: Duration, step: &mut Step) {
         let logged = self.logged();
         let Some(ledger) = self.channel.ledgers.get_mut(hub) else {
             return;
@@ -177,12 +177,12 @@ impl<'a> ChannelAccounts<'a> {
             }
         };
         ledger.leave(step.now());
-        ledger.kept_until = Some(step.monotonic().saturating_add(kept));
+        ledger.kept_until = Some(step.monotonic().saturating_add(retention));
         for uri in doubtful {
             step.save_told(self.id, hub.clone(), uri);
         }
         step.save_ledger(self.id, hub.clone());
-        step.wake_after(kept, Timer::Left(self.id, hub.clone()));
+        step.wake_after(retention, Timer::Left(self.id, hub.clone()));
     }
 
     /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.

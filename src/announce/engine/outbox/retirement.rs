@@ -16,12 +16,12 @@ const CLOCK_DOUBTED: Duration = Duration::from_secs(60 * 60);
 /// set, an earlier run retired it, and it is set now.
 pub fn still_kept(
     since: Timestamp,
-    kept: Duration,
+    retention: Duration,
     kept_until: &mut Option<Duration>,
     step: &Step,
 ) -> Duration {
-    let left = elapsed(step.now(), later(since, kept));
-    let least = left.max(kept.min(CLOCK_DOUBTED));
+    let left = elapsed(step.now(), later(since, retention));
+    let least = left.max(retention.min(CLOCK_DOUBTED));
     let kept_until = kept_until.get_or_insert(step.monotonic().saturating_add(least));
     left.max(kept_until.saturating_sub(step.monotonic()))
 }

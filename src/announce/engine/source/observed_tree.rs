@@ -113,7 +113,7 @@ impl ObservedTree {
                 self.vanished(&uri, at, FoundInstead::File, step);
                 self.troubles.forget(&uri, step);
                 self.question(&uri, &path, step);
-                step.rows().others.insert(path, Some((stat, at)));
+                step.rows().other_files.insert(path, Some((stat, at)));
             }
             // R15: what is missing or out of reach with its mount was not deleted, nor found again.
             Look::Incomplete(_) | Look::Missing if self.mounts.is_absent(path.mount) => {}
@@ -127,7 +127,7 @@ impl ObservedTree {
                 if !self.mounts.note_unfound(path.mount, &uri) {
                     self.vanished(&uri, at, FoundInstead::Nothing, step);
                 }
-                step.rows().others.insert(path, None);
+                step.rows().other_files.insert(path, None);
             }
         }
         None
@@ -144,7 +144,7 @@ impl ObservedTree {
         self.deletions.end(&uri);
         let before = self.catalog().shared(&uri);
         if before.is_none() {
-            step.rows().others.insert(sighting.path.clone(), None);
+            step.rows().other_files.insert(sighting.path.clone(), None);
         }
         let recomputed = sighting.recomputed(&uri, before.as_deref());
         let is_changed = recomputed.is_none() && sighting.is_changed(before.as_deref());
