@@ -1,8 +1,8 @@
 //! rsnotify announces the changes of a ResourceSync Source to Destinations, from the files that it publishes.
 //!
-//! The crate in reading order; each folder describes itself further:
+//! The crate in reading order; each part describes itself further:
 //!
-//! | folder | content |
+//! | part | content |
 //! |---|---|
 //! | [`resourcesync`] | the specification's terms and documents: bytes become a `Document`, a payload becomes bytes; pure |
 //! | [`announce`] | which changes are due to which hub, and when: one engine, events in, effects out; pure |
@@ -20,7 +20,7 @@
 //! | [`control`] | requests of commands to a running daemon, over a socket |
 //! | [`config`] | the configuration: one definition per key, then values that are valid |
 //! | [`daemon`] | the event loop: takes an event, steps the engine, saves, then sends |
-//! | [`cli`] | one file per subcommand |
+//! | [`cli`] | one file per subcommand, and what they share |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
 //! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `broker`, `admin`, `control`) never use each other;

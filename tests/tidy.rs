@@ -37,6 +37,9 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("config", &PURE),
 ];
 
+/// The parts of `src/` that join the others, and may use all of them.
+const JOINING: [&str; 4] = ["cli", "daemon", "lib", "main"];
+
 /// The folders that know no clock, disk, network, randomness or logging.
 const PURE: [&str; 8] = [
     "resourcesync",
@@ -227,7 +230,7 @@ fn the_published_tree_is_only_read() {
 #[test]
 fn every_file_begins_with_a_comment_on_its_purpose() {
     let mut failures = Vec::new();
-    for file in source_files(&["src", "tests", "benches", "examples", "fuzz/fuzz_targets"]) {
+    for file in source_files(&["src", "tests", "benches", "examples", "fuzz"]) {
         if !file.text.starts_with("//! ") {
             failures.push(file.path);
         }
@@ -292,6 +295,27 @@ fn no_two_types_share_a_name() {
     report("Types share a name: say which is which", &failures);
 }
 
+#[test]
+fn no_two_files_of_a_folder_differ_only_in_an_ending() {
+    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in source_files(&["src"]) {
+        let path = file.path.trim_end_matches(".rs").trim_end_matches("/mod");
+        // A file and the folder of its parts have one name.
+        for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
+            let path = &path[..at];
+            let endings = ["ing", "er", "ed", "es", "s", "e"];
+            let stem = endings.iter().find_map(|ending| path.strip_suffix(ending));
+            let stem = stem.unwrap_or(path).to_owned();
+            names.entry(stem).or_default().insert(path.to_owned());
+        }
+    }
+    let alike = names.into_values().filter(|paths| paths.len() > 1);
+    let failures: Vec<String> = alike
+        .map(|paths| paths.into_iter().collect::<Vec<_>>().join(" and "))
+        .collect();
+    report("Files of one folder differ only in an ending", &failures);
+}
+
 /// Returns the name of the type that an item in this line of a module declares.
 fn named_type(code: &str) -> Option<&str> {
     let public = code
@@ -350,8 +374,26 @@ fn architecture_md_maps_the_folders_there_are() {
 }
 
 #[test]
+fn every_folder_has_a_rule() {
+    let files = source_files(&["src"]);
+    let parts: BTreeSet<&str> = files.iter().filter_map(|file| file.part()).collect();
+    let known =
+        |part: &str| MAY_USE.iter().any(|(folder, _)| *folder == part) || JOINING.contains(&part);
+    let missing = parts.into_iter().filter(|part| !known(part));
+    let missing: Vec<String> = missing.map(str::to_owned).collect();
+    report(
+        "A folder of src/ may use whatever it likes (tests/tidy.rs, MAY_USE)",
+        &missing,
+    );
+}
+
+#[test]
 fn rules_name_folders_there_are() {
-    let named = MAY_USE.iter().map(|(folder, _)| *folder).chain(PURE);
+    let named = MAY_USE
+        .iter()
+        .map(|(folder, _)| *folder)
+        .chain(PURE)
+        .chain(JOINING);
     let missing: Vec<String> = named
         .filter(|part| {
             let path = repository().join("src").join(part);

@@ -226,7 +226,10 @@ impl Channel {
 
     /// Returns true if the channel announces changes of resources.
     pub fn is_of_changes(&self) -> bool {
-        self.row.kind == ChannelKind::Change
+        match self.row.kind {
+            ChannelKind::Framework => false,
+            ChannelKind::Change => true,
+        }
     }
 
     /// Returns the number of documents with a change that a hub is due, or of changes of resources; those in flight

@@ -27,13 +27,14 @@ pub enum Desired {
 /// The `[[channel]]` entries, to be asked by set and by topic.
 #[derive(Debug, Default)]
 pub struct Configured {
-    by_set: UriMap<[Option<usize>; 2]>,
+    /// Their positions in the plan, by kind.
+    by_set: UriMap<[Option<usize>; ChannelKind::ALL.len()]>,
     topics: BTreeSet<Topic>,
 }
 
 impl Configured {
     pub fn new(plan: &Plan) -> Configured {
-        let mut by_set: UriMap<[Option<usize>; 2]> = UriMap::default();
+        let mut by_set: UriMap<[Option<usize>; ChannelKind::ALL.len()]> = UriMap::default();
         for (position, entry) in plan.channels.iter().enumerate() {
             let entries = by_set.entry(entry.capability_list.clone()).or_default();
             entries[entry.kind as usize] = Some(position);

@@ -14,7 +14,7 @@ use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic};
 
 /// Notifications that are kept.
-pub const MOST: usize = 50;
+pub const MAX_NOTIFICATIONS: usize = 50;
 /// Bytes of payloads that are kept with them: of the oldest notifications, only that there was one.
 const MAX_BYTES: usize = 4 << 20;
 
@@ -71,7 +71,7 @@ impl History {
     pub fn push(&mut self, notification: PastNotification) {
         self.bytes += notification.body.as_ref().map_or(0, |body| body.len());
         self.notifications.push_back(notification);
-        if self.notifications.len() > MOST
+        if self.notifications.len() > MAX_NOTIFICATIONS
             && let Some(oldest) = self.notifications.pop_front()
         {
             self.bytes -= oldest.body.map_or(0, |body| body.len());
@@ -108,7 +108,7 @@ pub fn recalled<'a>(channels: impl Iterator<Item = (ChannelId, &'a Channel)>) ->
         .flat_map(|(id, channel)| remembered(id, channel))
         .collect();
     known.sort_by_key(|known| (known.cut, known.channel, known.seq));
-    let last = known.split_off(known.len().saturating_sub(MOST));
+    let last = known.split_off(known.len().saturating_sub(MAX_NOTIFICATIONS));
     let mut history = History::default();
     for mut notification in last {
         let body = notification.body.as_deref();
@@ -184,7 +184,7 @@ fn logged(id: ChannelId, channel: &Channel) -> Vec<PastNotification> {
             hubs: hubs.collect(),
         }
     });
-    let before = channel.log.iter().count().saturating_sub(MOST);
+    let before = channel.log.iter().count().saturating_sub(MAX_NOTIFICATIONS);
     notifications.skip(before).collect()
 }
 

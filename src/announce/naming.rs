@@ -12,7 +12,7 @@ use crate::resourcesync::uri::Uri;
 
 /// Entries that are looked at of one list, and in all: enough to know, and quickly done.
 const MAX_OF_ONE: usize = 50;
-const MOST: usize = 2_000;
+const MAX_MEMBERS: usize = 2_000;
 
 /// The numbers of entries of Capability Lists and Source Descriptions that name a document of one mount, by the prefix
 /// that they name it by.
@@ -46,7 +46,7 @@ impl Naming {
             kinds.contains(&structure.capability) && uri.is_below(&mount.prefix)
         });
         let members = lists.flat_map(|(_, structure)| structure.members.iter().take(MAX_OF_ONE));
-        for member in members.take(MOST) {
+        for member in members.take(MAX_MEMBERS) {
             if catalog.is_there(member) {
                 naming.as_configured += usize::from(member.is_below(&mount.prefix));
             } else if let Some(prefix) = other_prefix(catalog, mount, member) {

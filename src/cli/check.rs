@@ -74,7 +74,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
     // Certificates and headers that make requests impossible are errors of the configuration.
-    let hubs = settings::publishers(&config)?;
+    let hubs = settings::publish_settings(&config)?;
     let brokers = settings::brokers(&config)?;
     let mut sections = Vec::new();
     let mut documents = 0;

@@ -42,7 +42,7 @@ struct Shown {
 }
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
-    let hubs = settings::publishers(config)?;
+    let hubs = settings::publish_settings(config)?;
     let brokers = settings::brokers(config)?;
     let store = Store::open_to_read(&config.state_dir)?;
     let saved = match &store {

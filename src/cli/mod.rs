@@ -37,7 +37,7 @@ use crate::cli::options::{Command, Options};
 use crate::config::error::ConfigError;
 use crate::daemon::log::error_chain;
 use crate::resourcesync::escape::escaped_lines;
-use crate::websub::publish::PublisherError;
+use crate::websub::publish::PublishSettingsError;
 
 /// Runs the command that the arguments name, and reports its error.
 pub fn main() -> Exit {
@@ -83,7 +83,7 @@ pub fn main() -> Exit {
 /// Returns true if trying again is of no use before the configuration is edited (exit code 78).
 fn is_about_configuration(error: &anyhow::Error) -> bool {
     let is_about_hub = error
-        .downcast_ref::<PublisherError>()
-        .is_some_and(|error| !matches!(error, PublisherError::Client { .. }));
+        .downcast_ref::<PublishSettingsError>()
+        .is_some_and(|error| !matches!(error, PublishSettingsError::Client { .. }));
     error.is::<ConfigError>() || error.is::<BrokerSettingsError>() || is_about_hub
 }

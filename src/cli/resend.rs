@@ -22,7 +22,7 @@ use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
-use crate::cli::resend::position::{PositionFile, ResendPosition, RunIdentity};
+use crate::cli::resend::position::{PositionFile, ResendPosition, ResendRequest};
 use crate::cli::resend::resources::{List, Set, sets};
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
@@ -73,7 +73,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         .concat(),
         ..settings
     };
-    let request = RunIdentity {
+    let request = ResendRequest {
         broker: options.broker.clone(),
         destination: settings.destination.clone(),
         under: options.under.clone(),

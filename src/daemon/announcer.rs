@@ -79,7 +79,7 @@ pub struct Announcer {
 /// The adaptors that submit and serve notifications.
 pub struct Adaptors {
     pub topics: Topics,
-    pub publisher: Arc<Submitter>,
+    pub submitter: Arc<Submitter>,
     pub brokers: Arc<Brokers>,
     /// Runtime for submissions: they are kept off the threads that serve.
     pub submission_runtime: Handle,
@@ -107,7 +107,7 @@ impl Announcer {
             trees: WatchedTrees::new(parts.inputs.clone(), began),
             topics: ServedTopics::new(adaptors.topics),
             submissions: Submissions::new(
-                adaptors.publisher,
+                adaptors.submitter,
                 adaptors.brokers,
                 adaptors.submission_runtime,
                 parts.inputs.clone(),

@@ -56,11 +56,11 @@ impl ReadJob {
     }
 
     /// Opens a list of the request.
-    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RefusedList> {
+    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RoundError> {
         let number = self.request.number(&list.list);
         let path = number.and_then(|number| self.paths.get(number));
-        let path = path.ok_or_else(|| RefusedList::Stale(list.list.clone()))?;
-        ChangeListFile::open(path, list.stat).map_err(RefusedList::of(list))
+        let path = path.ok_or_else(|| RoundError::Stale(list.list.clone()))?;
+        ChangeListFile::open(path, list.stat).map_err(RoundError::of(list))
     }
 }
 
@@ -151,28 +151,28 @@ fn or_failed(rounds: &mut Rounds, take: impl FnOnce(&mut Rounds) -> TakeOutcome)
 pub fn take(job: &ReadJob, rounds: &mut Rounds) -> TakeOutcome {
     match try_take(job, rounds) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
-        Err(RefusedList::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
-        Err(RefusedList::Unreadable(list, stat, reason)) => {
+        Err(RoundError::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
+        Err(RoundError::Unreadable(list, stat, reason)) => {
             TakeOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)
         }
-        Err(RefusedList::Failed(reason)) => TakeOutcome::Failed(reason),
+        Err(RoundError::Failed(reason)) => TakeOutcome::Failed(reason),
     }
 }
 
-enum RefusedList {
+enum RoundError {
     Stale(Uri),
     Unreadable(Uri, Stat, String),
     Failed(String),
 }
 
-impl RefusedList {
+impl RoundError {
     /// Returns a function that says why a list was refused.
-    fn of(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RefusedList + Copy {
+    fn of(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundError + Copy {
         |error| match error {
-            ChangeListFileError::Stale => RefusedList::Stale(list.list.clone()),
+            ChangeListFileError::Stale => RoundError::Stale(list.list.clone()),
             error => {
                 let reason = format!("{}: {}", list.list, error_chain(&error));
-                RefusedList::Unreadable(list.list.clone(), list.stat, reason)
+                RoundError::Unreadable(list.list.clone(), list.stat, reason)
             }
         }
     }
@@ -182,15 +182,15 @@ impl RefusedList {
 fn stale_lists(job: &ReadJob, found: &Uri) -> BTreeMap<Uri, Stat> {
     let is_stale = |list: &ListToRead| {
         let opened = job.open(list);
-        list.list == *found || matches!(opened, Err(RefusedList::Stale(_)))
+        list.list == *found || matches!(opened, Err(RoundError::Stale(_)))
     };
     let stale = job.request.lists.iter().filter(|list| is_stale(list));
     stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
-impl From<StoreError> for RefusedList {
-    fn from(error: StoreError) -> RefusedList {
-        RefusedList::Failed(error_chain(&error))
+impl From<StoreError> for RoundError {
+    fn from(error: StoreError) -> RoundError {
+        RoundError::Failed(error_chain(&error))
     }
 }
 
@@ -201,11 +201,11 @@ struct JobFiles<'a> {
 }
 
 impl RoundFiles for JobFiles<'_> {
-    type Error = RefusedList;
+    type Error = RoundError;
 
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RefusedList> {
+    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundError> {
         let keys = self.job.open(list)?.take_keys(&self.job.recent_keys);
-        keys.map_err(RefusedList::of(list))
+        keys.map_err(RoundError::of(list))
     }
 
     fn changes(
@@ -213,25 +213,25 @@ impl RoundFiles for JobFiles<'_> {
         list: &ListToRead,
         span: &Range<u64>,
         places: &[EntryPlace],
-    ) -> Result<Vec<Change>, RefusedList> {
+    ) -> Result<Vec<Change>, RoundError> {
         let changes = self.job.open(list)?.changes(span, places);
-        changes.map_err(RefusedList::of(list))
+        changes.map_err(RoundError::of(list))
     }
 
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RefusedList> {
+    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundError> {
         Ok(self.rows.of_list(&self.job.request.set, list)?)
     }
 
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RefusedList> {
+    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundError> {
         Ok(self.rows.last_of_list(&self.job.request.set, list)?)
     }
 
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RefusedList> {
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RoundError> {
         Ok(self.rows.each(&self.job.request.set, pass)?)
     }
 }
 
-fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, RefusedList> {
+fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, RoundError> {
     let rows = job.keys.open()?;
     match job.request.inventory {
         Some(rules) => try_take_inventory(job, rules, &rows),
@@ -243,19 +243,19 @@ fn try_take_inventory(
     job: &ReadJob,
     rules: DeletionRules,
     rows: &TakenRows,
-) -> Result<Taken, RefusedList> {
+) -> Result<Taken, RoundError> {
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.
-    let files: Result<Vec<_>, RefusedList> = lists.iter().map(|list| job.open(list)).collect();
+    let files: Result<Vec<_>, RoundError> = lists.iter().map(|list| job.open(list)).collect();
     let mut files = files?;
     let mut listed = Vec::new();
     for (list, file) in lists.iter().zip(&mut files) {
-        listed.push(file.resources().map_err(RefusedList::of(list))?);
+        listed.push(file.resources().map_err(RoundError::of(list))?);
     }
     rows.read_inventory(&job.request.set, |stored| {
         take_inventory(&job.request, rules, listed, stored, |list, positions| {
             let entries = files[list].resource_entries(positions);
-            entries.map_err(RefusedList::of(&lists[list]))
+            entries.map_err(RoundError::of(&lists[list]))
         })
     })
 }

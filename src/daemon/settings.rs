@@ -26,7 +26,7 @@ use crate::resourcesync::uri::{Hub, Uri};
 use crate::tree::{self, KnownFile, RecentKeys, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{
-    HubCredentials, HubHeader, HubProxy, PublishSettings, PublisherError,
+    HubCredentials, HubHeader, HubProxy, PublishSettings, PublishSettingsError,
 };
 use crate::websub::server;
 
@@ -34,22 +34,23 @@ use crate::websub::server;
 const MIN_WAITING: usize = 16;
 
 /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
-pub fn publishers(config: &Config) -> Result<Vec<PublishSettings>, PublisherError> {
-    config.hubs.iter().map(publisher).collect()
+pub fn publish_settings(config: &Config) -> Result<Vec<PublishSettings>, PublishSettingsError> {
+    config.hubs.iter().map(settings_of_hub).collect()
 }
 
-fn publisher(hub: &ExternalHub) -> Result<PublishSettings, PublisherError> {
+fn settings_of_hub(hub: &ExternalHub) -> Result<PublishSettings, PublishSettingsError> {
     let http = &hub.http;
     let publish_url =
-        Url::parse(hub.publish_url.reveal()).map_err(|source| PublisherError::Url {
+        Url::parse(hub.publish_url.reveal()).map_err(|source| PublishSettingsError::Url {
             hub: hub.hub.clone(),
             source,
         })?;
     let headers = http.headers.iter().map(|header| {
-        let name = HeaderName::try_from(&header.name).map_err(|_| PublisherError::Header {
-            hub: hub.hub.clone(),
-            name: header.name.clone(),
-        })?;
+        let name =
+            HeaderName::try_from(&header.name).map_err(|_| PublishSettingsError::Header {
+                hub: hub.hub.clone(),
+                name: header.name.clone(),
+            })?;
         Ok(HubHeader {
             name,
             value: header.value.clone(),
@@ -279,7 +280,7 @@ mod tests {
     fn accepting_invalid_certificates_reaches_the_publisher() {
         let directory = tempfile::tempdir().unwrap();
         for (keys, want) in [("", false), ("danger_accept_invalid_certs = true", true)] {
-            let hubs = publishers(&configured(&directory, keys)).unwrap();
+            let hubs = publish_settings(&configured(&directory, keys)).unwrap();
             assert_eq!(hubs[0].danger_accept_invalid_certs, want);
         }
     }
@@ -301,9 +302,9 @@ mod tests {
                 "ca_file = \"cert.pem\"\ndanger_accept_invalid_certs = true",
                 "client_cert = \"cert.pem\"\nclient_key = \"key.pem\"",
             ] {
-                let error = publishers(&configured(&directory, keys)).unwrap_err();
+                let error = publish_settings(&configured(&directory, keys)).unwrap_err();
                 assert!(
-                    matches!(error, PublisherError::Certificates { .. }),
+                    matches!(error, PublishSettingsError::Certificates { .. }),
                     "{keys}: {error:?}"
                 );
             }

@@ -24,34 +24,44 @@ pub enum Capability {
     ChangeDumpArchive,
 }
 
-/// Every capability with its value in the specifications.
-const VALUES: [(Capability, &str); 12] = [
-    (Capability::SourceDescription, "description"),
-    (Capability::CapabilityList, "capabilitylist"),
-    (Capability::ResourceList, "resourcelist"),
-    (Capability::ResourceDump, "resourcedump"),
-    (Capability::ResourceDumpManifest, "resourcedump-manifest"),
-    (Capability::ChangeList, "changelist"),
-    (Capability::ChangeDump, "changedump"),
-    (Capability::ChangeDumpManifest, "changedump-manifest"),
-    (Capability::ResourceListArchive, "resourcelist-archive"),
-    (Capability::ResourceDumpArchive, "resourcedump-archive"),
-    (Capability::ChangeListArchive, "changelist-archive"),
-    (Capability::ChangeDumpArchive, "changedump-archive"),
+/// Every capability, in the order of the specifications. One that is not here is never recognised.
+const ALL: [Capability; 12] = [
+    Capability::SourceDescription,
+    Capability::CapabilityList,
+    Capability::ResourceList,
+    Capability::ResourceDump,
+    Capability::ResourceDumpManifest,
+    Capability::ChangeList,
+    Capability::ChangeDump,
+    Capability::ChangeDumpManifest,
+    Capability::ResourceListArchive,
+    Capability::ResourceDumpArchive,
+    Capability::ChangeListArchive,
+    Capability::ChangeDumpArchive,
 ];
 
 impl Capability {
     /// Returns all capabilities, in the order of the specifications.
     pub fn all() -> impl Iterator<Item = Capability> {
-        VALUES.iter().map(|(capability, _)| *capability)
+        ALL.into_iter()
     }
 
     /// Returns the attribute's value, as in documents and notifications.
     pub fn as_str(self) -> &'static str {
-        VALUES
-            .iter()
-            .find(|(capability, _)| *capability == self)
-            .map_or("", |(_, value)| value)
+        match self {
+            Capability::SourceDescription => "description",
+            Capability::CapabilityList => "capabilitylist",
+            Capability::ResourceList => "resourcelist",
+            Capability::ResourceDump => "resourcedump",
+            Capability::ResourceDumpManifest => "resourcedump-manifest",
+            Capability::ChangeList => "changelist",
+            Capability::ChangeDump => "changedump",
+            Capability::ChangeDumpManifest => "changedump-manifest",
+            Capability::ResourceListArchive => "resourcelist-archive",
+            Capability::ResourceDumpArchive => "resourcedump-archive",
+            Capability::ChangeListArchive => "changelist-archive",
+            Capability::ChangeDumpArchive => "changedump-archive",
+        }
     }
 
     /// Returns true if documents of this capability list archived documents (Archives 0.9.1 section 2.2).
@@ -109,11 +119,8 @@ impl FromStr for Capability {
             "changelistindex" => "changelist",
             value => value,
         };
-        VALUES
-            .iter()
-            .find(|(_, known)| *known == value)
-            .map(|(capability, _)| *capability)
-            .ok_or_else(|| UnknownCapability(value.to_owned()))
+        let known = Capability::all().find(|known| known.as_str() == value);
+        known.ok_or_else(|| UnknownCapability(value.to_owned()))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::{cause, in_its_own_words};
 use crate::websub::publish::settings::mask;
-use crate::websub::publish::{PublishSettings, PublisherError};
+use crate::websub::publish::{PublishSettings, PublishSettingsError};
 
 /// Maximum topics requested at the same time.
 const TOPICS_AT_ONCE: usize = 16;
@@ -72,7 +72,9 @@ pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
             Ok(client) => client,
             Err(error) => {
                 answers[at] = Err(match error {
-                    PublisherError::Client { source, .. } => failure(source, &Mask::default()),
+                    PublishSettingsError::Client { source, .. } => {
+                        failure(source, &Mask::default())
+                    }
                     error => unknown(error.to_string()),
                 });
                 continue;

@@ -22,7 +22,7 @@ use crate::websub::client;
 
 pub(super) mod settings;
 
-pub use settings::{HubCredentials, HubHeader, HubProxy, PublishSettings, PublisherError};
+pub use settings::{HubCredentials, HubHeader, HubProxy, PublishSettings, PublishSettingsError};
 
 /// Maximum requests under way to one hub.
 const CONCURRENT_REQUESTS: usize = 64;
@@ -59,7 +59,7 @@ struct Traffic {
 }
 
 impl Submitter {
-    pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublisherError> {
+    pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublishSettingsError> {
         let clients = HubClients::new(hubs)?;
         Ok(Submitter {
             clients: RwLock::new(Arc::new(clients)),
@@ -117,7 +117,7 @@ impl fmt::Debug for Submitter {
 }
 
 impl HubClients {
-    pub fn new(hubs: Vec<PublishSettings>) -> Result<HubClients, PublisherError> {
+    pub fn new(hubs: Vec<PublishSettings>) -> Result<HubClients, PublishSettingsError> {
         let mask = settings::mask(&hubs);
         let mut configured = Vec::new();
         let mut clients = HashMap::new();
@@ -193,7 +193,7 @@ impl Traffic {
 }
 
 impl HubClient {
-    fn new(settings: PublishSettings) -> Result<HubClient, PublisherError> {
+    fn new(settings: PublishSettings) -> Result<HubClient, PublishSettingsError> {
         Ok(HubClient {
             client: settings.client()?,
             hub: settings.hub,

@@ -886,3 +886,25 @@ fn a_hub_that_left_again_keeps_its_last_words_while_the_clock_is_wrong() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_document_that_is_missing_while_its_topic_moves_is_told_deleted_on_the_new_one() {
+    for is_restarted in [false, true] {
+        let mut plan = plan();
+        plan.sources[0].announce_all_deletions = true;
+        let mut world = World::with_two_sets(plan);
+        world.delete("/a/changelist.xml");
+        world.wait(10);
+        world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+        world.wait(10);
+        if is_restarted {
+            world.crash_and_start();
+        }
+        world.wait(1_000);
+        let moved = "updated capabilitylist /a/capabilitylist.xml";
+        let deleted = "deleted changelist /a/changelist.xml";
+        let mut news = world.news_by_topic();
+        assert_eq!(news.remove("/a/framework/").unwrap(), [moved]);
+        assert_eq!(news.remove("/new/").unwrap(), [moved, deleted]);
+    }
+}

@@ -78,7 +78,15 @@ impl Attempt {
                 | RefusalKind::NotThere,
                 _,
             ) => RefusalScope::Hub,
-            _ => RefusalScope::Notification,
+            (
+                RefusalKind::NoSubscribersLikely
+                | RefusalKind::WrongMode
+                | RefusalKind::Denied
+                | RefusalKind::DestinationRefused
+                | RefusalKind::TooLarge
+                | RefusalKind::Refused,
+                _,
+            ) => RefusalScope::Notification,
         })
     }
 }

@@ -17,7 +17,7 @@ use crate::announce::engine::change_sets::lists_to_read::{
 use crate::announce::engine::change_sets::round_schedule::inventory_window;
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::{begin_interval, cut_changes};
-use crate::announce::engine::sources::Sources;
+use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;

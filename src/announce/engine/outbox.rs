@@ -33,7 +33,7 @@ use crate::announce::engine::outbox::retirement::still_kept;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::sighting::Recomputed;
-use crate::announce::engine::sources::Sources;
+use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;

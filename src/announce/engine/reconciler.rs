@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::sources::Sources;
+use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Withdrawn;

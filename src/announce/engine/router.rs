@@ -16,7 +16,7 @@ use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
-use crate::announce::engine::sources::Sources;
+use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::wishes::Wishes;
 use crate::announce::ids::ChannelId;

@@ -83,12 +83,12 @@ pub async fn missed(
     };
     patience.succeeded(up);
     let last = memory.known_until().and_then(time_span);
-    let mut waiting = UnreadLists::new(last.map(|(start, _)| start));
-    waiting.add(lists);
+    let mut unread = UnreadLists::new(last.map(|(start, _)| start));
+    unread.add(lists);
     let mut selection = MissedSelection::new(memory, following, now);
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
-    while let Some(url) = waiting.next() {
+    while let Some(url) = unread.next() {
         let listing = match read_list(&retriever, &url).await {
             Ok(listing) => listing,
             Err(error) if !error.may_return() && error.is_temporary() => return Err(error),
@@ -106,17 +106,17 @@ pub async fn missed(
             selection.add(changes.collect());
             // What was selected is handed over: another attempt would not read more.
             if selection.len() > MAX_CHANGES {
-                waiting.is_cut = true;
+                unread.is_cut = true;
                 break;
             }
         } else {
-            waiting.add(listing.entries);
+            unread.add(listing.entries);
         }
     }
     if let Some(error) = awaited {
         return Err(error);
     }
-    if waiting.is_cut {
+    if unread.is_cut {
         read_changes.unreadable.push(Unreadable::TooMany);
     }
     read_changes.missed = selection.in_order();
@@ -431,18 +431,18 @@ mod tests {
         UnreadLists::new("2026-11-20T10:00:00Z".parse().ok())
     }
 
-    fn all(mut waiting: UnreadLists) -> (Vec<String>, bool) {
-        let is_cut = waiting.is_cut;
-        let urls = std::iter::from_fn(|| waiting.next());
+    fn all(mut unread: UnreadLists) -> (Vec<String>, bool) {
+        let is_cut = unread.is_cut;
+        let urls = std::iter::from_fn(|| unread.next());
         (urls.collect(), is_cut)
     }
 
     #[test]
     fn lists_that_ended_before_are_not_read_and_none_is_read_twice() {
-        let mut waiting = waiting();
-        waiting.add(entries(&[(1, ""), (2, "09:00:00"), (3, "11:00:00")]));
-        waiting.add(entries(&[(4, "09:00:00"), (3, ""), (5, "")]));
-        let (urls, is_cut) = all(waiting);
+        let mut unread = waiting();
+        unread.add(entries(&[(1, ""), (2, "09:00:00"), (3, "11:00:00")]));
+        unread.add(entries(&[(4, "09:00:00"), (3, ""), (5, "")]));
+        let (urls, is_cut) = all(unread);
         assert_eq!(urls, ["1", "3", "5"]);
         assert!(!is_cut);
     }

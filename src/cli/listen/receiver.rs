@@ -132,12 +132,12 @@ impl Receiver {
                 received.push(more);
             }
         }
-        let mut deliveries: Vec<ReceivedNotification> = Vec::new();
+        let mut notifications: Vec<ReceivedNotification> = Vec::new();
         for received in received {
             match received {
                 // The hub delivers it again, after those that it has delivered before.
-                CallbackRequest::Notification(delivery) if delivery.is_abandoned() => {}
-                CallbackRequest::Notification(delivery) => deliveries.push(delivery),
+                CallbackRequest::Notification(notification) if notification.is_abandoned() => {}
+                CallbackRequest::Notification(notification) => notifications.push(notification),
                 CallbackRequest::BadSignature { signature } => {
                     self.report(&ListenEvent::BadSignature {
                         topic: self.topic.as_str(),
@@ -146,19 +146,19 @@ impl Receiver {
                 }
             }
         }
-        if self.retry.has_pending && !deliveries.is_empty() {
+        if self.retry.has_pending && !notifications.is_empty() {
             self.catch_up().await?;
             if self.retry.has_pending {
                 return Ok(());
             }
         }
-        let mut steps = Vec::new();
+        let mut hand_overs = Vec::new();
         let mut memory = self.memory.clone();
         let mut judged = Vec::new();
-        for delivery in deliveries {
-            let body = &delivery.body;
-            match self.judge(&mut memory, body, false, &mut steps).await {
-                Ok(()) => judged.push(delivery),
+        for notification in notifications {
+            let body = &notification.body;
+            match self.judge(&mut memory, body, false, &mut hand_overs).await {
+                Ok(()) => judged.push(notification),
                 // The hub delivers it again, and what comes after it.
                 Err(postponed) => {
                     self.retry.has_pending = true;
@@ -167,7 +167,7 @@ impl Receiver {
                 }
             }
         }
-        if self.hand_over(steps).await? {
+        if self.hand_over(hand_overs).await? {
             judged
                 .into_iter()
                 .for_each(ReceivedNotification::acknowledge);
@@ -184,7 +184,7 @@ impl Receiver {
         if !self.state.is_kept() {
             return Ok(());
         }
-        let mut steps = Vec::new();
+        let mut hand_overs = Vec::new();
         let mut memory = self.memory.clone();
         let body = match content(&self.topic).await {
             Ok(body) => Some(body),
@@ -205,14 +205,14 @@ impl Receiver {
         // is a gap, which is read then.
         let is_awaited = body.is_some();
         let read = match body {
-            Some(body) => self.judge(&mut memory, &body, true, &mut steps).await,
+            Some(body) => self.judge(&mut memory, &body, true, &mut hand_overs).await,
             // The topic has nothing, or nobody may read it.
             _ if memory.kind == Some(ChannelKind::Change) => {
-                self.add_missed(&mut memory, None, &mut steps).await
+                self.add_missed(&mut memory, None, &mut hand_overs).await
             }
             _ => Ok(()),
         };
-        let is_handed_over = self.hand_over(steps).await?;
+        let is_handed_over = self.hand_over(hand_overs).await?;
         self.retry.has_pending = !is_handed_over || (is_awaited && read.is_err());
         match read {
             Err(postponed) => self.retry(postponed.retry_after),
@@ -230,7 +230,7 @@ impl Receiver {
         self.retry.at = Some(Instant::now() + wait);
     }
 
-    /// Adds the steps of a notification, given the memory after the steps before it.
+    /// Adds the hand-overs of a notification, given the memory after those before it.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl Receiver {
         memory: &mut Memory,
         body: &[u8],
         is_caught_up: bool,
-        steps: &mut Vec<HandOver>,
+        hand_overs: &mut Vec<HandOver>,
     ) -> Result<(), Postponed> {
         let topic = self.topic.clone();
         let topic = topic.as_str();
@@ -295,7 +295,7 @@ impl Receiver {
                     from,
                 });
                 if self.state.is_kept() && identity.kind == ChannelKind::Change {
-                    self.add_missed(memory, Some(&handed), steps).await?;
+                    self.add_missed(memory, Some(&handed), hand_overs).await?;
                 }
                 handed.remove_caught_up(memory);
             }
@@ -305,7 +305,7 @@ impl Receiver {
                 self.report(&repeat);
             }
             *memory = memory.after(&identity, &[]);
-            steps.push(HandOver {
+            hand_overs.push(HandOver {
                 handed: None,
                 body: None,
                 after: Some(memory.clone()),
@@ -313,7 +313,7 @@ impl Receiver {
             return Ok(());
         }
         *memory = memory.after(&identity, handed.changes());
-        steps.push(HandOver {
+        hand_overs.push(HandOver {
             handed: Some(handed),
             body: Some(body.to_vec()),
             after: Some(memory.clone()),
@@ -321,7 +321,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Adds the steps of missed changes, up to the start of the notification that follows, if one does.
+    /// Adds the hand-overs of missed changes, up to the start of the notification that follows, if one does.
     ///
     /// # Errors
     ///
@@ -331,7 +331,7 @@ impl Receiver {
         &mut self,
         memory: &mut Memory,
         following: Option<&Handed>,
-        steps: &mut Vec<HandOver>,
+        hand_overs: &mut Vec<HandOver>,
     ) -> Result<(), Postponed> {
         let topic = self.topic.clone();
         let topic = topic.as_str();
@@ -393,7 +393,7 @@ impl Receiver {
                 caught_up: true,
                 entries: Entries::Change(changes_of(part)),
             };
-            steps.push(HandOver {
+            hand_overs.push(HandOver {
                 handed: Some(handed),
                 body: None,
                 after: is_last.then(|| after.clone()),
@@ -430,26 +430,30 @@ impl Receiver {
 
     /// Hands notifications over, each remembered when it is. Returns false if the command failed, or if it is to stop
     /// before the last one, and an error if the output is closed.
-    async fn hand_over(&mut self, steps: Vec<HandOver>) -> io::Result<bool> {
+    async fn hand_over(&mut self, hand_overs: Vec<HandOver>) -> io::Result<bool> {
         if let Recipient::Command {
             command,
             is_batch: true,
             timeout,
         } = &self.recipient
         {
-            let handed = steps.iter().filter_map(|step| step.handed.clone());
+            let handed = hand_overs
+                .iter()
+                .filter_map(|hand_over| hand_over.handed.clone());
             let handed: Vec<Handed> = handed.collect();
             if !handed.is_empty() && !self.execute(command, *timeout, &handed).await {
                 return Ok(false);
             }
-            steps.into_iter().for_each(|step| self.remember(step));
+            hand_overs
+                .into_iter()
+                .for_each(|hand_over| self.remember(hand_over));
             return Ok(true);
         }
-        for step in steps {
+        for hand_over in hand_overs {
             if *self.stop.borrow() {
                 return Ok(false);
             }
-            if let Some(handed) = &step.handed {
+            if let Some(handed) = &hand_over.handed {
                 let is_handed_over = match &self.recipient {
                     Recipient::Command {
                         command, timeout, ..
@@ -460,7 +464,7 @@ impl Receiver {
                     Recipient::Json => self.print(Text::Line(handed.json()?)).await?,
                     Recipient::Text => self.print(Text::Lines(handed.to_string())).await?,
                     Recipient::Xml => {
-                        let body = step.body.clone().unwrap_or_default();
+                        let body = hand_over.body.clone().unwrap_or_default();
                         self.print(Text::Document(body)).await?
                     }
                 };
@@ -468,7 +472,7 @@ impl Receiver {
                     return Ok(false);
                 }
             }
-            self.remember(step);
+            self.remember(hand_over);
         }
         Ok(true)
     }
@@ -498,14 +502,14 @@ impl Receiver {
     }
 
     /// Records that a notification was handed over, and saves the memory.
-    fn remember(&mut self, step: HandOver) {
-        if let Some(handed) = &step.handed {
+    fn remember(&mut self, hand_over: HandOver) {
+        if let Some(handed) = &hand_over.handed {
             self.heard.add(handed.changes().iter().map(Key::of));
             if handed.may_advertise() {
                 self.look.notify_one();
             }
         }
-        let Some(after) = step.after else { return };
+        let Some(after) = hand_over.after else { return };
         self.memory = after.clone();
         let topic = self.topic.as_str();
         let saved = self

@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 
 /// The options that make a run the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunIdentity {
+pub struct ResendRequest {
     pub broker: String,
     pub destination: String,
     pub under: Option<String>,
@@ -42,7 +42,7 @@ pub struct ResendPosition {
 #[derive(Serialize, Deserialize)]
 struct SavedPosition {
     version: u32,
-    request: RunIdentity,
+    request: ResendRequest,
     position: ResendPosition,
 }
 
@@ -50,7 +50,7 @@ struct SavedPosition {
 #[derive(Debug)]
 pub struct PositionFile {
     path: PathBuf,
-    request: RunIdentity,
+    request: ResendRequest,
 }
 
 impl ResendPosition {
@@ -103,7 +103,7 @@ impl PositionFile {
     /// If it cannot be read, or is of another request, which is not done.
     pub fn open(
         path: PathBuf,
-        request: RunIdentity,
+        request: ResendRequest,
     ) -> anyhow::Result<(PositionFile, Option<ResendPosition>)> {
         let position = match fs::read(&path) {
             Ok(text) => {

@@ -34,7 +34,7 @@ impl Daemon<Announcer, Config> {
         let process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
-        let publisher = Arc::new(Submitter::new(settings::publishers(&config)?)?);
+        let submitter = Arc::new(Submitter::new(settings::publish_settings(&config)?)?);
         let submission_runtime = submission_runtime()?;
         let brokers = settings::brokers(&config)?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
@@ -55,7 +55,7 @@ impl Daemon<Announcer, Config> {
         });
         let adaptors = Adaptors {
             topics: topics.clone(),
-            publisher,
+            submitter,
             brokers,
             submission_runtime,
         };
@@ -73,7 +73,7 @@ impl Daemon<Announcer, Config> {
 
     /// Puts another configuration into effect.
     pub fn apply_config(&mut self, config: &Config) -> anyhow::Result<()> {
-        let clients = HubClients::new(settings::publishers(config)?)?;
+        let clients = HubClients::new(settings::publish_settings(config)?)?;
         let brokers = settings::brokers(config)?;
         let (public, admin) = (self.front.public(), self.front.admin());
         let new_public = self.bound(public, &config.server.listen, "public")?;

@@ -20,9 +20,9 @@ use crate::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
 use crate::websub::publish::{HubClients, Submitter};
 
-/// The publisher, the brokers, and the submissions whose answers are to come.
+/// The submitter, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
-    publisher: Arc<Submitter>,
+    submitter: Arc<Submitter>,
     brokers: Arc<Brokers>,
     /// Runtime that the submissions run on.
     runtime: Handle,
@@ -33,14 +33,14 @@ pub struct Submissions {
 
 impl Submissions {
     pub fn new(
-        publisher: Arc<Submitter>,
+        submitter: Arc<Submitter>,
         brokers: Arc<Brokers>,
         runtime: Handle,
         inputs: Sender<RunInput>,
         failpoints: Failpoints,
     ) -> Submissions {
         Submissions {
-            publisher,
+            submitter,
             brokers,
             runtime,
             inputs,
@@ -60,7 +60,7 @@ impl Submissions {
         } = &submission;
         debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
         self.under_way.insert((*channel, hub.clone(), *seq));
-        let publisher = Arc::clone(&self.publisher);
+        let submitter = Arc::clone(&self.submitter);
         let brokers = Arc::clone(&self.brokers);
         let inputs = self.inputs.clone();
         let failpoints = self.failpoints.clone();
@@ -68,7 +68,7 @@ impl Submissions {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
                 Mode::Broker => brokers.submit(&submission).await,
-                _ => publisher.submit(&submission).await,
+                _ => submitter.submit(&submission).await,
             };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.
@@ -84,7 +84,7 @@ impl Submissions {
 
     /// Submits with other settings from now on.
     pub fn change(&self, clients: HubClients, brokers: Vec<BrokerSettings>) {
-        self.publisher.change(clients);
+        self.submitter.change(clients);
         self.brokers.change(brokers, &self.runtime);
     }
 
@@ -102,7 +102,7 @@ impl Submissions {
 
     /// Returns the durations of submissions, by hub or broker.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
-        let mut took = self.publisher.took();
+        let mut took = self.submitter.took();
         took.extend(self.brokers.took());
         took
     }

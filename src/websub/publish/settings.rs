@@ -59,7 +59,7 @@ pub enum HubCredentials {
 
 /// An error of connection settings.
 #[derive(Debug, thiserror::Error)]
-pub enum PublisherError {
+pub enum PublishSettingsError {
     #[error("the address of hub {hub} is no URL")]
     Url { hub: Hub, source: url::ParseError },
     #[error("the header {name} for hub {hub} has an impossible name or value")]
@@ -78,8 +78,8 @@ pub enum PublisherError {
 
 impl PublishSettings {
     /// Returns the default settings, which publish to the advertised URL.
-    pub fn new(hub: Hub) -> Result<PublishSettings, PublisherError> {
-        let publish_url = Url::parse(hub.as_str()).map_err(|source| PublisherError::Url {
+    pub fn new(hub: Hub) -> Result<PublishSettings, PublishSettingsError> {
+        let publish_url = Url::parse(hub.as_str()).map_err(|source| PublishSettingsError::Url {
             hub: hub.clone(),
             source,
         })?;
@@ -97,8 +97,8 @@ impl PublishSettings {
     }
 
     /// Builds the client. All its requests carry the hub's credentials, so it must not be used for other servers.
-    pub fn client(&self) -> Result<Client, PublisherError> {
-        let failed = |source| PublisherError::Client {
+    pub fn client(&self) -> Result<Client, PublishSettingsError> {
+        let failed = |source| PublishSettingsError::Client {
             hub: self.hub.clone(),
             source,
         };
@@ -112,22 +112,22 @@ impl PublishSettings {
     }
 
     /// Checks the settings alone, independent of the machine's certificates.
-    pub fn check(&self) -> Result<(), PublisherError> {
+    pub fn check(&self) -> Result<(), PublishSettingsError> {
         let strict = self
             .builder()?
             .tls_certs_only([])
             .tls_danger_accept_invalid_certs(false);
         match strict.build() {
             Ok(_) => Ok(()),
-            Err(source) => Err(PublisherError::Certificates {
+            Err(source) => Err(PublishSettingsError::Certificates {
                 hub: self.hub.clone(),
                 source,
             }),
         }
     }
 
-    fn builder(&self) -> Result<ClientBuilder, PublisherError> {
-        let failed = |source| PublisherError::Certificates {
+    fn builder(&self) -> Result<ClientBuilder, PublishSettingsError> {
+        let failed = |source| PublishSettingsError::Certificates {
             hub: self.hub.clone(),
             source,
         };
@@ -140,7 +140,7 @@ impl PublishSettings {
             HubProxy::Direct => builder.no_proxy(),
             HubProxy::Through(proxy) => {
                 let through = reqwest::Proxy::all(proxy.as_str());
-                builder.proxy(through.map_err(|source| PublisherError::HubProxy {
+                builder.proxy(through.map_err(|source| PublishSettingsError::HubProxy {
                     hub: self.hub.clone(),
                     proxy: proxy.to_string(),
                     source,
@@ -166,7 +166,7 @@ impl PublishSettings {
         is_http(&self.publish_url) && advertised.is_ok_and(|advertised| is_http(&advertised))
     }
 
-    fn default_headers(&self) -> Result<HeaderMap, PublisherError> {
+    fn default_headers(&self) -> Result<HeaderMap, PublishSettingsError> {
         let authorization = self.credentials.as_ref().map(HubCredentials::authorization);
         let added = self
             .headers
@@ -179,7 +179,7 @@ impl PublishSettings {
             .chain(added)
         {
             let mut value = HeaderValue::from_bytes(value.reveal().as_bytes()).map_err(|_| {
-                PublisherError::Header {
+                PublishSettingsError::Header {
                     hub: self.hub.clone(),
                     name: name.to_string(),
                 }

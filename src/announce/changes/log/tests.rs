@@ -48,7 +48,7 @@ fn what_a_hub_has_not_heard_is_its_backlog(
 #[test]
 fn a_hub_that_is_too_far_behind_goes_on_later() {
     let log = log(&[10, 20, 30]);
-    for (most, flying, heard, skipped_to, dropped) in [
+    for (max, flying, heard, skipped_to, dropped) in [
         (60, None, 0, None, 0),
         (59, None, 1, None, 10),
         (30, None, 2, None, 30),
@@ -57,9 +57,9 @@ fn a_hub_that_is_too_far_behind_goes_on_later() {
         (0, Some(1), 0, Some(3), 50),
     ] {
         let mut position = LogPosition::default();
-        let found = log.fall_behind(&mut position, flying, most);
+        let found = log.fall_behind(&mut position, flying, max);
         let found = (position.heard, position.skipped_to, found);
-        assert_eq!(found, (heard, skipped_to, dropped), "{most} {flying:?}");
+        assert_eq!(found, (heard, skipped_to, dropped), "{max} {flying:?}");
     }
 }
 
@@ -142,7 +142,7 @@ proptest! {
         skipped_to in prop::option::of(0..9_u64),
         last in prop::option::of(0..9_u64),
         is_flying in any::<bool>(),
-        most in 0..60_usize,
+        max in 0..60_usize,
     ) {
         let log = log(&sizes);
         let mut position = LogPosition { heard, skipped_to, last, ..LogPosition::default() };
@@ -164,15 +164,15 @@ proptest! {
         let before = walk(&position);
         prop_assert_eq!(log.backlog(&position), sum(&before));
         let flying = before.first().map(|(seq, _)| *seq).filter(|seq| is_flying && *seq == heard + 1);
-        let dropped = log.fall_behind(&mut position, flying, most);
+        let dropped = log.fall_behind(&mut position, flying, max);
         let after = walk(&position);
         prop_assert_eq!(log.backlog(&position), sum(&after));
         prop_assert_eq!(sum(&after).entries + dropped, sum(&before).entries);
         prop_assert!(flying.is_none_or(|flying| after.first().is_some_and(|(seq, _)| *seq == flying)));
         let droppable = after.iter().filter(|(seq, _)| Some(*seq) != flying);
-        prop_assert!(sum(&after).entries <= most || droppable.count() == 0);
+        prop_assert!(sum(&after).entries <= max || droppable.count() == 0);
         let (_, last_dropped) = before.iter().rfind(|of| !after.contains(of)).copied().unwrap_or((0, 0));
-        prop_assert!(dropped == 0 || sum(&after).entries + last_dropped > most);
+        prop_assert!(dropped == 0 || sum(&after).entries + last_dropped > max);
     }
 
     /// However a hub limits the size, and whatever it refuses, it hears each entry once and in order.

@@ -12,7 +12,7 @@ use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::{accept, trim_log};
 use crate::announce::engine::reconciler::{Reconciler, forget_of_former_source};
-use crate::announce::engine::sources::Sources;
+use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;

@@ -12,7 +12,7 @@ use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::launch_next;
 use crate::announce::engine::outbox::page;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::sources::Sources;
+use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, PastNotification};

@@ -8,7 +8,7 @@ use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::cutter::Cutter;
 use crate::announce::engine::reconciler::{Reconciler, forget_of_former_source};
 use crate::announce::engine::source::Source;
-use crate::announce::engine::sources::Sources;
+use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::history::Fate;
 use crate::announce::ids::ChannelId;
