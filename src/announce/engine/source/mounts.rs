@@ -173,7 +173,7 @@ impl Mounts {
         Some(accepted)
     }
 
-    /// Ends a complete sweep of a mount, of which these documents are known.
+    /// Ends a complete sweep of a mount, of which these documents are known; nothing if what was swept is not the mount.
     pub fn end_sweep(
         &mut self,
         candidates: &Candidates,
@@ -182,7 +182,7 @@ impl Mounts {
     ) -> Option<EndedSweep> {
         let id = documents.mount;
         let mount = self.mounts.get_mut(&id)?;
-        let ended = mount.end_sweep(candidates, documents, step.now());
+        let ended = mount.end_sweep(candidates, documents, step.now())?;
         save(&self.source, id, mount, step);
         if self.are_whole() {
             self.visibility = Some(Visibility::Whole);

@@ -111,16 +111,18 @@ impl KnownMount {
         self.baseline.begin_sweep(started);
     }
 
-    /// Ends a complete sweep, after which these documents are known.
+    /// Ends a complete sweep, after which these documents are known; nothing if what was swept is not the mount.
     pub fn end_sweep(
         &mut self,
         candidates: &Candidates,
         documents: &DocumentsBelow<'_>,
         now: Timestamp,
-    ) -> EndedSweep {
-        self.root.end_sweep();
+    ) -> Option<EndedSweep> {
+        if !self.root.end_sweep() {
+            return None;
+        }
         self.nested.settle(documents);
-        self.baseline.end_sweep(candidates, now)
+        Some(self.baseline.end_sweep(candidates, now))
     }
 
     /// Notes that the root is not there, or could not be swept to the end.

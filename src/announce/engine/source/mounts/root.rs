@@ -20,8 +20,9 @@ pub struct MountRoot {
 enum RootState {
     /// Neither found nor lost since the start.
     Unknown,
-    /// The root with the known identity is there.
-    Known { is_swept: bool },
+    /// The root with the known identity is there. It is ready once it was swept to its end, or taken for the mount in place
+    /// of the one that held documents.
+    Known { is_ready: bool },
     /// Another directory is there than the one that held documents.
     Doubtful {
         found: Identity,
@@ -84,10 +85,10 @@ impl MountRoot {
     pub fn state(&self) -> MountState {
         match &self.state {
             RootState::Unknown => MountState::Unknown,
-            RootState::Known { is_swept: false } | RootState::Doubtful { rejected: None, .. } => {
+            RootState::Known { is_ready: false } | RootState::Doubtful { rejected: None, .. } => {
                 MountState::Sweeping
             }
-            RootState::Known { is_swept: true } => MountState::Ready,
+            RootState::Known { is_ready: true } => MountState::Ready,
             RootState::Doubtful {
                 rejected: Some(_), ..
             }
@@ -128,7 +129,7 @@ impl MountRoot {
             return false;
         }
         self.identity = Some(found);
-        self.state = RootState::Known { is_swept: false };
+        self.state = RootState::Known { is_ready: false };
         is_other
     }
 
@@ -170,13 +171,20 @@ impl MountRoot {
             was_absent: rejected.is_some(),
         };
         self.identity = Some(*found);
-        self.end_sweep();
+        self.state = RootState::Known { is_ready: true };
         Some(accepted)
     }
 
-    /// Notes that it was swept to the end.
-    pub fn end_sweep(&mut self) {
-        self.state = RootState::Known { is_swept: true };
+    /// Notes that what is there was swept to the end. Returns false if that is not the mount: it is lost, or another
+    /// directory that was not accepted.
+    pub fn end_sweep(&mut self) -> bool {
+        match self.state {
+            RootState::Unknown | RootState::Known { .. } => {
+                self.state = RootState::Known { is_ready: true };
+                true
+            }
+            RootState::Doubtful { .. } | RootState::Lost { .. } => false,
+        }
     }
 
     /// Notes that it is not there, or could not be swept to the end.
@@ -271,6 +279,21 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_sweep_makes_neither_a_lost_root_nor_another_one_the_mount() {
+        let mut root = replaced();
+        assert!(!root.end_sweep());
+        assert_eq!(root.state(), MountState::Sweeping);
+        assert_eq!(root.judge(0), RootJudgement::Empty);
+        root.reject("it is empty");
+        root.leave();
+        assert!(!root.end_sweep());
+        assert_eq!(
+            (root.state(), root.reason()),
+            (MountState::Absent, Some("it is empty"))
+        );
+    }
+
+    #[test]
     fn there_is_a_reason_only_while_the_mount_is_absent() {
         let mut root = MountRoot::new(Some(directory(1)), true);
         root.leave();
@@ -280,7 +303,7 @@ mod tests {
         assert_eq!(root.reason(), Some("it is gone"));
         root.find(directory(1));
         assert_eq!((root.state(), root.reason()), (MountState::Sweeping, None));
-        root.end_sweep();
+        assert!(root.end_sweep());
         assert_eq!((root.state(), root.reason()), (MountState::Ready, None));
 
         let mut root = replaced();
