@@ -14,7 +14,7 @@ const MAX_BROKEN: usize = 100;
 pub fn first(engine: &Engine, now: Timestamp) -> (Vec<BrokenView>, usize) {
     let sources = engine.sources().iter().zip(&engine.plan().sources);
     let troubles = sources.flat_map(|(source, plan)| {
-        let troubles = source.tree.troubles.iter();
+        let troubles = source.tree.troubles().iter();
         troubles.map(move |(uri, trouble)| (source, plan, uri, trouble))
     });
     let mut all: Vec<_> = troubles.collect();

@@ -90,7 +90,7 @@ pub fn all(engine: &Engine) -> Vec<DocumentView> {
     for (source, plan) in engine.sources().iter().zip(&engine.plan().sources) {
         let told = ToldSets::of(engine, &plan.name);
         for (uri, record) in source.catalog().iter() {
-            let trouble = source.tree.troubles.get(uri);
+            let trouble = source.tree.troubles().get(uri);
             let (state, reason) = match trouble {
                 Some(trouble) => (DocumentState::Broken, Some(trouble.reason.clone())),
                 None if record.is_missing() => {
@@ -111,7 +111,7 @@ pub fn all(engine: &Engine) -> Vec<DocumentView> {
                 reason,
             });
         }
-        let unread = source.tree.troubles.iter();
+        let unread = source.tree.troubles().iter();
         let unread = unread.filter(|(uri, _)| source.catalog().get(uri).is_none());
         documents.extend(unread.map(|(uri, trouble)| DocumentView {
             source: plan.name.clone(),

@@ -16,10 +16,10 @@ const MAX_DIRECTORIES: usize = 10;
 /// the plan.
 pub fn acceptable(engine: &Engine, position: usize) -> MissingView {
     let source = &engine.sources()[position];
-    let mounts = source.tree.mounts.iter().map(|(_, mount)| mount);
+    let mounts = source.tree.mounts().iter().map(|(_, mount)| mount);
     let absent = mounts.filter(|mount| mount.root.state() == MountState::Absent);
     let directories = by_directory(source, |record| {
-        record.is_missing() && !source.tree.mounts.is_absent(record.path.mount)
+        record.is_missing() && !source.tree.mounts().is_absent(record.path.mount)
     });
     MissingView {
         source: engine.plan().sources[position].name.clone(),
@@ -42,7 +42,7 @@ pub fn first_suspended(engine: &Engine, position: usize) -> (Vec<MissingDirector
 /// Returns the directories in which documents are missing and not yet accepted, if that suspends deletions.
 pub fn suspended(engine: &Engine, position: usize) -> Vec<MissingDirectory> {
     let source = &engine.sources()[position];
-    if !source.tree.deletions.are_suspended() {
+    if !source.tree.deletions().are_suspended() {
         return Vec::new();
     }
     by_directory(source, |record| {
@@ -66,7 +66,7 @@ fn by_directory(source: &Source, is_missing: impl Fn(&Record) -> bool) -> Vec<Mi
     let directories = found.map(|((mount, below), (missing, of))| MissingDirectory {
         directory: source
             .tree
-            .mounts
+            .mounts()
             .get(mount)
             .map_or_else(String::new, |mount| mount.text_of(below)),
         missing,

@@ -125,10 +125,10 @@ pub fn summary(engine: &Engine) -> Summary {
         }
     }
     for (source, plan) in engine.sources().iter().zip(&engine.plan().sources) {
-        if source.tree.deletions.are_suspended() {
+        if source.tree.deletions().are_suspended() {
             summary.suspended.push(plan.name.clone());
         }
-        let mounts = source.tree.mounts.iter().map(|(_, mount)| mount);
+        let mounts = source.tree.mounts().iter().map(|(_, mount)| mount);
         let absent = mounts.filter(|mount| mount.root.state() == MountState::Absent);
         let directories = absent.map(|mount| mount.directory.clone());
         summary.absent.extend(directories);

@@ -83,10 +83,10 @@ pub fn all(engine: &Engine) -> Vec<SourceView> {
             suspension: source.tree.suspension(),
             documents: holdings.documents.values().sum(),
             missing: missing.map(|(_, count)| *count).sum(),
-            broken: source.tree.troubles.count(),
+            broken: source.tree.troubles().count(),
             mounts: source
                 .tree
-                .mounts
+                .mounts()
                 .iter()
                 .map(|(_, mount)| mount_view(mount))
                 .collect(),
@@ -124,14 +124,14 @@ fn holdings(source: &Source, told: &ToldSets<'_>) -> Holdings {
     for record in records.filter(|record| !record.is_gone()) {
         count(record, state_alone(record, told), 1);
     }
-    for (uri, _) in source.tree.troubles.iter() {
+    for (uri, _) in source.tree.troubles().iter() {
         let record = source.catalog().get(uri);
         if let Some(record) = record.filter(|record| !record.is_gone() && !record.is_missing()) {
             count(record, state_alone(record, told), -1);
             count(record, DocumentState::Broken, 1);
         }
     }
-    let troubles = source.tree.troubles.iter();
+    let troubles = source.tree.troubles().iter();
     holdings.broken_since = troubles.map(|(_, trouble)| trouble.since).min();
     holdings
 }

@@ -87,7 +87,7 @@ impl ChangeRounds<'_> {
             is_accepted: known.deletions().is_accepted(),
         });
         // All Resource Lists are there, or the round would have been put off.
-        let is_away = kind == ListKind::ChangeLists && !source.tree.mounts.are_whole();
+        let is_away = kind == ListKind::ChangeLists && !source.tree.mounts().are_whole();
         let Some(round) = self.change_sets.begin(set, kind, &next, is_away, step) else {
             return;
         };

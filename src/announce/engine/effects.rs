@@ -70,7 +70,7 @@ fn changed_rows(collected: &mut Collected, sources: &[Source], channels: &Channe
     });
     append(&mut save.documents, documents.collect());
     for (source, uri) in std::mem::take(&mut collected.troubles) {
-        let trouble = sources[source].tree.troubles.get(&uri).cloned();
+        let trouble = sources[source].tree.troubles().get(&uri).cloned();
         save.troubles.insert(uri, trouble);
     }
     for id in &collected.channels {

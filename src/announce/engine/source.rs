@@ -1,4 +1,5 @@
-//! One source: its tree as it was observed, and what is wrong with it.
+//! One source: its tree as it was observed, findings about its documents, and Source Descriptions that changed shortly
+//! before.
 //!
 //! Each of these is made of parts that own their data; [`Source`] takes what a look found, and lets each know of it.
 
@@ -63,15 +64,15 @@ impl Source {
     }
 
     pub fn documents(&self) -> &Documents {
-        &self.tree.documents
+        self.tree.documents()
     }
 
     pub fn documents_mut(&mut self) -> &mut Documents {
-        &mut self.tree.documents
+        self.tree.documents_mut()
     }
 
     pub fn catalog(&self) -> &Catalog {
-        self.tree.documents.catalog()
+        self.tree.catalog()
     }
 
     pub fn findings(&self) -> &Findings {
@@ -88,12 +89,12 @@ impl Source {
 
     /// Returns true if every present mount was swept to its end in this run.
     pub fn is_settled(&self) -> bool {
-        self.tree.mounts.are_settled()
+        self.tree.mounts().are_settled()
     }
 
     /// Moves all times as the clock was set back, except those of holds.
     pub fn set_back(&mut self, by: Duration) {
-        self.tree.troubles.set_back(by);
+        self.tree.set_back(by);
         self.descriptions.set_back(by);
     }
 
@@ -113,16 +114,14 @@ impl Source {
 
     /// Handles the end of the time for which a candidate may be broken untold.
     pub fn trouble_lasted(&mut self, uri: &Uri, step: &mut Step) {
-        let is_known = self.catalog().is_there(uri);
-        let fact = self.tree.troubles.lasted(uri, is_known, step.now());
-        if let Some(fact) = fact {
+        if let Some(fact) = self.tree.trouble_lasted(uri, step.now()) {
             self.findings.broken_lasted(fact);
         }
     }
 
     /// Takes in what lies at a path that holds no document.
     pub fn explain(&mut self, uri: Uri, cause: NoDocument, step: &mut Step) {
-        let catalog = self.tree.documents.catalog();
+        let catalog = self.tree.catalog();
         if !catalog.is_there(&uri) {
             self.findings.explain(uri, cause, catalog, step);
         }
@@ -132,33 +131,33 @@ impl Source {
 
     /// R10: remembers the Source Descriptions that changed, for sets that are published together with them.
     pub fn remember_descriptions(&mut self, changes: &Changes, quiet: Duration, now: Timestamp) {
-        let catalog = self.tree.documents.catalog();
+        let catalog = self.tree.catalog();
         self.descriptions.remember(changes, catalog, quiet, now);
     }
 
     /// Lets the sets that lack a channel because of a topic that is free now have one (R8).
     pub fn offer_topics(&mut self, topics: &BTreeSet<Topic>) {
         let sets = self.findings.without_topic(topics).cloned();
-        self.tree.documents.reconsider_sets(sets);
+        self.tree.documents_mut().reconsider_sets(sets);
     }
 
     // Findings (R8).
 
     /// Looks for findings about what changed; adds to `affected` the lists that they are about.
     pub fn find(&mut self, affected: &mut BTreeSet<Uri>, changes: &Changes, step: &mut Step) {
-        let catalog = self.tree.documents.catalog();
+        let catalog = self.tree.catalog();
         self.findings.follow(changes, affected, catalog, step);
     }
 
     /// Marks the findings about a document or set that have lasted.
     pub fn findings_lasted(&mut self, uri: &Uri, step: &mut Step) {
-        let catalog = self.tree.documents.catalog();
+        let catalog = self.tree.catalog();
         self.findings.lasted(uri, catalog, step);
     }
 
     /// Tells the operator of findings and broken documents that have lasted.
     pub fn tell_lasting(&mut self, step: &mut Step) {
-        let catalog = self.tree.documents.catalog();
+        let catalog = self.tree.catalog();
         self.findings.tell_lasting(catalog, step);
     }
 }

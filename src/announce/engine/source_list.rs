@@ -102,8 +102,8 @@ impl Sources {
         for (uri, trouble) in troubles {
             match self.candidate(&trouble.path) {
                 Some(position) => {
-                    let troubles = &mut self.sources[position].tree.troubles;
-                    troubles.restore(uri, trouble, step);
+                    let tree = &mut self.sources[position].tree;
+                    tree.restore_trouble(uri, trouble, step);
                 }
                 None => {
                     step.rows().troubles.insert(uri, None);
@@ -116,7 +116,7 @@ impl Sources {
     fn baselined(&self, uri: &Uri, record: &Record) -> Option<usize> {
         let position = self.candidate(&record.path)?;
         let source = &self.sources[position];
-        let mount = source.tree.mounts.get(record.path.mount)?;
+        let mount = source.tree.mounts().get(record.path.mount)?;
         let is_ours = source.plan().uri_of(&record.path).as_ref() == Some(uri);
         (is_ours && !mount.is_new_ground(&record.path.below)).then_some(position)
     }
@@ -210,7 +210,7 @@ impl Sources {
             } => {
                 if let Some(source) = self.of_mount(mount) {
                     let unreadable = UnreadableSample { first, more };
-                    source.tree.mounts.set_unreadable(mount, unreadable);
+                    source.tree.set_unreadable(mount, unreadable);
                 }
             }
             Event::Nested {
@@ -237,7 +237,7 @@ impl Sources {
     pub fn take_visibility_changes(&mut self) -> Vec<(usize, Visibility)> {
         let sources = self.sources.iter_mut().enumerate();
         let changes = sources.filter_map(|(position, source)| {
-            Some((position, source.tree.mounts.take_visibility_change()?))
+            Some((position, source.tree.take_visibility_change()?))
         });
         changes.collect()
     }
@@ -252,7 +252,7 @@ impl Sources {
     /// Returns the end of the first grace, by the monotonic clock.
     pub fn next_grace_end(&self) -> Option<Duration> {
         let ends = self.sources.iter();
-        ends.filter_map(|source| source.tree.deletions.next_end())
+        ends.filter_map(|source| source.tree.deletions().next_end())
             .min()
     }
 
@@ -318,7 +318,7 @@ impl Sources {
             .map(|record| &record.path);
         let troubles = self.sources.iter().flat_map(|source| {
             let unknown = |(uri, _): &(&Uri, &Trouble)| !source.catalog().is_there(uri);
-            source.tree.troubles.iter().filter(unknown)
+            source.tree.troubles().iter().filter(unknown)
         });
         documents.chain(troubles.map(|(_, trouble)| &trouble.path))
     }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::deletions::{Deletions, FoundInstead, Vanishing};
 use crate::announce::engine::source::documents::Documents;
-use crate::announce::engine::source::mounts::Mounts;
 use crate::announce::engine::source::mounts::baseline::EndedSweep;
 use crate::announce::engine::source::mounts::nested::DocumentsBelow;
 use crate::announce::engine::source::mounts::root::RootJudgement;
+use crate::announce::engine::source::mounts::{Mounts, UnreadableSample, Visibility};
 use crate::announce::engine::source::sighting::{Prior, Recomputed, Sighting};
 use crate::announce::engine::source::troubles::Troubles;
 use crate::announce::engine::step::Step;
@@ -23,14 +24,17 @@ use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Presence, Record, Trouble};
 use crate::resourcesync::uri::Uri;
 
-/// The tree of one source. What concerns several of its parts goes through its methods.
+/// The tree of one source.
+///
+/// Its parts are private, because a change of one may concern the others: once a mount is left, nothing below it counts as
+/// seen to be absent (R15), and a baseline that was not finished is forgotten (R13).
 #[derive(Debug)]
 pub struct ObservedTree {
     plan: Arc<SourcePlan>,
-    pub documents: Documents,
-    pub mounts: Mounts,
-    pub troubles: Troubles,
-    pub deletions: Deletions,
+    documents: Documents,
+    mounts: Mounts,
+    troubles: Troubles,
+    deletions: Deletions,
 }
 
 impl ObservedTree {
@@ -50,8 +54,28 @@ impl ObservedTree {
         }
     }
 
-    fn catalog(&self) -> &Catalog {
+    pub(super) fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
+    pub(super) fn documents_mut(&mut self) -> &mut Documents {
+        &mut self.documents
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
         self.documents.catalog()
+    }
+
+    pub fn mounts(&self) -> &Mounts {
+        &self.mounts
+    }
+
+    pub fn troubles(&self) -> &Troubles {
+        &self.troubles
+    }
+
+    pub fn deletions(&self) -> &Deletions {
+        &self.deletions
     }
 
     /// Returns true if a document lies below a mount whose baseline is being taken (R13).
@@ -76,6 +100,16 @@ impl ObservedTree {
     pub fn inherit(&mut self, before: &ObservedTree) {
         let missing = self.documents.catalog().census().missing();
         self.deletions.inherit(&before.deletions, missing);
+    }
+
+    /// Takes up a stored candidate that could not be read.
+    pub fn restore_trouble(&mut self, uri: Uri, trouble: Trouble, step: &mut Step) {
+        self.troubles.restore(uri, trouble, step);
+    }
+
+    /// Moves all times as the clock was set back, except those of holds.
+    pub(super) fn set_back(&mut self, by: Duration) {
+        self.troubles.set_back(by);
     }
 
     // What looks found.
@@ -217,6 +251,12 @@ impl ObservedTree {
         self.troubles.add(uri, trouble, step);
     }
 
+    /// Returns the fact to tell about a candidate that cannot be read for long, once.
+    pub(super) fn trouble_lasted(&mut self, uri: &Uri, now: Timestamp) -> Option<Fact> {
+        let is_known = self.catalog().is_there(uri);
+        self.troubles.lasted(uri, is_known, now)
+    }
+
     /// Asks again what lies at a path that holds no document, where a Capability List names it.
     fn question(&self, uri: &Uri, path: &DocumentPath, step: &mut Step) {
         let catalog = self.catalog();
@@ -226,6 +266,11 @@ impl ObservedTree {
     }
 
     // Mounts.
+
+    /// Takes the last change of what can be seen of them.
+    pub fn take_visibility_change(&mut self) -> Option<Visibility> {
+        self.mounts.take_visibility_change()
+    }
 
     /// Begins the sweep of a mount that was found.
     pub fn mount_found(
@@ -321,6 +366,11 @@ impl ObservedTree {
         if self.mounts.are_settled() {
             self.look_at_missing(Some(id), step);
         }
+    }
+
+    /// Notes the directories of a mount that may not be read.
+    pub fn set_unreadable(&mut self, id: MountId, unreadable: UnreadableSample) {
+        self.mounts.set_unreadable(id, unreadable);
     }
 
     // Deletions (R15).
