@@ -8,7 +8,7 @@ mod index;
 pub mod ready;
 
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -24,11 +24,13 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
+use crate::announce::ledger::Ledger;
 use crate::announce::state::{ChannelRow, Record};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// The channels, with what follows from them. Each is found in the [`ChannelMap`]; one is added or removed only here.
+/// The channels, with what follows from them. Each is found as in the [`ChannelMap`]; one is added, removed or given to
+/// another set only here.
 #[derive(Debug, Default)]
 pub struct Channels {
     map: ChannelMap,
@@ -47,12 +49,6 @@ impl Deref for Channels {
     }
 }
 
-impl DerefMut for Channels {
-    fn deref_mut(&mut self) -> &mut ChannelMap {
-        &mut self.map
-    }
-}
-
 /// A channel that was opened.
 #[derive(Debug)]
 pub struct OpenedChannel {
@@ -64,6 +60,25 @@ pub struct OpenedChannel {
 }
 
 impl Channels {
+    // Changes of a channel.
+
+    pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.map.get_mut(id)
+    }
+
+    pub fn ledger_mut(&mut self, id: ChannelId, hub: &Hub) -> Option<&mut Ledger> {
+        self.map.ledger_mut(id, hub)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut Channel)> {
+        self.map.iter_mut()
+    }
+
+    /// Takes the channels that may have changed since the last call, removed ones too.
+    pub fn take_changed(&mut self) -> BTreeSet<ChannelId> {
+        self.map.take_changed()
+    }
+
     // Documents and the channels that they concern.
 
     /// Returns the channels on which a document must be announced, or was (R10).
@@ -110,10 +125,15 @@ impl Channels {
 
     // Channels that come and go.
 
+    /// Keeps ids from being used again that are not greater than this one.
+    pub fn reserve(&mut self, id: ChannelId) {
+        self.map.reserve(id);
+    }
+
     /// Adds a stored channel.
     pub fn restore(&mut self, id: ChannelId, channel: Channel) {
         self.hearers.restore(id, &channel);
-        self.map.restore(id, channel);
+        self.map.insert(id, channel);
     }
 
     /// Keeps what retired, and hubs that left, for as long as the engine before would have (R11).
@@ -181,7 +201,7 @@ impl Channels {
         row: &ChannelRow,
         step: &mut Step,
     ) -> Option<Uri> {
-        let (taken, channel) = self.map.take_over(id, source, row)?;
+        let (taken, channel) = self.map.hand_over(id, source, row)?;
         let topic = &channel.row.topic;
         save_ledgers(id, channel.ledgers.keys(), step);
         for ForgottenAccount { hub, unsent, told } in taken.forgotten {
@@ -239,7 +259,7 @@ impl Channels {
 
     /// Removes a retired channel, and returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
-        let channel = self.map.remove(id)?;
+        let channel = self.map.take_out(id)?;
         self.ready.forget_window(id);
         step.save_channel(id);
         step.withdraw(channel.row.topic.clone());

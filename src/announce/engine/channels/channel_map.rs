@@ -142,12 +142,12 @@ impl ChannelMap {
     /// Adds a channel, and returns its id.
     pub(super) fn add(&mut self, channel: Channel) -> ChannelId {
         let id = self.next;
-        self.restore(id, channel);
+        self.insert(id, channel);
         id
     }
 
     /// Adds a channel that has this id.
-    pub(super) fn restore(&mut self, id: ChannelId, channel: Channel) {
+    pub(super) fn insert(&mut self, id: ChannelId, channel: Channel) {
         self.reserve(id);
         self.changed.insert(id);
         self.index.insert(id, &channel.row);
@@ -155,7 +155,7 @@ impl ChannelMap {
     }
 
     /// Gives a channel to the set of another row, or to the same one in another source.
-    pub(super) fn take_over(
+    pub(super) fn hand_over(
         &mut self,
         id: ChannelId,
         source: usize,
@@ -168,7 +168,8 @@ impl ChannelMap {
         Some((taken, channel))
     }
 
-    pub(super) fn remove(&mut self, id: ChannelId) -> Option<Channel> {
+    /// Takes a channel out, and returns it.
+    pub(super) fn take_out(&mut self, id: ChannelId) -> Option<Channel> {
         let channel = self.channels.remove(&id)?;
         self.changed.insert(id);
         self.index.remove(id, &channel.row);
