@@ -293,7 +293,7 @@ impl Engine {
         match timer {
             Timer::Window(channel) => {
                 let channels = self.outbox.channels_mut();
-                channels.ready.close_window(channel, window, step);
+                channels.cuts.close_window(channel, window, step);
             }
             Timer::Changes(set) => self.rounds().begin(&set),
             Timer::Try(channel, hub) => self.outbox.try_again(channel, &hub, step),

@@ -57,7 +57,7 @@ pub fn reason(
     if !engine.sources()[channel.source].is_settled() {
         return Some("until the tree was looked at".to_owned());
     }
-    if let Some(window) = engine.channels().ready.window(id) {
+    if let Some(window) = engine.channels().cuts.window(id) {
         let closes = window.closes(&engine.plan().window);
         return Some(format!("for further changes, until {closes:.0}"));
     }

@@ -1,11 +1,11 @@
-//! The channels: which there are, which of them a document concerns, and on which notifications may be cut.
+//! The channels: which there are, which of them a document concerns, and when notifications of each are cut.
 
 pub mod accounts;
 pub mod baseline_versions;
 pub mod channel_map;
+pub mod cut_schedule;
 mod hearers;
 mod index;
-pub mod ready;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -17,8 +17,8 @@ use crate::announce::catalog::Catalog;
 use crate::announce::channel::{Channel, ForgottenAccount};
 use crate::announce::engine::channels::accounts::ChannelAccounts;
 use crate::announce::engine::channels::channel_map::ChannelMap;
+use crate::announce::engine::channels::cut_schedule::CutSchedule;
 use crate::announce::engine::channels::hearers::Hearers;
-use crate::announce::engine::channels::ready::ReadyChannels;
 use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -36,7 +36,7 @@ pub struct Channels {
     map: ChannelMap,
     /// Derived from the channels.
     hearers: Hearers,
-    pub ready: ReadyChannels,
+    pub cuts: CutSchedule,
     /// Topics that another set may take now.
     freed: BTreeSet<Topic>,
 }
@@ -260,7 +260,7 @@ impl Channels {
     /// Removes a retired channel, and returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
         let channel = self.map.take_out(id)?;
-        self.ready.forget_window(id);
+        self.cuts.forget(id);
         step.save_channel(id);
         step.withdraw(channel.row.topic.clone());
         Some(channel)
@@ -274,9 +274,9 @@ impl Channels {
     /// Makes the channels of a source ready that were parked, now that it is settled.
     pub fn unpark(&mut self, source: usize) {
         let channels = &self.map;
-        self.ready.unpark(|id| {
+        self.cuts.unpark(|id| {
             let channel = channels.get(id);
-            channel.is_none_or(|channel| channel.source == source)
+            channel.is_some_and(|channel| channel.source == source)
         });
     }
 
@@ -294,7 +294,7 @@ impl Channels {
         for (_, channel) in self.iter_mut() {
             channel.set_back(by, now);
         }
-        self.ready.set_back(by);
+        self.cuts.set_back(by);
     }
 }
 

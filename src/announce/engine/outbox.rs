@@ -123,7 +123,7 @@ impl Outbox {
             }
         }
         step.serve(id);
-        self.channels.ready.insert(id);
+        self.channels.cuts.set_ready(id);
     }
 
     /// Replaces fingerprints that are computed otherwise now, in silence.
@@ -135,7 +135,7 @@ impl Outbox {
 
     /// Cuts the next notifications of all channels that are ready.
     pub fn cut_ready(&mut self, sources: &Sources, plan: &Plan, step: &mut Step) {
-        let ready = self.channels.ready.take();
+        let ready = self.channels.cuts.take_ready();
         let mut cutter = Cutter {
             outbox: self,
             sources,
@@ -190,7 +190,7 @@ impl Outbox {
     /// Handles the end of the least time between two pings of a hub, and of that within which it should have fetched the
     /// topic (R24, R26).
     pub fn ping_lasted(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
-        self.channels.ready.insert(id);
+        self.channels.cuts.set_ready(id);
         if let Some(channel) = self.channels.get_mut(id) {
             ping::report_unfetched(channel, id, hub, step);
         }

@@ -78,7 +78,7 @@ impl<'a> Reconciler<'a> {
         };
         let compared = accounts.compare(hub, uri, catalog, plan, self.step);
         if compared.is_newly_due || (compared.is_due && is_new) {
-            self.channels.ready.touch(id, self.window, self.step);
+            self.channels.cuts.touch(id, self.window, self.step);
         }
         compared.is_held
     }

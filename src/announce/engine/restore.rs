@@ -317,7 +317,7 @@ impl ChannelRestorer<'_> {
             }
         }
         if channel.is_of_changes() {
-            self.channels.ready.insert(id);
+            self.channels.cuts.set_ready(id);
         } else if channel.has_pinged() {
             let served = Payload::parse(&channel.row.body).unwrap_or_default();
             channel.page = served.entries;
@@ -400,7 +400,7 @@ impl ChannelRestorer<'_> {
         for uri in ledger.row.last_words.clone() {
             if self.is_behind(position, &uri, ledger.told.get(&uri)) {
                 ledger.due.insert(uri);
-                self.channels.ready.park(id);
+                self.channels.cuts.park(id);
             } else if ledger.strike_last_word(&uri) {
                 self.step.save_ledger(id, hub.clone());
             }

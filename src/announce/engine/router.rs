@@ -275,7 +275,7 @@ impl Router<'_> {
             return false;
         }
         self.end_accounts(id);
-        self.outbox.channels_mut().ready.insert(id);
+        self.outbox.channels_mut().cuts.set_ready(id);
         true
     }
 

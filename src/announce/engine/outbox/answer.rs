@@ -80,7 +80,7 @@ impl AnswerHandler<'_> {
         ledger.sending.take_if(|sending| *sending == seq)?;
         let Some(flight) = &mut ledger.row.flight else {
             // It was dropped meanwhile: what is due since then may be cut now.
-            channels.ready.insert(id);
+            channels.cuts.set_ready(id);
             return None;
         };
         flight.attempts += 1;
@@ -178,7 +178,7 @@ impl AnswerHandler<'_> {
         Reconciler::new(source, channels, window, self.step).told(id, hub, covered.iter());
         let sources = &mut *self.sources;
         forget_of_former_source(&covered, position, sources, channels, window, self.step);
-        channels.ready.insert(id);
+        channels.cuts.set_ready(id);
     }
 
     /// Takes a part of the log as told (C21). Returns the set of the channel.
@@ -196,7 +196,7 @@ impl AnswerHandler<'_> {
         let (position, set) = (channel.source, channel.row.set.clone());
         let source = &mut self.sources[position];
         Reconciler::new(source, channels, window, self.step).end_accounts(id);
-        channels.ready.insert(id);
+        channels.cuts.set_ready(id);
         Some(set)
     }
 
@@ -235,7 +235,7 @@ impl AnswerHandler<'_> {
         if !is_of_changes {
             history.note(id, answered.seq, hub, Fate::Withdrawn);
         }
-        channels.ready.insert(id);
+        channels.cuts.set_ready(id);
         self.step.tell(Fact::Halved {
             topic: answered.topic.clone(),
             hub: hub.clone(),

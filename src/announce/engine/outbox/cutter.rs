@@ -58,11 +58,11 @@ impl Cutter<'_> {
             self.log(id);
             return;
         }
-        if self.outbox.channels.ready.window(id).is_some() {
+        if self.outbox.channels.cuts.window(id).is_some() {
             return;
         }
         if !self.sources[channel.source].is_settled() {
-            self.outbox.channels.ready.park(id);
+            self.outbox.channels.cuts.park(id);
             return;
         }
         let mut cuts: Vec<(NextNotification, Vec<Hub>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The channels on which notifications may be cut: the window in which changes gather, and what is ready after it (R16).
+//! When the next notifications of each channel are cut: after a window in which changes gather (R16).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,14 +11,15 @@ use crate::announce::ids::ChannelId;
 use crate::announce::plan::WindowPlan;
 use crate::announce::time::{earlier, later};
 
-/// The channels on which the next notifications may be cut: once their window closes, now, or once their source is settled.
+/// When the next notifications of each channel are cut: once its window closes, at the end of this step, or once its source
+/// is settled.
 #[derive(Debug, Default)]
-pub struct ReadyChannels {
+pub struct CutSchedule {
     /// The windows that are open.
     windows: BTreeMap<ChannelId, ChannelWindow>,
-    /// Those on which they are cut at the end of this step.
+    /// The channels whose notifications are cut at the end of this step.
     ready: BTreeSet<ChannelId>,
-    /// Those that were ready while their source was not settled.
+    /// The channels that were ready while their source was not settled.
     parked: BTreeSet<ChannelId>,
 }
 
@@ -36,7 +37,7 @@ impl ChannelWindow {
     }
 }
 
-impl ReadyChannels {
+impl CutSchedule {
     /// Returns the window of a channel, if it is open.
     pub fn window(&self, id: ChannelId) -> Option<ChannelWindow> {
         self.windows.get(&id).copied()
@@ -73,13 +74,15 @@ impl ReadyChannels {
         self.ready.insert(id);
     }
 
-    /// Forgets the window of a channel that is removed.
-    pub fn forget_window(&mut self, id: ChannelId) {
+    /// Forgets a channel that is removed.
+    pub fn forget(&mut self, id: ChannelId) {
         self.windows.remove(&id);
+        self.ready.remove(&id);
+        self.parked.remove(&id);
     }
 
     /// Lets the next notifications of a channel be cut at the end of this step.
-    pub fn insert(&mut self, id: ChannelId) {
+    pub fn set_ready(&mut self, id: ChannelId) {
         self.ready.insert(id);
     }
 
@@ -95,7 +98,7 @@ impl ReadyChannels {
     }
 
     /// Takes those that are ready now.
-    pub fn take(&mut self) -> BTreeSet<ChannelId> {
+    pub fn take_ready(&mut self) -> BTreeSet<ChannelId> {
         std::mem::take(&mut self.ready)
     }
 
@@ -114,7 +117,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::ReadyChannels;
+    use super::CutSchedule;
     use crate::announce::engine::step::Step;
     use crate::announce::event::Now;
     use crate::announce::ids::ChannelId;
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_window_closes_after_the_last_change_or_long_after_the_first() {
-        let (mut ready, mut step) = (ReadyChannels::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
         for (second, set, is_ready) in [
             (0, vec![5], false),
             (4, vec![], false),
@@ -158,49 +161,61 @@ mod tests {
             (12, vec![], true),
             (13, vec![18], false),
         ] {
-            ready.touch(ID, &plan(), at(&mut step, second));
+            cuts.touch(ID, &plan(), at(&mut step, second));
             assert_eq!(timers(&mut step), set, "{second}");
-            assert_eq!(ready.take().contains(&ID), is_ready, "{second}");
-            assert_eq!(ready.window(ID).is_none(), is_ready, "{second}");
+            assert_eq!(cuts.take_ready().contains(&ID), is_ready, "{second}");
+            assert_eq!(cuts.window(ID).is_none(), is_ready, "{second}");
         }
     }
 
     #[test]
     fn a_window_that_was_kept_open_closes_later() {
-        let (mut ready, mut step) = (ReadyChannels::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
         for second in [0, 4] {
-            ready.touch(ID, &plan(), at(&mut step, second));
+            cuts.touch(ID, &plan(), at(&mut step, second));
         }
         timers(&mut step);
         for (second, set) in [(5, vec![9]), (9, vec![]), (10, vec![])] {
-            ready.close_window(ID, &plan(), at(&mut step, second));
+            cuts.close_window(ID, &plan(), at(&mut step, second));
             assert_eq!(timers(&mut step), set, "{second}");
-            assert_eq!(ready.take().contains(&ID), second == 9, "{second}");
+            assert_eq!(cuts.take_ready().contains(&ID), second == 9, "{second}");
         }
     }
 
     #[test]
     fn a_window_lasts_as_long_although_the_clock_is_set_back() {
-        let (mut ready, mut step) = (ReadyChannels::default(), Step::new(Timestamp::UNIX_EPOCH));
-        ready.touch(ID, &plan(), at(&mut step, 100));
-        ready.set_back(Duration::from_secs(100));
-        ready.close_window(ID, &plan(), at(&mut step, 4));
+        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
+        cuts.touch(ID, &plan(), at(&mut step, 100));
+        cuts.set_back(Duration::from_secs(100));
+        cuts.close_window(ID, &plan(), at(&mut step, 4));
         assert_eq!(timers(&mut step), [105, 5]);
-        ready.forget_window(ID);
-        ready.close_window(ID, &plan(), at(&mut step, 5));
-        assert!(ready.take().is_empty(), "it is forgotten");
+    }
+
+    #[test]
+    fn nothing_is_cut_on_a_channel_that_is_removed() {
+        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
+        for id in [ID, ChannelId(2)] {
+            cuts.touch(id, &plan(), at(&mut step, 0));
+            cuts.set_ready(id);
+            cuts.park(id);
+        }
+        cuts.forget(ID);
+        cuts.close_window(ID, &plan(), at(&mut step, 5));
+        cuts.unpark(|_| true);
+        assert_eq!(cuts.take_ready(), [ChannelId(2)].into());
+        assert_eq!(cuts.window(ID), None);
     }
 
     #[test]
     fn what_is_parked_is_ready_once_its_source_is_settled() {
-        let mut ready = ReadyChannels::default();
+        let mut cuts = CutSchedule::default();
         let other = ChannelId(2);
         for id in [ID, other] {
-            ready.park(id);
+            cuts.park(id);
         }
-        ready.unpark(|id| id == ID);
-        assert_eq!(ready.take(), [ID].into());
-        ready.unpark(|_| true);
-        assert_eq!(ready.take(), [other].into());
+        cuts.unpark(|id| id == ID);
+        assert_eq!(cuts.take_ready(), [ID].into());
+        cuts.unpark(|_| true);
+        assert_eq!(cuts.take_ready(), [other].into());
     }
 }
