@@ -257,7 +257,8 @@ impl Channels {
         true
     }
 
-    /// Removes a retired channel, and returns it.
+    /// Removes a channel that was kept for long enough since it retired (R11), or whose topic one of another kind takes (C9).
+    /// Returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
         let channel = self.map.take_out(id)?;
         self.cuts.forget(id);

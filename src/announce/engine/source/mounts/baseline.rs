@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::engine::source::sighting::Sighting;
-use crate::announce::state::Told;
+use crate::announce::state::{MountRow, Told};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
@@ -14,12 +14,17 @@ pub struct Baseline {
     is_complete: bool,
     /// The start of the last complete sweep.
     swept: Option<Timestamp>,
-    /// The candidates of that sweep.
-    candidates: Option<Candidates>,
-    /// True if the configuration has other candidates than that sweep. Until the mount was swept, what else there is
-    /// counts as known.
-    has_others: bool,
+    /// The candidates of that sweep, if they were stored.
+    candidates: Option<SweptCandidates>,
     first_looks: FirstLooks,
+}
+
+/// The candidates of the last complete sweep.
+#[derive(Debug)]
+struct SweptCandidates {
+    candidates: Candidates,
+    /// False if the configuration has others. Until the mount was swept, what else there is counts as known.
+    are_configured: bool,
 }
 
 /// The documents that are read for the first time while a mount is swept.
@@ -51,25 +56,20 @@ impl Baseline {
             is_complete: false,
             swept: None,
             candidates: None,
-            has_others: false,
             first_looks: FirstLooks::since(now),
         }
     }
 
     /// Takes up what is stored of it, under a configuration that may have other candidates.
-    pub fn restored(
-        is_complete: bool,
-        swept: Option<Timestamp>,
-        candidates: Option<Candidates>,
-        configured: &Candidates,
-        now: Timestamp,
-    ) -> Baseline {
-        let has_others = candidates.as_ref().is_some_and(|swept| swept != configured);
+    pub fn restored(row: &MountRow, configured: &Candidates, now: Timestamp) -> Baseline {
+        let candidates = row.candidates.as_ref().map(|swept| SweptCandidates {
+            candidates: swept.clone(),
+            are_configured: swept == configured,
+        });
         Baseline {
-            is_complete,
-            swept,
+            is_complete: row.baselined,
+            swept: row.swept,
             candidates,
-            has_others,
             ..Baseline::new(now)
         }
     }
@@ -85,15 +85,17 @@ impl Baseline {
 
     /// Returns the candidates of the last complete sweep.
     pub fn candidates(&self) -> Option<&Candidates> {
-        self.candidates.as_ref()
+        let swept = self.candidates.as_ref()?;
+        Some(&swept.candidates)
     }
 
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
     /// anybody knows.
     pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
-        let was_looked_at = |before: &Candidates| before.accepts(&PublishedPath::of(prefix), below);
-        let others = self.candidates.as_ref().filter(|_| self.has_others);
-        !self.is_complete || !others.is_none_or(was_looked_at)
+        let was_looked_at = |swept: &SweptCandidates| {
+            swept.are_configured || swept.candidates.accepts(&PublishedPath::of(prefix), below)
+        };
+        !self.is_complete || !self.candidates.as_ref().is_none_or(was_looked_at)
     }
 
     /// Begins anew, because another tree was found.
@@ -121,8 +123,10 @@ impl Baseline {
     pub fn end_sweep(&mut self, candidates: &Candidates, now: Timestamp) -> EndedSweep {
         // No later sweep begins earlier than now, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.first_looks.started, now));
-        self.candidates = Some(candidates.clone());
-        self.has_others = false;
+        self.candidates = Some(SweptCandidates {
+            candidates: candidates.clone(),
+            are_configured: true,
+        });
         EndedSweep {
             is_first: !std::mem::replace(&mut self.is_complete, true),
             unclear: self.first_looks.take_unclear(),
@@ -168,6 +172,8 @@ impl FirstLooks {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use jiff::Timestamp;
 
     use super::Baseline;
@@ -175,7 +181,7 @@ mod tests {
     use crate::announce::engine::source::sighting::Sighting;
     use crate::announce::engine::source::tests::{path, uri};
     use crate::announce::observation::Stat;
-    use crate::announce::state::Told;
+    use crate::announce::state::{MountRow, Told};
     use crate::resourcesync::capability::Capability;
     use crate::resourcesync::document::{DeclaredSpan, Document, Form, Parsed};
     use crate::resourcesync::fingerprint::Fingerprint;
@@ -186,6 +192,23 @@ mod tests {
 
     fn candidates(pattern: &str) -> Candidates {
         Candidates::new(vec![pattern.to_owned()], Vec::new()).unwrap()
+    }
+
+    /// Takes up a row with these candidates, where `all` are configured.
+    fn restored(baselined: bool, candidates: Option<&Candidates>, all: &Candidates) -> Baseline {
+        let row = MountRow {
+            source: "main".to_owned(),
+            directory: "/srv/main".into(),
+            prefix: uri(""),
+            identity: None,
+            baselined,
+            held_document: false,
+            swept: None,
+            candidates: candidates.cloned(),
+            knows_nested: false,
+            nested: BTreeMap::new(),
+        };
+        Baseline::restored(&row, all, second(0))
     }
 
     /// Looks at a document, at second 20, that changed at this second.
@@ -259,8 +282,7 @@ mod tests {
     #[test]
     fn other_candidates_than_those_of_the_last_sweep_are_new_ground() {
         let (lists, all) = (candidates("*list.xml"), candidates("*.xml"));
-        let of_lists = Some(lists.clone());
-        let mut baseline = Baseline::restored(true, None, of_lists, &all, second(0));
+        let mut baseline = restored(true, Some(&lists), &all);
         let is_new =
             |baseline: &Baseline, name: &str| baseline.is_new_ground(&uri(""), name.as_bytes());
         assert!(!is_new(&baseline, "changelist.xml"));
@@ -268,11 +290,11 @@ mod tests {
         baseline.end_sweep(&all, second(1));
         assert!(!is_new(&baseline, "a.xml"));
 
-        let same = Baseline::restored(true, None, Some(lists.clone()), &lists, second(0));
+        let same = restored(true, Some(&lists), &lists);
         assert!(!is_new(&same, "a.xml"));
-        let unknown = Baseline::restored(true, None, None, &all, second(0));
+        let unknown = restored(true, None, &all);
         assert!(!is_new(&unknown, "a.xml"));
-        let unfinished = Baseline::restored(false, None, None, &all, second(0));
+        let unfinished = restored(false, None, &all);
         assert!(is_new(&unfinished, "a.xml"));
         baseline.begin_anew();
         assert!(is_new(&baseline, "changelist.xml"));

@@ -43,13 +43,7 @@ impl KnownMount {
             ),
             Some(row) => (
                 MountRoot::new(row.identity, row.held_document),
-                Baseline::restored(
-                    row.baselined,
-                    row.swept,
-                    row.candidates,
-                    &source.candidates,
-                    now,
-                ),
+                Baseline::restored(&row, &source.candidates, now),
                 NestedFileSystems::new(row.nested, row.knows_nested),
             ),
         };
