@@ -15,8 +15,8 @@ use crate::resourcesync::uri::{Hub, Topic};
 pub fn all(engine: &Engine) -> Vec<ChannelView> {
     let held = waiting::held_by_channel(engine);
     let channels = engine.channels().iter().zip(outline(engine));
-    let views = channels.map(|((id, channel), view)| {
-        let (pending, more) = waiting::pending(engine, id, channel, engine.now());
+    let views = channels.map(|((id, _), view)| {
+        let (pending, more) = waiting::pending(engine, id);
         let held = held.get(&id);
         let (held, more_held) = held.map_or_else(Default::default, HeldDocuments::views);
         ChannelView {
@@ -119,7 +119,7 @@ fn backlog(engine: &Engine, id: ChannelId, channel: &Channel, ledger: &Ledger) -
     let mut unheard = channel.log.after(position).map(|(_, logged)| logged);
     let first = unheard.next();
     let last = unheard.next_back().or(first);
-    let reason = waiting::reason(engine, id, channel, ledger, engine.now());
+    let reason = waiting::reason(engine, id, ledger, engine.now());
     BacklogView {
         notifications: backlog.notifications,
         changes: channel.due_changes(ledger),

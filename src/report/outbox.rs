@@ -90,7 +90,7 @@ pub fn account_view(
     let (changes, more_changes) = limited(next_changes(engine, &account));
     let waits = match changes.is_empty() {
         true => None,
-        false => waiting::reason(engine, id, channel, ledger, now),
+        false => waiting::reason(engine, id, ledger, now),
     };
     let (held, more_held) = limited(waiting::held(engine, channel, hub));
     Ok(AccountView {

@@ -43,14 +43,9 @@ impl<'a> HeldDocuments<'a> {
     }
 }
 
-/// Returns why what is due is not in flight.
-pub fn reason(
-    engine: &Engine,
-    id: ChannelId,
-    channel: &Channel,
-    ledger: &Ledger,
-    now: Timestamp,
-) -> Option<String> {
+/// Returns why what is due to a hub of a channel is not in flight at `now`.
+pub fn reason(engine: &Engine, id: ChannelId, ledger: &Ledger, now: Timestamp) -> Option<String> {
+    let channel = engine.channels().get(id)?;
     if ledger.row.flight.is_some() {
         return None;
     }
@@ -69,12 +64,10 @@ pub fn reason(
 }
 
 /// Returns the documents of which some hub of a channel is due something for longest, and the number of the others.
-pub fn pending(
-    engine: &Engine,
-    id: ChannelId,
-    channel: &Channel,
-    now: Timestamp,
-) -> (Vec<WaitingView>, usize) {
+pub fn pending(engine: &Engine, id: ChannelId) -> (Vec<WaitingView>, usize) {
+    let Some(channel) = engine.channels().get(id) else {
+        return Default::default();
+    };
     let catalog = engine.sources()[channel.source].catalog();
     let owed: BTreeSet<&Uri> = channel
         .ledgers
@@ -93,19 +86,13 @@ pub fn pending(
             uri: (*uri).clone(),
             capability: record.version.capability,
             since: changed(record),
-            reason: pending_reason(engine, id, channel, uri, now),
+            reason: pending_reason(engine, id, channel, uri),
         });
     (first.collect(), owed.len().saturating_sub(MAX_REPORTED))
 }
 
 /// Returns what each hub that is due a document waits for; once if it is the same.
-fn pending_reason(
-    engine: &Engine,
-    id: ChannelId,
-    channel: &Channel,
-    uri: &Uri,
-    now: Timestamp,
-) -> String {
+fn pending_reason(engine: &Engine, id: ChannelId, channel: &Channel, uri: &Uri) -> String {
     let owing = channel
         .ledgers
         .iter()
@@ -119,7 +106,7 @@ fn pending_reason(
             format!("{hub} has not accepted notification {} yet", flight.seq)
         }
         Some(flight) => format!("notification {} is on its way to {hub}", flight.seq),
-        None => match reason(engine, id, channel, ledger, now) {
+        None => match reason(engine, id, ledger, engine.now()) {
             Some(waits) => format!("it waits {waits}"),
             None => format!("it is told to {hub} next"),
         },
