@@ -23,6 +23,7 @@ use crate::resourcesync::uri::Uri;
 /// The documents of one source, and what changed of them since the source last settled.
 ///
 /// A record changes only here, so that each change is saved, and gathered for the next time that the source settles.
+/// What looks found goes in by way of the tree, which lets its other parts know.
 #[derive(Debug)]
 pub struct Documents {
     /// The position of the source in the plan.
@@ -71,7 +72,13 @@ impl Documents {
     // Complete documents.
 
     /// Takes in a document in the version that is known.
-    pub fn meet(&mut self, uri: Uri, sighting: Sighting, before: Arc<Record>, step: &mut Step) {
+    pub(super) fn meet(
+        &mut self,
+        uri: Uri,
+        sighting: Sighting,
+        before: Arc<Record>,
+        step: &mut Step,
+    ) {
         let Sighting { path, stat, at, .. } = sighting;
         let was_missing = before.is_missing();
         let is_worth_saving =
@@ -88,7 +95,7 @@ impl Documents {
     }
 
     /// Takes in a document that is new, changed, or read for the first time in this run.
-    pub fn put(
+    pub(super) fn put(
         &mut self,
         uri: &Uri,
         sighting: Sighting,
@@ -112,33 +119,33 @@ impl Documents {
     }
 
     /// R13: takes the version of a document that is read first as told.
-    pub fn add_to_baseline(&mut self, uri: &Uri, told: Told) {
+    pub(super) fn add_to_baseline(&mut self, uri: &Uri, told: Told) {
         self.changes.baseline.entry(uri.clone()).or_insert(told);
     }
 
     /// R13: lets the content of a document in the baseline, which was unclear, count as told.
-    pub fn clear_up(&mut self, uri: &Uri, fingerprint: Fingerprint) {
+    pub(super) fn clear_up(&mut self, uri: &Uri, fingerprint: Fingerprint) {
         if let Some(told) = self.changes.baseline.get_mut(uri) {
             told.fingerprint.get_or_insert(fingerprint);
         }
     }
 
     /// Returns true if the version of a document that was read first counts as told (R13).
-    pub fn is_in_baseline(&self, uri: &Uri) -> bool {
+    pub(super) fn is_in_baseline(&self, uri: &Uri) -> bool {
         self.changes.baseline.contains_key(uri)
     }
 
     // Presence.
 
     /// Takes a document to be missing, or to be there after all.
-    pub fn set_presence(&mut self, uri: &Uri, presence: Presence, step: &mut Step) {
+    pub(super) fn set_presence(&mut self, uri: &Uri, presence: Presence, step: &mut Step) {
         self.catalog.set_presence(uri, presence);
         self.changes.changed.insert(uri.clone());
         self.save(uri, step);
     }
 
     /// Notes that an operator accepts as deleted what is missing.
-    pub fn approve_deletion(&mut self, uri: &Uri, step: &mut Step) {
+    pub(super) fn approve_deletion(&mut self, uri: &Uri, step: &mut Step) {
         let presence = self.catalog.get(uri).map(|record| record.presence);
         if let Some(Presence::Missing { since, .. }) = presence {
             let approved = Presence::Missing {
@@ -151,7 +158,7 @@ impl Documents {
     }
 
     /// Takes a document to be deleted.
-    pub fn delete(&mut self, uri: &Uri, since: Timestamp, step: &mut Step) {
+    pub(super) fn delete(&mut self, uri: &Uri, since: Timestamp, step: &mut Step) {
         let Some(mut record) = self.catalog.get(uri).cloned() else {
             return;
         };
@@ -174,13 +181,13 @@ impl Documents {
     // Mounts.
 
     /// Saves the documents of a mount, whose baseline is complete.
-    pub fn save_mount(&self, mount: MountId, step: &mut Step) {
+    pub(super) fn save_mount(&self, mount: MountId, step: &mut Step) {
         let documents = self.of_mount(mount).map(|(uri, _)| uri.clone());
         step.save_documents(self.source, documents);
     }
 
     /// Forgets the documents of a mount whose baseline was not finished.
-    pub fn forget_mount(&mut self, mount: MountId, step: &mut Step) {
+    pub(super) fn forget_mount(&mut self, mount: MountId, step: &mut Step) {
         let half_read: Vec<Uri> = self.of_mount(mount).map(|(uri, _)| uri.clone()).collect();
         for uri in half_read {
             self.changes.baseline.remove(&uri);
@@ -189,7 +196,7 @@ impl Documents {
     }
 
     /// Asks for a look at each document of a mount.
-    pub fn look_at_mount(&self, mount: MountId, step: &mut Step) {
+    pub(super) fn look_at_mount(&self, mount: MountId, step: &mut Step) {
         let records = self.of_mount(mount).map(|(_, record)| record);
         let there = records.filter(|record| !record.is_gone());
         there.for_each(|record| step.look_at(record.path.clone()));
@@ -339,7 +346,7 @@ impl Documents {
     }
 
     /// Looks again at which channels these sets should have.
-    pub fn reconsider_sets(&mut self, sets: impl IntoIterator<Item = Uri>) {
+    pub(super) fn reconsider_sets(&mut self, sets: impl IntoIterator<Item = Uri>) {
         self.changes.sets.extend(sets);
     }
 
