@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::{
-    ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound, WatchedTime,
+    ROUND, TakeOutcome, TakeRequest, Taken, TakenRound, WatchedTime,
 };
 use crate::announce::channel::Channel;
 use crate::announce::engine::change_findings::{find_in_lists, find_missing, tell_untold};
@@ -16,7 +15,7 @@ use crate::announce::engine::change_sets::lists_to_read::{
 };
 use crate::announce::engine::change_sets::round_schedule::inventory_window;
 use crate::announce::engine::outbox::Outbox;
-use crate::announce::engine::outbox::change_log::{begin_interval, cut_changes};
+use crate::announce::engine::outbox::change_log::begin_interval;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
@@ -158,7 +157,7 @@ impl ChangeRounds<'_> {
         }
     }
 
-    /// Saves what a round took, and adds what is fresh to the log of a channel.
+    /// Saves what a round took, and cuts what is fresh into notifications on a channel.
     fn log_round(&mut self, id: ChannelId, set: &Uri, round: u64, taken: Taken) {
         let Some(known) = self.change_sets.get(set) else {
             return;
@@ -170,6 +169,9 @@ impl ChangeRounds<'_> {
         let learned = self
             .change_sets
             .taken(set, round, &taken, grace, catalog, step);
+        let Some(known) = self.change_sets.get_mut(set) else {
+            return;
+        };
         let Taken {
             changes,
             lists,
@@ -187,40 +189,21 @@ impl ChangeRounds<'_> {
         if let Some(channel) = self.outbox.channels().get(id) {
             tell_untold(channel, &lists, step);
         }
-        if let (Some(missing), Some(known)) = (missing, self.change_sets.get_mut(set)) {
+        if let Some(missing) = missing {
             known.deletions_mut().note(missing, has_more, step);
             find_missing(known, source, missing, step);
         }
         if let (Some(learned), Some(channel)) = (learned, self.outbox.channels_mut().get_mut(id)) {
             begin_interval(channel, id, learned, step);
         }
-        self.log_changes(id, set, changes, &lists);
-    }
-
-    /// Cuts changes into notifications, and adds them to the log (C13 to C19).
-    fn log_changes(
-        &mut self,
-        id: ChannelId,
-        set: &Uri,
-        changes: Vec<FreshChange>,
-        lists: &[TakenList],
-    ) {
-        let (plan, step) = (self.plan, &mut *self.step);
-        let Some(channel) = self.outbox.channels_mut().get_mut(id) else {
-            return;
-        };
-        let Some(known) = self.change_sets.get_mut(set) else {
-            return;
-        };
-        let source = &mut self.sources[known.source()];
-        if changes.is_empty() {
-            find_in_lists(known, source, lists, &BTreeMap::new(), step);
-            return;
+        let mut back_dated = BTreeMap::new();
+        if !changes.is_empty() {
+            known.schedule_mut().cut(step.now());
+            back_dated = self
+                .outbox
+                .cut_changes(id, set, changes, &lists, self.plan, step);
         }
-        let cut = cut_changes(channel, set, changes, lists, &plan.window, step);
-        find_in_lists(known, source, lists, &cut.back_dated, step);
-        known.schedule_mut().cut(step.now());
-        self.outbox.log(id, cut.rows, plan, step);
+        find_in_lists(known, source, &lists, &back_dated, step);
     }
 }
 

@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::interval::FreshChange;
+use crate::announce::changes::round::TakenList;
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::outbox::answer::AnswerHandler;
-use crate::announce::engine::outbox::change_log::{
-    fall_behind, go_on_from, logged_notification, trim_log,
-};
+use crate::announce::engine::outbox::change_log::{cut_changes, fall_behind, go_on_from, trim_log};
 use crate::announce::engine::outbox::cutter::Cutter;
 use crate::announce::engine::outbox::dispatcher::Dispatcher;
 use crate::announce::engine::outbox::hubs::Hubs;
@@ -41,7 +41,7 @@ use crate::announce::history::{Fate, History, recalled};
 use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::ledger::Prepared;
 use crate::announce::plan::Plan;
-use crate::announce::state::{LogRow, Told};
+use crate::announce::state::Told;
 use crate::http::answer::Answer;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -104,15 +104,24 @@ impl Outbox {
 
     // Notifications that are cut and submitted.
 
-    /// Adds to the log of a change channel what was cut from the changes of its set, in order (C13 to C19).
-    pub fn log(&mut self, id: ChannelId, rows: Vec<(u64, LogRow)>, plan: &Plan, step: &mut Step) {
+    /// Cuts the changes that a round found in some lists into notifications, and adds them to the log of a change channel,
+    /// in memory and in the state (C13 to C19). Hubs that are too far behind for them fall behind (C22). Returns the numbers
+    /// of entries that are told without their datetime, by the position of the list (C15).
+    pub fn cut_changes(
+        &mut self,
+        id: ChannelId,
+        set: &Uri,
+        changes: Vec<FreshChange>,
+        lists: &[TakenList],
+        plan: &Plan,
+        step: &mut Step,
+    ) -> BTreeMap<usize, usize> {
         let Some(channel) = self.channels.get_mut(id) else {
-            return;
+            return BTreeMap::new();
         };
-        for (seq, row) in rows {
-            self.history
-                .push(logged_notification(channel, id, seq, &row));
-            step.rows().change_log.insert((id, seq), Some(row));
+        let cut = cut_changes(channel, id, set, changes, lists, &plan.window, step);
+        for notification in cut.notifications {
+            self.history.push(notification);
         }
         fall_behind(channel, id, plan.window.changes.backlog, step);
         trim_log(channel, id, plan, step);
@@ -124,6 +133,7 @@ impl Outbox {
         }
         step.serve(id);
         self.channels.cuts.set_ready(id);
+        cut.back_dated
     }
 
     /// Replaces fingerprints that are computed otherwise now, in silence.

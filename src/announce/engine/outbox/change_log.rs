@@ -27,16 +27,17 @@ use crate::resourcesync::uri::{Hub, Uri};
 /// Notifications that were cut from the changes of one round.
 #[derive(Debug)]
 pub struct CutNotifications {
-    /// By their numbers, as they are logged.
-    pub rows: Vec<(u64, LogRow)>,
+    /// In order, for the history.
+    pub notifications: Vec<PastNotification>,
     /// Numbers of entries that are told without their datetime, by the position of the list (C15).
     pub back_dated: BTreeMap<usize, usize>,
 }
 
-/// Cuts the changes that a round found in some lists into notifications (C13 to C19), and adds them to the log of a
-/// channel.
-pub fn cut_changes(
+/// Cuts the changes that a round found in some lists into notifications (C13 to C19), adds them to the log of a channel, and
+/// saves them. What follows for the hubs is up to the outbox.
+pub(super) fn cut_changes(
     channel: &mut Channel,
+    id: ChannelId,
     set: &Uri,
     changes: Vec<FreshChange>,
     lists: &[TakenList],
@@ -47,14 +48,15 @@ pub fn cut_changes(
     let counted = count(&changes);
     let from = channel.told_until().unwrap_or(now);
     let mut cut = CutNotifications {
-        rows: Vec::new(),
+        notifications: Vec::new(),
         back_dated: BTreeMap::new(),
     };
     for interval in intervals(changes, from, interval_limits(window, set, from)) {
         for (list, count) in &interval.back_dated {
             *cut.back_dated.entry(*list).or_insert(0) += count;
         }
-        cut.rows.push(push(channel, set, interval, now));
+        cut.notifications
+            .push(push(channel, id, set, interval, step));
     }
     step.tell(took(channel, counted, lists, &cut));
     cut
@@ -166,14 +168,24 @@ fn interval_limits(window: &WindowPlan, set: &Uri, from: Timestamp) -> IntervalL
     }
 }
 
-/// Adds a notification to the log of a channel. Returns its number, and the row to save.
-fn push(channel: &mut Channel, set: &Uri, interval: Interval, now: Timestamp) -> (u64, LogRow) {
-    let (logged, body) = logged(set, interval, now);
+/// Adds a notification to the log of a channel, and saves it.
+fn push(
+    channel: &mut Channel,
+    id: ChannelId,
+    set: &Uri,
+    interval: Interval,
+    step: &mut Step,
+) -> PastNotification {
+    let (logged, body) = logged(set, interval, step.now());
     channel.row.seq += 1;
-    channel.log.push(channel.row.seq, logged);
+    let seq = channel.row.seq;
+    channel.log.push(seq, logged);
     channel.row.body = Arc::clone(&body);
     channel.row.untils = vec![logged.until];
-    (channel.row.seq, LogRow { logged, body })
+    let row = LogRow { logged, body };
+    let notification = logged_notification(channel, id, seq, &row);
+    step.rows().change_log.insert((id, seq), Some(row));
+    notification
 }
 
 /// Returns what is told of the changes that a channel took from some lists: numbers of created, updated and deleted
@@ -193,14 +205,14 @@ fn took(
         updated,
         deleted,
         lists: lists.iter().filter(|list| list.told > 0).count(),
-        notifications: cut.rows.len(),
+        notifications: cut.notifications.len(),
         undated: undated(lists),
         back_dated: cut.back_dated.values().sum(),
     }
 }
 
 /// Returns a notification of the log of a channel, for the history.
-pub fn logged_notification(
+fn logged_notification(
     channel: &Channel,
     id: ChannelId,
     seq: u64,
