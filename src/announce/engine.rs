@@ -49,7 +49,7 @@ use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
 use crate::announce::time::{earlier, elapsed, later};
-use crate::resourcesync::uri::Hub;
+use crate::resourcesync::uri::{Hub, Uri};
 
 /// All of rsnotify's decisions.
 #[derive(Debug)]
@@ -252,9 +252,7 @@ impl Engine {
                 let set = self
                     .outbox
                     .answered(&submission, &answer, jitter, sources, plan, step);
-                if let Some(set) = set {
-                    self.rounds().begin(&set);
-                }
+                self.begin_round(set);
             }
             Event::Taken(round) => self.rounds().end(*round),
             Event::Fetched(topic) => self.outbox.fetched(&topic, step),
@@ -269,9 +267,7 @@ impl Engine {
             Event::Drop { channel, hub } => {
                 let (sources, plan) = (&mut self.sources, &self.plan);
                 let set = self.outbox.drop_due(channel, &hub, sources, plan, step);
-                if let Some(set) = set {
-                    self.rounds().begin(&set);
-                }
+                self.begin_round(set);
             }
             Event::Tick => {}
         }
@@ -309,9 +305,7 @@ impl Engine {
             Timer::Left(id, hub) => {
                 let (sources, plan) = (&mut self.sources, &self.plan);
                 let set = self.outbox.leaving_ends(id, &hub, sources, plan, step);
-                if let Some(set) = set {
-                    self.rounds().begin(&set);
-                }
+                self.begin_round(set);
             }
             Timer::Hold(position, uri) => {
                 let documents = self.sources[position].documents_mut();
@@ -323,6 +317,13 @@ impl Engine {
                 let findings = self.sources[position].findings_mut();
                 findings.tell_untold(kind, step);
             }
+        }
+    }
+
+    /// Begins the next round of a set, of which a hub may have been told everything, if it is due (C20).
+    fn begin_round(&mut self, set: Option<Uri>) {
+        if let Some(set) = set {
+            self.rounds().begin(&set);
         }
     }
 

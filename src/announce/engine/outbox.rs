@@ -170,7 +170,8 @@ impl Outbox {
 
     // Answers of hubs, and fetches.
 
-    /// Handles the answer to a submission. Returns the set of a change channel on which a hub was told more.
+    /// Handles the answer to a submission. On a change channel, returns the set whose next round may begin now, as the hub
+    /// may have been told everything (C20).
     pub fn answered(
         &mut self,
         submission: &SubmissionId,
@@ -233,7 +234,7 @@ impl Outbox {
     /// Counts as told what is in flight to a hub on a channel and what it is due, whether its window is open
     /// or not (R23). What is held (R17) or missing (R15) is not announced yet, so it stays; the topic and other
     /// hubs keep what they have. What is being submitted at this moment is forgotten: its answer only makes
-    /// room for the next one. Returns the set of a change channel.
+    /// room for the next one. On a change channel, returns the set whose next round may begin now (C20).
     pub fn drop_due(
         &mut self,
         id: ChannelId,
@@ -302,7 +303,8 @@ impl Outbox {
         changes
     }
 
-    /// Drops what a hub that left could not be told for so long (R11). Returns the set of a change channel.
+    /// Drops what a hub that left could not be told for so long (R11). On a change channel, returns the set whose next
+    /// round may begin now (C20).
     pub fn leaving_ends(
         &mut self,
         id: ChannelId,

@@ -64,7 +64,8 @@ pub struct AnswerHandler<'a> {
 }
 
 impl AnswerHandler<'_> {
-    /// Handles the answer to a submission. Returns the set of a change channel on which the hub was told more.
+    /// Handles the answer to a submission. On a change channel, returns the set whose next round may begin now, as the hub
+    /// may have been told everything (C20).
     pub fn handle(
         &mut self,
         (id, hub, seq): &SubmissionId,
@@ -121,6 +122,7 @@ impl AnswerHandler<'_> {
         None
     }
 
+    /// Takes what was in flight as told. On a change channel, returns the set whose next round may begin now (C20).
     fn accepted(&mut self, answered: &Answered<'_>) -> Option<Uri> {
         let now = self.step.now();
         let (id, hub) = (answered.id, answered.hub);
@@ -181,7 +183,7 @@ impl AnswerHandler<'_> {
         channels.cuts.set_ready(id);
     }
 
-    /// Takes a part of the log as told (C21). Returns the set of the channel.
+    /// Takes a part of the log as told (C21). Returns the set whose next round may begin now (C20).
     fn acknowledge_logged(
         &mut self,
         id: ChannelId,
