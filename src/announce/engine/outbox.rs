@@ -153,7 +153,7 @@ impl Outbox {
             step,
         };
         for id in ready {
-            cutter.channel(id);
+            cutter.cut(id);
         }
     }
 

@@ -55,14 +55,14 @@ struct Opening {
 impl Router<'_> {
     /// Brings the channels of sets in line with what is advertised. Returns the documents to compare again.
     pub fn route(&mut self, changes: &Changes) -> BTreeSet<Uri> {
-        let (openings, of_changes) = self.openings(&changes.sets);
+        let (openings, of_changes) = self.collect_openings(&changes.sets);
         let mut again = Vec::new();
         for opening in openings {
             again.extend(self.open(&opening, changes));
         }
         let mut again: BTreeSet<Uri> = again.into_iter().collect();
         for (set, desired) in of_changes {
-            if let Some((topic, hubs)) = self.outdated(&set, ChannelKind::Change, desired) {
+            if let Some((topic, hubs)) = self.retire_outdated(&set, ChannelKind::Change, desired) {
                 self.open_changes(&set, topic, &hubs.into_iter().collect());
             }
         }
@@ -78,9 +78,9 @@ impl Router<'_> {
         again
     }
 
-    /// Retires the channels of sets that want none, or another one, and returns those to open or change, and the change
-    /// channels that sets should have.
-    fn openings(&mut self, sets: &BTreeSet<Uri>) -> (Vec<Opening>, Vec<(Uri, Desired)>) {
+    /// Notes what is wrong with the channels of sets, and retires the document channels of sets that should have none, or
+    /// another one. Returns those to open or change, and the change channels that sets should have.
+    fn collect_openings(&mut self, sets: &BTreeSet<Uri>) -> (Vec<Opening>, Vec<(Uri, Desired)>) {
         let mut openings: Vec<Opening> = Vec::new();
         let mut change_channels = Vec::new();
         let mut taken = BTreeSet::new();
@@ -103,7 +103,7 @@ impl Router<'_> {
             findings.extend(more);
             let known = self.sources[self.position].findings_mut();
             known.replace_about_channel(set, findings, self.step);
-            if let Some((topic, hubs)) = self.outdated(set, ChannelKind::Framework, wanted) {
+            if let Some((topic, hubs)) = self.retire_outdated(set, ChannelKind::Framework, wanted) {
                 openings.push(Opening {
                     set: set.clone(),
                     topic,
@@ -122,7 +122,7 @@ impl Router<'_> {
 
     /// Retires the channel of a set that should have none, or one with another topic. Returns the topic and the hubs of the
     /// one to open or change.
-    fn outdated(
+    fn retire_outdated(
         &mut self,
         set: &Uri,
         kind: ChannelKind,

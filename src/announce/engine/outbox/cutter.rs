@@ -50,12 +50,12 @@ pub struct Cutter<'a> {
 impl Cutter<'_> {
     /// Gives every hub of a channel that is free and due something its next notification; hubs that are due
     /// the same get the same one.
-    pub fn channel(&mut self, id: ChannelId) {
+    pub fn cut(&mut self, id: ChannelId) {
         let Some(channel) = self.outbox.channels.get(id) else {
             return;
         };
         if channel.is_of_changes() {
-            self.log(id);
+            self.launch_logged(id);
             return;
         }
         if self.outbox.channels.cuts.window(id).is_some() {
@@ -152,7 +152,7 @@ impl Cutter<'_> {
     }
 
     /// Puts the next notification of the log of a change channel in flight to each hub that is free.
-    fn log(&mut self, id: ChannelId) {
+    fn launch_logged(&mut self, id: ChannelId) {
         let now = self.step.now();
         let Outbox { channels, hubs, .. } = &mut *self.outbox;
         for hub in channels.hubs(id) {

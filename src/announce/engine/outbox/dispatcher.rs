@@ -89,7 +89,7 @@ impl Dispatcher<'_> {
             plan: self.plan,
             step: self.step,
         };
-        cutter.channel(id);
+        cutter.cut(id);
     }
 }
 
