@@ -21,7 +21,6 @@ pub mod source;
 pub mod source_list;
 mod step;
 mod timers;
-mod wishes;
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! Opens, changes and retires the channels of sets (R9, R11, R13, C9, C10, C12).
+//! Opens, changes and retires the channels of sets (R8, R9, R11, R13, C9, C10, C12).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
-use crate::announce::desired_channel::{Configured, Desired};
+use crate::announce::desired_channel::{Configured, Desired, desired, for_brokers};
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
 use crate::announce::engine::change_sets::lists_to_read::has_last_words;
@@ -18,7 +18,7 @@ use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
-use crate::announce::engine::wishes::Wishes;
+use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Plan;
@@ -85,17 +85,12 @@ impl Router<'_> {
         let mut change_channels = Vec::new();
         let mut taken = BTreeSet::new();
         for set in sets {
-            let wishes = Wishes {
-                plan: self.plan,
-                configured: self.configured,
-                source: &self.sources[self.position],
-                channels: self.outbox.channels(),
-            };
-            let (wanted, mut findings) = wishes.wanted(set, ChannelKind::Framework, &taken);
-            if let Desired::Channel { topic, .. } = &wanted {
+            let (of_documents, mut findings) =
+                self.available_channel(set, ChannelKind::Framework, &taken);
+            if let Desired::Channel { topic, .. } = &of_documents {
                 taken.insert(topic.clone());
             }
-            let (of_changes, more) = wishes.wanted(set, ChannelKind::Change, &taken);
+            let (of_changes, more) = self.available_channel(set, ChannelKind::Change, &taken);
             if let Desired::Channel { topic, .. } = &of_changes {
                 taken.insert(topic.clone());
             }
@@ -103,7 +98,9 @@ impl Router<'_> {
             findings.extend(more);
             let known = self.sources[self.position].findings_mut();
             known.replace_about_channel(set, findings, self.step);
-            if let Some((topic, hubs)) = self.retire_outdated(set, ChannelKind::Framework, wanted) {
+            if let Some((topic, hubs)) =
+                self.retire_outdated(set, ChannelKind::Framework, of_documents)
+            {
                 openings.push(Opening {
                     set: set.clone(),
                     topic,
@@ -118,6 +115,44 @@ impl Router<'_> {
             add_documents(&mut openings, catalog, self.is_first);
         }
         (openings, change_channels)
+    }
+
+    /// Returns the channel of this kind that a set should have, if its topic is not taken, with the findings about it (R8).
+    /// `taken` are the topics of channels before this one.
+    fn available_channel(
+        &self,
+        set: &Uri,
+        kind: ChannelKind,
+        taken: &BTreeSet<Topic>,
+    ) -> (Desired, Vec<Finding>) {
+        let (source, channels) = (&self.sources[self.position], self.outbox.channels());
+        let (catalog, plan) = (source.catalog(), source.plan());
+        if !catalog.is_set(set) {
+            return (Desired::Nothing, Vec::new());
+        }
+        let had = channels.of_set(set, kind);
+        let had = had.map(|(_, channel)| channel.row.topic.clone()).collect();
+        let configured = self.configured;
+        let (mut desired, mut findings) =
+            desired(self.plan, configured, plan, catalog, set, kind, &had);
+        // A configured channel takes its topic from any other.
+        let is_taken = |topic: &Topic| {
+            let has_other = !configured.has(set, kind) && channels.has_other(topic, set, kind);
+            has_other || taken.contains(topic)
+        };
+        if let Desired::Channel { topic, .. } = &desired
+            && is_taken(topic)
+        {
+            findings.push(Finding::SharedTopic {
+                set: set.clone(),
+                topic: topic.clone(),
+            });
+            desired = match for_brokers(self.plan, plan, set, kind, &BTreeSet::new()) {
+                Desired::Channel { topic, .. } if is_taken(&topic) => Desired::Nothing,
+                desired => desired,
+            };
+        }
+        (desired, findings)
     }
 
     /// Retires the channel of a set that should have none, or one with another topic. Returns the topic and the hubs of the
