@@ -114,7 +114,7 @@ impl Documents {
             self.changes.sets.insert(uri.clone());
         }
         let touched = self.catalog.put(uri, record, structure);
-        self.resolve_later(touched);
+        self.reconsider(touched);
         self.save(uri, step);
     }
 
@@ -168,7 +168,7 @@ impl Documents {
         }
         self.changes.version(uri, Some(record.version));
         let touched = self.catalog.put(uri, record, None);
-        self.resolve_later(touched);
+        self.reconsider(touched);
         self.save(uri, step);
     }
 
@@ -325,16 +325,12 @@ impl Documents {
         affected
     }
 
-    /// Resolves the relations of documents when the source settles; the first time, those of all are.
-    fn resolve_later(&mut self, uris: impl IntoIterator<Item = Uri>) {
+    /// Looks again at the relations of documents, and at what is due of them, when the source settles; the first time, it
+    /// looks at all.
+    pub fn reconsider(&mut self, uris: impl IntoIterator<Item = Uri>) {
         if self.settled > 0 {
             self.changes.relations.extend(uris);
         }
-    }
-
-    /// Looks again at what is due of documents.
-    pub fn reconsider(&mut self, uris: impl IntoIterator<Item = Uri>) {
-        self.resolve_later(uris);
     }
 
     /// Looks again at what is due of the deleted documents of an account that ended: they may be owed to nobody any more.
@@ -342,7 +338,7 @@ impl Documents {
         let uris = ledger.told.keys().chain(ledger.owed());
         let is_gone = |uri: &&Uri| self.catalog.get(uri).is_some_and(Record::is_gone);
         let gone: Vec<Uri> = uris.filter(is_gone).cloned().collect();
-        self.resolve_later(gone);
+        self.reconsider(gone);
     }
 
     /// Looks again at which channels these sets should have.
