@@ -9,7 +9,7 @@ use crate::resourcesync::uri::{Uri, UriMap, UriSet};
 /// the first time: a half-read tree proves nothing.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Documents whose relations must be resolved.
+    /// Documents whose relations must be resolved. Empty until the source first settles, when those of all are.
     pub relations: UriSet,
     /// Documents with a new version.
     pub changed: UriSet,

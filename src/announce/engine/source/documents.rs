@@ -335,10 +335,13 @@ impl Documents {
 
     /// Looks again at what is due of the deleted documents of an account that ended: they may be owed to nobody any more.
     pub fn account_ended(&mut self, ledger: &Ledger) {
+        if self.settled == 0 {
+            return;
+        }
         let uris = ledger.told.keys().chain(ledger.owed());
         let is_gone = |uri: &&Uri| self.catalog.get(uri).is_some_and(Record::is_gone);
-        let gone: Vec<Uri> = uris.filter(is_gone).cloned().collect();
-        self.reconsider(gone);
+        let gone = uris.filter(is_gone).cloned();
+        self.changes.relations.extend(gone);
     }
 
     /// Looks again at which channels these sets should have.
