@@ -11,7 +11,7 @@ mod dispatcher;
 pub mod hubs;
 pub mod page;
 mod ping;
-mod retirement;
+mod retention;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::announce::engine::outbox::change_log::{cut_changes, fall_behind, go_o
 use crate::announce::engine::outbox::cutter::Cutter;
 use crate::announce::engine::outbox::dispatcher::Dispatcher;
 use crate::announce::engine::outbox::hubs::Hubs;
-use crate::announce::engine::outbox::retirement::still_kept;
+use crate::announce::engine::outbox::retention::still_kept;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::sighting::Recomputed;

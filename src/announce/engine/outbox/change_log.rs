@@ -152,6 +152,31 @@ pub fn go_on_from(channels: &mut Channels, id: ChannelId, until: Timestamp, step
     }
 }
 
+/// C22: lets the oldest changes count as told to hubs that are too far behind.
+pub fn fall_behind(channel: &mut Channel, id: ChannelId, most: usize, step: &mut Step) {
+    for (hub, ledger) in &mut channel.ledgers {
+        let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
+        let position = &mut ledger.row.position;
+        let changes = channel.log.fall_behind(position, flying, most);
+        if changes > 0 {
+            step.save_ledger(id, hub.clone());
+            step.tell(Fact::FellBehind {
+                topic: channel.row.topic.clone(),
+                hub: hub.clone(),
+                changes,
+            });
+        }
+    }
+}
+
+/// Forgets logged notifications that no hub is due (C22).
+pub fn trim_log(channel: &mut Channel, id: ChannelId, plan: &Plan, step: &mut Step) {
+    let since = earlier(step.now(), plan.topic_window);
+    for seq in channel.forget_heard(since, &plan.window) {
+        step.rows().change_log.insert((id, seq), None);
+    }
+}
+
 /// Returns what one notification of the log may hold.
 fn interval_limits(window: &WindowPlan, set: &Uri, from: Timestamp) -> IntervalLimits {
     let empty = ChangePayload {
@@ -188,6 +213,26 @@ fn push(
     notification
 }
 
+/// Returns a notification of the log of a channel, for the history.
+fn logged_notification(
+    channel: &Channel,
+    id: ChannelId,
+    seq: u64,
+    row: &LogRow,
+) -> PastNotification {
+    let hubs = channel.listening();
+    PastNotification {
+        channel: id,
+        topic: channel.row.topic.clone(),
+        seq,
+        cut: row.logged.cut,
+        changes: Some(row.logged.entries),
+        bytes: Some(row.logged.bytes),
+        body: Some(Arc::clone(&row.body)),
+        hubs: hubs.map(|(hub, _)| (hub.clone(), Fate::Open)).collect(),
+    }
+}
+
 /// Returns what is told of the changes that a channel took from some lists: numbers of created, updated and deleted
 /// resources, and what was cut from them.
 fn took(
@@ -211,26 +256,6 @@ fn took(
     }
 }
 
-/// Returns a notification of the log of a channel, for the history.
-fn logged_notification(
-    channel: &Channel,
-    id: ChannelId,
-    seq: u64,
-    row: &LogRow,
-) -> PastNotification {
-    let hubs = channel.listening();
-    PastNotification {
-        channel: id,
-        topic: channel.row.topic.clone(),
-        seq,
-        cut: row.logged.cut,
-        changes: Some(row.logged.entries),
-        bytes: Some(row.logged.bytes),
-        body: Some(Arc::clone(&row.body)),
-        hubs: hubs.map(|(hub, _)| (hub.clone(), Fate::Open)).collect(),
-    }
-}
-
 /// Returns the numbers of entries without a usable datetime in some lists.
 fn undated(lists: &[TakenList]) -> UndatedChanges {
     lists
@@ -240,31 +265,6 @@ fn undated(lists: &[TakenList]) -> UndatedChanges {
             invalid: sum.invalid + list.undated.invalid,
             ahead: sum.ahead + list.undated.ahead,
         })
-}
-
-/// C22: lets the oldest changes count as told to hubs that are too far behind.
-pub fn fall_behind(channel: &mut Channel, id: ChannelId, most: usize, step: &mut Step) {
-    for (hub, ledger) in &mut channel.ledgers {
-        let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
-        let position = &mut ledger.row.position;
-        let changes = channel.log.fall_behind(position, flying, most);
-        if changes > 0 {
-            step.save_ledger(id, hub.clone());
-            step.tell(Fact::FellBehind {
-                topic: channel.row.topic.clone(),
-                hub: hub.clone(),
-                changes,
-            });
-        }
-    }
-}
-
-/// Forgets logged notifications that no hub is due (C22).
-pub fn trim_log(channel: &mut Channel, id: ChannelId, plan: &Plan, step: &mut Step) {
-    let since = earlier(step.now(), plan.topic_window);
-    for seq in channel.forget_heard(since, &plan.window) {
-        step.rows().change_log.insert((id, seq), None);
-    }
 }
 
 /// Renders a notification.
