@@ -294,7 +294,7 @@ impl Engine {
             Timer::Try(channel, hub) => self.outbox.try_again(channel, &hub, step),
             // What may go now is dispatched at the end of each step.
             Timer::Probe(_) => {}
-            Timer::Refusals(hub) => self.outbox.sum_up_refusals(&hub, step),
+            Timer::Refusals(hub) => self.outbox.hubs_mut().sum_up_refusals(&hub, step),
             Timer::Ping(channel, hub) => self.outbox.ping_lasted(channel, &hub, step),
             Timer::Retired(id) => {
                 let (sources, sets) = (&mut self.sources, &mut self.change_sets);

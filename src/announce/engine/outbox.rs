@@ -1,8 +1,8 @@
 //! The outbox: the channels, the submissions that may go to each hub, and what became of the last notifications.
 //!
 //! A notification that is cut, accepted, withdrawn or dropped concerns all three. A `Cutter` cuts it, a `Dispatcher` submits
-//! it, an `AnswerHandler` handles the answer; what is dropped, with a hub or a channel that goes or because an operator
-//! wants it, is dropped here.
+//! it, an `AnswerHandler` handles the answer; what is retried before its time is retried here, and what is dropped, with a
+//! hub or a channel that goes or because an operator wants it, is dropped here.
 
 mod answer;
 pub mod change_log;
@@ -77,6 +77,11 @@ impl Outbox {
         &self.hubs
     }
 
+    /// Returns the queues of hubs, to report what hubs refused.
+    pub fn hubs_mut(&mut self) -> &mut Hubs {
+        &mut self.hubs
+    }
+
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -93,7 +98,17 @@ impl Outbox {
     /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted instead of
     /// them.
     pub fn await_answers(&mut self, under_way: impl IntoIterator<Item = SubmissionId>) {
-        self.hubs.await_answers(&mut self.channels, under_way);
+        for (id, hub, seq) in under_way {
+            // A new channel must not receive the answer to one that was removed.
+            self.channels.reserve(id);
+            if let Some(ledger) = self.channels.ledger_mut(id, &hub) {
+                ledger.sending = Some(seq);
+                if let Some(queue) = self.hubs.get_mut(&hub) {
+                    queue.remove(id);
+                    queue.sent(id, seq);
+                }
+            }
+        }
     }
 
     /// Moves all times as the clock was set back.
@@ -207,26 +222,67 @@ impl Outbox {
         }
     }
 
-    /// Reports how many refusals of a hub were like those that were reported.
-    pub fn sum_up_refusals(&mut self, hub: &Hub, step: &mut Step) {
-        self.hubs.sum_up_refusals(hub, step);
-    }
-
     // Retries.
 
     /// Retries a notification, if it is time.
     pub fn try_again(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
-        self.hubs.try_again(&mut self.channels, id, hub, step);
+        let ledger = self.channels.ledger(id, hub);
+        let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
+        if flight.is_some_and(|flight| flight.next_try <= step.now()) {
+            self.hubs.enqueue(&mut self.channels, id, hub, step);
+        }
     }
 
-    /// Retries now what waits for its next attempt: of one hub on one channel, or of all.
+    /// Retries now what waits for its next attempt: of one hub on one channel, or of all. What is under way is left
+    /// to its answer.
     pub fn retry(&mut self, only: Option<&(ChannelId, Hub)>, step: &mut Step) {
-        self.hubs.retry(&mut self.channels, only, step);
+        let now = step.now();
+        let mut notifications = 0;
+        for (id, channel) in self.channels.iter_mut() {
+            for (hub, ledger) in &mut channel.ledgers {
+                let is_meant = only.is_none_or(|(meant, name)| *meant == id && name == hub);
+                if !is_meant || ledger.sending.is_some() {
+                    continue;
+                }
+                let Some(flight) = &mut ledger.row.flight else {
+                    continue;
+                };
+                flight.next_try = now;
+                notifications += 1;
+                step.save_ledger(id, hub.clone());
+                step.wake_at(now, Timer::Try(id, hub.clone()));
+                if let Some(queue) = self.hubs.get_mut(hub) {
+                    match only {
+                        Some(_) => queue.push_asked_for(id),
+                        None => queue.hurry(now),
+                    }
+                }
+            }
+        }
+        if notifications > 0 {
+            step.tell(Fact::Retried { notifications });
+        }
     }
 
-    /// Retries now what waits for a hub that is reached otherwise than before.
+    /// Retries now what waits for a hub that is reached otherwise than before; the answer to what is under way says
+    /// nothing of it, so that is tried again after it.
     pub fn reached_otherwise(&mut self, hub: &Hub, step: &mut Step) {
-        self.hubs.reached_otherwise(&mut self.channels, hub, step);
+        let now = step.now();
+        for (id, channel) in self.channels.iter_mut() {
+            let Some(ledger) = channel.ledgers.get_mut(hub) else {
+                continue;
+            };
+            let Some(flight) = &mut ledger.row.flight else {
+                continue;
+            };
+            ledger.is_answer_old = ledger.sending.is_some();
+            flight.next_try = now;
+            step.save_ledger(id, hub.clone());
+            step.wake_at(now, Timer::Try(id, hub.clone()));
+        }
+        if let Some(queue) = self.hubs.get_mut(hub) {
+            queue.hurry(now);
+        }
     }
 
     // Drops, and the ends of accounts and channels.

@@ -13,7 +13,7 @@ use crate::announce::engine::channels::Channels;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
-use crate::announce::ids::{ChannelId, SubmissionId};
+use crate::announce::ids::ChannelId;
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::state::LedgerRow;
 use crate::announce::time::elapsed;
@@ -38,6 +38,10 @@ impl Hubs {
 
     pub fn get(&self, hub: &Hub) -> Option<&HubQueue> {
         self.queues.get(hub)
+    }
+
+    pub fn get_mut(&mut self, hub: &Hub) -> Option<&mut HubQueue> {
+        self.queues.get_mut(hub)
     }
 
     /// Returns the queue of a hub, a new one if there is none.
@@ -92,21 +96,6 @@ impl Hubs {
         }
     }
 
-    /// Retries a notification, if it is time.
-    pub fn try_again(
-        &mut self,
-        channels: &mut Channels,
-        id: ChannelId,
-        hub: &Hub,
-        step: &mut Step,
-    ) {
-        let ledger = channels.ledger(id, hub);
-        let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
-        if flight.is_some_and(|flight| flight.next_try <= step.now()) {
-            self.enqueue(channels, id, hub, step);
-        }
-    }
-
     /// Takes the next channel with a notification that may be submitted to a hub now: of a hub that fails one at a time,
     /// of others what waits.
     pub fn next(&mut self, channels: &Channels, hub: &Hub, now: Timestamp) -> Option<ChannelId> {
@@ -153,26 +142,6 @@ impl Hubs {
             body: flight.body.clone(),
         };
         step.submit(submission, part);
-    }
-
-    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted instead of
-    /// them.
-    pub fn await_answers(
-        &mut self,
-        channels: &mut Channels,
-        under_way: impl IntoIterator<Item = SubmissionId>,
-    ) {
-        for (id, hub, seq) in under_way {
-            // A new channel must not receive the answer to one that was removed.
-            channels.reserve(id);
-            if let Some(ledger) = channels.ledger_mut(id, &hub) {
-                ledger.sending = Some(seq);
-                if let Some(queue) = self.queues.get_mut(&hub) {
-                    queue.remove(id);
-                    queue.sent(id, seq);
-                }
-            }
-        }
     }
 
     // Answers.
@@ -222,65 +191,6 @@ impl Hubs {
                 reason,
                 notifications,
             });
-        }
-    }
-
-    // Operators.
-
-    /// Retries now what waits for its next attempt: of one hub on one channel, or of all. What is under way is left
-    /// to its answer.
-    pub fn retry(
-        &mut self,
-        channels: &mut Channels,
-        only: Option<&(ChannelId, Hub)>,
-        step: &mut Step,
-    ) {
-        let now = step.now();
-        let mut notifications = 0;
-        for (id, channel) in channels.iter_mut() {
-            for (hub, ledger) in &mut channel.ledgers {
-                let is_meant = only.is_none_or(|(meant, name)| *meant == id && name == hub);
-                if !is_meant || ledger.sending.is_some() {
-                    continue;
-                }
-                let Some(flight) = &mut ledger.row.flight else {
-                    continue;
-                };
-                flight.next_try = now;
-                notifications += 1;
-                step.save_ledger(id, hub.clone());
-                step.wake_at(now, Timer::Try(id, hub.clone()));
-                if let Some(queue) = self.queues.get_mut(hub) {
-                    match only {
-                        Some(_) => queue.push_asked_for(id),
-                        None => queue.hurry(now),
-                    }
-                }
-            }
-        }
-        if notifications > 0 {
-            step.tell(Fact::Retried { notifications });
-        }
-    }
-
-    /// Retries now what waits for a hub that is reached otherwise than before; the answer to what is under way says
-    /// nothing of it, so that is tried again after it.
-    pub fn reached_otherwise(&mut self, channels: &mut Channels, hub: &Hub, step: &mut Step) {
-        let now = step.now();
-        for (id, channel) in channels.iter_mut() {
-            let Some(ledger) = channel.ledgers.get_mut(hub) else {
-                continue;
-            };
-            let Some(flight) = &mut ledger.row.flight else {
-                continue;
-            };
-            ledger.is_answer_old = ledger.sending.is_some();
-            flight.next_try = now;
-            step.save_ledger(id, hub.clone());
-            step.wake_at(now, Timer::Try(id, hub.clone()));
-        }
-        if let Some(queue) = self.queues.get_mut(hub) {
-            queue.hurry(now);
         }
     }
 
