@@ -390,12 +390,8 @@ impl Engine {
 
     /// Returns a source with the channels, to bring the accounts of hubs up to date with it.
     fn reconciler(&mut self, position: usize) -> Reconciler<'_> {
-        Reconciler::new(
-            &mut self.sources[position],
-            self.outbox.channels_mut(),
-            &self.plan.window,
-            &mut self.step,
-        )
+        let source = &mut self.sources[position];
+        self.outbox.reconciler(source, &self.plan, &mut self.step)
     }
 
     /// Returns a source with the channels, to bring these in line with what it advertises.

@@ -86,6 +86,16 @@ impl Outbox {
         &self.history
     }
 
+    /// Returns a source with the channels, to bring the accounts of hubs up to date with it.
+    pub fn reconciler<'a>(
+        &'a mut self,
+        source: &'a mut Source,
+        plan: &'a Plan,
+        step: &'a mut Step,
+    ) -> Reconciler<'a> {
+        Reconciler::new(source, &mut self.channels, &plan.window, step)
+    }
+
     // Another engine, another time.
 
     /// Continues the outbox of an engine with another plan.
@@ -310,7 +320,7 @@ impl Outbox {
             let changes = self.drop_logged(id, hub, plan, step);
             if changes > 0 || is_sending {
                 self.hubs.forget(&self.channels, id, hub);
-                Reconciler::new(source, &mut self.channels, &plan.window, step).end_accounts(id);
+                self.reconciler(source, plan, step).end_accounts(id);
                 step.tell(Fact::CountedAsTold {
                     topic,
                     hub: hub.clone(),
@@ -330,8 +340,8 @@ impl Outbox {
         }
         self.hubs.forget(&self.channels, id, hub);
         step.save_ledger(id, hub.clone());
-        let mut reconciler = Reconciler::new(source, &mut self.channels, &plan.window, step);
-        reconciler.told(id, hub, owed.iter());
+        self.reconciler(source, plan, step)
+            .told(id, hub, owed.iter());
         step.tell(Fact::CountedAsTold {
             topic,
             hub: hub.clone(),
@@ -394,7 +404,7 @@ impl Outbox {
                 changes,
             });
         }
-        Reconciler::new(source, &mut self.channels, &plan.window, step).end_accounts(id);
+        self.reconciler(source, plan, step).end_accounts(id);
         set
     }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use crate::announce::engine::channels::Channels;
+use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Withdrawn;
-use crate::announce::plan::WindowPlan;
+use crate::announce::plan::{Plan, WindowPlan};
 use crate::announce::state::Record;
 use crate::resourcesync::uri::{Hub, Uri, UriSet};
 
@@ -148,8 +149,8 @@ pub fn forget_of_former_source(
     covered: &[Uri],
     position: usize,
     sources: &mut Sources,
-    channels: &mut Channels,
-    window: &WindowPlan,
+    outbox: &mut Outbox,
+    plan: &Plan,
     step: &mut Step,
 ) {
     let catalog = sources[position].catalog();
@@ -157,7 +158,7 @@ pub fn forget_of_former_source(
     let foreign: Vec<&Uri> = foreign.collect();
     let others = sources.iter_mut().enumerate();
     for (_, other) in others.filter(|(other, _)| *other != position) {
-        let mut reconciler = Reconciler::new(other, channels, window, step);
+        let mut reconciler = outbox.reconciler(other, plan, step);
         for uri in &foreign {
             reconciler.forget_if_done(uri);
         }

@@ -12,7 +12,6 @@ use crate::announce::engine::channels::OpenedChannel;
 use crate::announce::engine::channels::baseline_versions::fill_baseline;
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::go_on_from;
-use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
@@ -350,8 +349,9 @@ impl Router<'_> {
     /// Ends the accounts of hubs that have left a channel and heard their last.
     fn end_accounts(&mut self, id: ChannelId) {
         let source = &mut self.sources[self.position];
-        let (channels, window) = (self.outbox.channels_mut(), &self.plan.window);
-        Reconciler::new(source, channels, window, self.step).end_accounts(id);
+        self.outbox
+            .reconciler(source, self.plan, self.step)
+            .end_accounts(id);
     }
 }
 

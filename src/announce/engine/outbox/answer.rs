@@ -11,7 +11,7 @@ use crate::announce::delivery::hub_queue::{HubFailure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::{accept, trim_log};
-use crate::announce::engine::reconciler::{Reconciler, forget_of_former_source};
+use crate::announce::engine::reconciler::forget_of_former_source;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -165,8 +165,7 @@ impl AnswerHandler<'_> {
 
     /// R22: takes what was in flight as told, and lets the next notification be cut from what is due now.
     fn acknowledge(&mut self, id: ChannelId, hub: &Hub) {
-        let (channels, window) = (&mut self.outbox.channels, &self.plan.window);
-        let Some(channel) = channels.get_mut(id) else {
+        let Some(channel) = self.outbox.channels.get_mut(id) else {
             return;
         };
         let position = channel.source;
@@ -177,10 +176,18 @@ impl AnswerHandler<'_> {
             return;
         };
         let source = &mut self.sources[position];
-        Reconciler::new(source, channels, window, self.step).told(id, hub, covered.iter());
-        let sources = &mut *self.sources;
-        forget_of_former_source(&covered, position, sources, channels, window, self.step);
-        channels.cuts.set_ready(id);
+        self.outbox
+            .reconciler(source, self.plan, self.step)
+            .told(id, hub, covered.iter());
+        forget_of_former_source(
+            &covered,
+            position,
+            self.sources,
+            self.outbox,
+            self.plan,
+            self.step,
+        );
+        self.outbox.channels.cuts.set_ready(id);
     }
 
     /// Takes a part of the log as told (C21). Returns the set whose next round may begin now (C20).
@@ -191,14 +198,15 @@ impl AnswerHandler<'_> {
         seq: u64,
         part: LogPart,
     ) -> Option<Uri> {
-        let (channels, window) = (&mut self.outbox.channels, &self.plan.window);
-        let channel = channels.get_mut(id)?;
+        let channel = self.outbox.channels.get_mut(id)?;
         accept(channel, id, hub, seq, part, self.step);
         trim_log(channel, id, self.plan, self.step);
         let (position, set) = (channel.source, channel.row.set.clone());
         let source = &mut self.sources[position];
-        Reconciler::new(source, channels, window, self.step).end_accounts(id);
-        channels.cuts.set_ready(id);
+        self.outbox
+            .reconciler(source, self.plan, self.step)
+            .end_accounts(id);
+        self.outbox.channels.cuts.set_ready(id);
         Some(set)
     }
 
@@ -246,8 +254,10 @@ impl AnswerHandler<'_> {
             limit,
             is_news,
         });
-        Reconciler::new(source, channels, &self.plan.window, self.step)
+        self.outbox
+            .reconciler(source, self.plan, self.step)
             .withdrawn(id, hub, &withdrawn);
+        let Outbox { channels, hubs, .. } = &mut *self.outbox;
         hubs.release(channels, hub, ended, self.step);
     }
 

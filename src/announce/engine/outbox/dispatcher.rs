@@ -6,7 +6,7 @@ use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::cutter::Cutter;
-use crate::announce::engine::reconciler::{Reconciler, forget_of_former_source};
+use crate::announce::engine::reconciler::forget_of_former_source;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
@@ -73,14 +73,15 @@ impl Dispatcher<'_> {
             history.note(id, seq, hub, Fate::Withdrawn);
         }
         let source = &mut self.sources[position];
-        Reconciler::new(source, channels, &self.plan.window, self.step)
+        self.outbox
+            .reconciler(source, self.plan, self.step)
             .withdrawn(id, hub, &withdrawn);
         forget_of_former_source(
             &withdrawn.covered,
             position,
             self.sources,
-            channels,
-            &self.plan.window,
+            self.outbox,
+            self.plan,
             self.step,
         );
         let mut cutter = Cutter {
