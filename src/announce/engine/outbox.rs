@@ -459,7 +459,8 @@ impl Outbox {
         self.remove(id, sources, change_sets, step);
     }
 
-    /// Removes a channel that retired long ago, or whose topic another one has now, and drops what was due on it.
+    /// Removes a channel that retired long ago, or whose topic one of another kind has now (C9), and drops what was due on
+    /// it.
     pub fn remove(
         &mut self,
         id: ChannelId,

@@ -97,8 +97,8 @@ impl AnswerHandler<'_> {
             was_probe,
             jitter,
         };
-        let most = ledger.entry_limit(self.plan.window.max_entries, size);
-        let half = ledger.half(most);
+        let max = ledger.entry_limit(self.plan.window.max_entries, size);
+        let half = ledger.half(max);
         self.step.save_ledger(id, hub.clone());
         match verdict(answer, answered.attempts, now, jitter) {
             Verdict::Accepted => return self.accepted(&answered),

@@ -66,7 +66,7 @@ pub(super) fn cut_changes(
 pub fn launch_next(
     channel: &mut Channel,
     hub: &Hub,
-    most: usize,
+    max: usize,
     size: Option<SizeLimit>,
     now: Timestamp,
 ) -> bool {
@@ -76,7 +76,7 @@ pub fn launch_next(
     if ledger.free_from().is_none_or(|at| at > now) {
         return false;
     }
-    let limit = ledger.entry_limit(most, size);
+    let limit = ledger.entry_limit(max, size);
     let Some((seq, part)) = channel.log.next(&ledger.row.position, limit) else {
         return false;
     };
@@ -153,11 +153,11 @@ pub fn go_on_from(channels: &mut Channels, id: ChannelId, until: Timestamp, step
 }
 
 /// C22: lets the oldest changes count as told to hubs that are too far behind.
-pub fn fall_behind(channel: &mut Channel, id: ChannelId, most: usize, step: &mut Step) {
+pub fn fall_behind(channel: &mut Channel, id: ChannelId, max: usize, step: &mut Step) {
     for (hub, ledger) in &mut channel.ledgers {
         let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
         let position = &mut ledger.row.position;
-        let changes = channel.log.fall_behind(position, flying, most);
+        let changes = channel.log.fall_behind(position, flying, max);
         if changes > 0 {
             step.save_ledger(id, hub.clone());
             step.tell(Fact::FellBehind {

@@ -242,8 +242,8 @@ fn prepare(
         _ => None,
     });
     let mut spoken = spoken(announcements.collect(), catalog, limits);
-    let most = limits.entries.saturating_mul(PREPARED).min(spoken.len());
-    let beyond = spoken.drain(most..).map(|spoken| spoken.since).min();
+    let max = limits.entries.saturating_mul(PREPARED).min(spoken.len());
+    let beyond = spoken.drain(max..).map(|spoken| spoken.since).min();
     Prepared {
         settled,
         spoken: spoken.into(),
