@@ -25,7 +25,7 @@ pub struct Candidates {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PublishedPath(Box<[u8]>);
 
-/// As an operator writes them.
+/// Globs as the operator wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Globs {
     include: Vec<String>,
@@ -91,7 +91,7 @@ impl Candidates {
         })
     }
 
-    /// Makes those of no tree at all.
+    /// Returns candidates that accept no file.
     pub fn none() -> Candidates {
         Candidates {
             globs: Globs {
@@ -194,7 +194,7 @@ impl Candidates {
 }
 
 impl PublishedPath {
-    /// Returns that of a mount with this prefix.
+    /// Returns the published path of a mount with this prefix.
     pub fn of(prefix: &Uri) -> PublishedPath {
         let text = prefix.as_str();
         let host = text.split_once("://").map_or(text, |(_, host)| host);

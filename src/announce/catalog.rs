@@ -23,7 +23,7 @@ use crate::resourcesync::uri::{Uri, UriMap};
 pub struct Catalog {
     records: UriMap<Arc<Record>>,
     structures: UriMap<Structure>,
-    /// Structural documents that were not read yet since the start: what they resolved to, stands.
+    /// Structural documents not yet read in this run; their stored relations hold.
     unread: BTreeSet<Uri>,
     listed_by: UriMap<SmallSet<Uri>>,
     linked_by: UriMap<BTreeSet<Uri>>,
@@ -186,7 +186,8 @@ impl Catalog {
             .filter_map(|lister| Some((lister, self.structures.get(lister)?)))
     }
 
-    /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names that list.
+    /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration
+    /// names that list.
     pub fn is_set(&self, uri: &Uri) -> bool {
         self.configured_sets.contains(uri) || self.has_capability_list(uri)
     }

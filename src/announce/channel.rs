@@ -35,14 +35,14 @@ pub struct Channel {
     pub log: ChangeLog,
 }
 
-/// The end of a channel as that of a set, or of a source, whose topic another one takes.
+/// Result of giving a channel to another set or source.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TakenOver {
     /// The set that had it before.
     pub set: Uri,
     /// True if it had retired.
     pub was_retired: bool,
-    /// What the accounts had of documents of another source.
+    /// Accounts that forgot documents of another source.
     pub forgotten: Vec<ForgottenAccount>,
 }
 
@@ -56,7 +56,7 @@ pub struct ForgottenAccount {
     pub told: Vec<Uri>,
 }
 
-/// Notifications whose `until` is remembered, so that none comes again.
+/// Number of `until` values remembered per topic, so that none is repeated (R20).
 const UNTILS: usize = 64;
 
 impl Channel {

@@ -33,9 +33,9 @@ const ACCEPTED: Answer = Answer::Status {
 /// Access to Change Lists and to the log of their changes, which the engine does not have.
 #[expect(missing_debug_implementations, reason = "it has closures only")]
 pub struct ChangeFiles<'a> {
-    /// Takes what is fresh in Change Lists, or nothing if there is no state to compare them with.
+    /// Function that takes what is fresh in Change Lists; it returns nothing if there is no state to compare them with.
     pub take: &'a dyn Fn(TakeRequest) -> Option<TakenRound>,
-    /// Returns the body of a logged notification, or of a part of it.
+    /// Function that returns the body of a logged notification, or of a part of it.
     pub logged: &'a dyn Fn(ChannelId, u64, LogPart) -> Option<Arc<[u8]>>,
 }
 

@@ -39,7 +39,7 @@ impl From<Timestamp> for Now {
     }
 }
 
-/// Something happened.
+/// An input of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Files were looked at.
@@ -97,7 +97,7 @@ pub enum Event {
     Tick,
 }
 
-/// Something is to be done, in this order.
+/// An output of the engine, performed in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Commit this before anything that follows.
@@ -330,7 +330,7 @@ pub enum Fact {
     },
 }
 
-/// Deletions of a source are not believed for now (R15). The log and every command say so in these words.
+/// Suspension of the deletions of a source (R15). The log and every command use these words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspension {
     pub source: String,

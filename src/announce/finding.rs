@@ -27,7 +27,7 @@ impl TopicAddressProblem {
     }
 }
 
-/// Something that a generator, or the configuration, should put right. Never a reason to guess.
+/// A problem that a generator, or the configuration, should put right. Never a reason to guess.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
     /// A capability document belongs to no set of resources, so nobody can be told of it.

@@ -47,7 +47,7 @@ pub enum Fate {
     Open,
     Accepted {
         at: Timestamp,
-        /// Nothing of one that was accepted before a restart.
+        /// Number of attempts; nothing if it was accepted before a restart.
         attempts: Option<u32>,
     },
     /// Too large for the hub (R23).

@@ -14,7 +14,7 @@ use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Told};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::uri::Uri;
 
-/// The least time between two pings of one topic (R24).
+/// Minimum time between two pings of one topic (R24).
 pub const PING_APART: Duration = Duration::from_secs(2);
 /// The time after an accepted ping within which the topic is to be fetched (R24, R26).
 pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
@@ -78,7 +78,7 @@ pub enum Hearing {
 pub struct Withdrawn {
     /// The documents that it covered.
     pub covered: Vec<Uri>,
-    /// Those of which it is not known any more what the hub was told.
+    /// Documents of which it is not known any more what the hub was told.
     pub doubtful: Vec<Uri>,
 }
 
@@ -125,8 +125,8 @@ impl Ledger {
         std::mem::take(&mut self.told).into_keys()
     }
 
-    /// Forgets until when the hub was told of all changes (R20), also by what is in flight: that was of another set, or some
-    /// were dropped.
+    /// Clears the `until` of the hub's last notification and of the one in flight (R20), which no longer apply: they
+    /// were of another set, or changes were dropped.
     pub fn begin_anew(&mut self) {
         self.row.until = None;
         if let Some(flight) = &mut self.row.flight {

@@ -22,9 +22,9 @@ pub struct Announcement {
 /// The limits of one notification (R18, R21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotificationLimits {
-    /// At least 1.
+    /// Maximum number of entries, at least 1.
     pub entries: usize,
-    /// Of the rendered payload.
+    /// Maximum size of the rendered payload.
     pub bytes: usize,
     pub all_components: bool,
 }

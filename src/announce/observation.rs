@@ -91,7 +91,7 @@ pub enum Look {
 pub struct UnreadableDirectory {
     /// In the file system.
     pub directory: String,
-    /// As the system has it.
+    /// Error message of the system.
     pub reason: String,
     /// The remedy, as far as it can be guessed.
     pub remedy: Option<String>,

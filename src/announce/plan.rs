@@ -15,7 +15,7 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 /// The globs of files that may be documents unless the configuration says otherwise (R1).
 pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
 
-/// Everything the engine is told once, and again on a reload.
+/// Configuration of the engine, given to it at the start and on a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub sources: Vec<SourcePlan>,
@@ -40,9 +40,9 @@ pub struct WindowPlan {
     pub quiet: Duration,
     pub max_wait: Duration,
     pub hold: Duration,
-    /// At least 1.
+    /// Maximum number of entries in a notification, at least 1.
     pub max_entries: usize,
-    /// The largest payload, in bytes.
+    /// Maximum size of a payload, in bytes.
     pub max_bytes: usize,
     pub changes: ChangeWindowPlan,
 }
@@ -138,7 +138,7 @@ impl MassDeletion {
 /// A hub that is configured, or the embedded one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubPlan {
-    /// As advertised.
+    /// URI of the hub as it is advertised.
     pub hub: Hub,
     pub mode: Mode,
     pub replaces: Replaces,
@@ -164,7 +164,7 @@ impl BrokerPlan {
     }
 }
 
-/// Which hub that is no longer configured another one goes on for (R13).
+/// The hub, no longer configured, that another one replaces (R13).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Replaces {
     /// The one that it replaced, if one replaced one.
@@ -207,7 +207,7 @@ pub struct ChannelPlan {
     pub hubs: Vec<Hub>,
 }
 
-/// No source has this name.
+/// The error for an unknown source name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no source is named \"{name}\"; there is {known}")]
 pub struct UnknownSource {

@@ -8,7 +8,7 @@ use crate::announce::time::earlier;
 use crate::announce::time::later;
 use crate::resourcesync::payload::Entry;
 
-/// Times are written with milliseconds.
+/// Resolution of the times in notifications.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// The `from` and `until` of one notification.

@@ -102,8 +102,8 @@ impl Record {
         is_structural(self.version.capability, self.version.form)
     }
 
-    /// Returns true if a new run reads it although its stat data did not change: for what it lists, for a fingerprint that is
-    /// comparable, or because it is a finding that it is so large.
+    /// Returns true if a new run reads it although its stat data did not change: because its entries are needed, its
+    /// fingerprint is of an earlier version of rsnotify, or its size is a finding.
     pub fn is_read_at_start(&self) -> bool {
         self.is_structural() || self.outdated || self.stat.size > MAX_SIZE
     }
@@ -276,7 +276,7 @@ pub struct LedgerRow {
     /// Last words: documents with a change that the hub was due when it left, or the channel retired or was taken over by
     /// another set, and still is; of a channel or hub that returned, those that are not of the set (R11).
     pub last_words: BTreeSet<Uri>,
-    /// The most entries in the next notification, after a 413 (R23).
+    /// Maximum number of entries in the next notification, after a 413 (R23).
     pub limit: Option<usize>,
     /// The time of the last accepted notification.
     pub accepted: Option<Timestamp>,
@@ -324,7 +324,7 @@ impl Ping {
     }
 }
 
-/// Everything that is stored.
+/// Contents of the state file, as the engine restores them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     pub mounts: BTreeMap<MountId, MountRow>,
@@ -348,8 +348,8 @@ pub struct State {
 /// A set with a change channel (C10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeSetRow {
-    /// The lists whose first contents were learned last: nothing until everything was that was there when its channel
-    /// opened.
+    /// Kind of the lists whose first contents were learned last; nothing until all entries that were there when the
+    /// channel opened have been learned.
     pub learned: Option<ListKind>,
     /// The retiring channel that is still to hear what was fresh when it retired (C12).
     pub last_words_on: Option<ChannelId>,
@@ -564,8 +564,8 @@ impl Save {
         self.ledgers.is_empty() && self.told.is_empty() && self.has_ledgers_only()
     }
 
-    /// Returns true if it notes nothing but answers of hubs that nothing follows. Lost with the power, such an answer is asked
-    /// for again: the notification is sent once more, as after a crash before the answer came (R22).
+    /// Returns true if it notes nothing but answers of hubs that nothing follows. Lost with the power, such an answer
+    /// is asked for again: the notification is sent once more, as after a crash before the answer came (R22).
     pub fn only_notes_answers(&self) -> bool {
         let mut ledgers = self.ledgers.values();
         self.has_ledgers_only()

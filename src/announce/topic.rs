@@ -39,8 +39,8 @@ fn requested_otherwise(text: &str) -> Option<String> {
     (!is_same).then(|| url.into())
 }
 
-/// Returns the topics that a set without an advertisement may have: the one that a new channel gets comes first, then the one
-/// that it keeps if it has it already.
+/// Returns the topics that a set without an advertisement may have: the one that a new channel gets comes first, then
+/// the one that it keeps if it has it already.
 ///
 /// With several mounts in a source, the prefix of the list's mount is part of it, so that it depends on no other
 /// mount and on no order; a channel that was opened when there was one mount stays as it was.

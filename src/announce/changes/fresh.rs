@@ -74,13 +74,13 @@ impl Comparison {
         }
     }
 
-    /// Counts an entry as taken that nobody could hear of (C10).
+    /// Counts an entry as taken without telling it, because nobody could hear of it before (C10).
     pub fn learn(&mut self, key: ChangeKey, copy: u32) {
         let learned = self.learned.entry(key).or_default();
         *learned = copy.max(*learned);
     }
 
-    /// Adds an entry. Those that come too late to be kept are handed to `drop`, it or others.
+    /// Adds an entry. If there are too many, hands the latest to `drop`, possibly this one.
     pub fn add(&mut self, candidate: Candidate, mut drop: impl FnMut(&Candidate)) {
         if self.bound.is_some_and(|bound| candidate.rank() >= bound) {
             drop(&candidate);
@@ -98,8 +98,8 @@ impl Comparison {
             .for_each(|late| drop(&late));
     }
 
-    /// Compares with what was taken from all lists. `stored` hands the keys that were taken over, list after list: each time
-    /// the number of a list, and its key.
+    /// Compares with what was taken from all lists. `stored` passes each taken key with the number of its list, list by
+    /// list.
     pub fn conclude<E>(
         mut self,
         stored: impl FnOnce(&mut dyn FnMut(u32, ChangeKey)) -> Result<(), E>,
@@ -144,7 +144,7 @@ impl Comparison {
     }
 }
 
-/// How often the keys of some entries were taken.
+/// Numbers of times that the keys of some entries were taken.
 struct KeyCounts {
     /// By the index of the first entry with a key.
     taken: Vec<Count>,
@@ -155,9 +155,9 @@ struct KeyCounts {
 /// Occurrences of one key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
-    /// The most in one list.
+    /// Maximum in one list.
     max: u32,
-    /// Those in the list that passes by, and its number.
+    /// Occurrences in the list that passes by, and its number.
     here: u32,
     list: u32,
 }

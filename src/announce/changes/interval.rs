@@ -18,11 +18,11 @@ pub struct FreshChange {
     pub list: usize,
 }
 
-/// The most that one notification holds (R21).
+/// Limits of one notification (R21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalLimits {
     pub entries: usize,
-    /// In bytes, of all entries together.
+    /// Size of all entries together.
     pub bytes: usize,
 }
 
@@ -79,7 +79,7 @@ struct Parts {
     limits: IntervalLimits,
     ended: Vec<Vec<FreshChange>>,
     open: Vec<FreshChange>,
-    /// Of the entries in `open`.
+    /// Size of the entries in `open`.
     bytes: usize,
 }
 

@@ -28,7 +28,7 @@ const LEARNED: usize = 50_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InventoryRow {
     pub state: ResourceState,
-    /// As listed.
+    /// URI as it is listed.
     pub uri: Box<str>,
     /// The time since which no list has it, by the clock of
     /// [`WatchedTime`](crate::announce::changes::round::WatchedTime).

@@ -12,7 +12,7 @@ pub struct Logged {
     pub from: Timestamp,
     pub until: Timestamp,
     pub entries: usize,
-    /// Of the body.
+    /// Size of the body.
     pub bytes: usize,
     pub cut: Timestamp,
 }
@@ -167,7 +167,7 @@ impl ChangeLog {
         Some((seq, part))
     }
 
-    /// Lets the oldest notifications count as told to a hub that is more than `max` entries behind, except the next one if
+    /// Counts the oldest notifications as told to a hub that is more than `max` entries behind, except the next one if
     /// it is in flight. Returns the number of their entries.
     pub fn fall_behind(
         &self,
@@ -206,7 +206,8 @@ impl ChangeLog {
     }
 
     /// Returns the numbers of the notifications that a hub at this position may still be sent, of which one may be in
-    /// flight. One that left may return, and goes on if it is not more than `max` entries behind then (R11, C22).
+    /// flight. For a hub that left, later notifications are included while they have at most `max` entries, because it
+    /// continues there if it returns (R11, C22).
     pub fn wanted(
         &self,
         position: &LogPosition,
@@ -278,7 +279,7 @@ impl LogPosition {
         self.next().max(skipped_to).saturating_add(1)
     }
 
-    /// Lets everything up to a notification count as told.
+    /// Counts everything up to a notification as told.
     pub fn skip(&mut self, seq: u64) {
         if seq > self.heard {
             (self.heard, self.entries) = (seq, 0);

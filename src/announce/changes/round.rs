@@ -23,7 +23,7 @@ pub const ROUND: usize = 20_000;
 pub const ROUND_BYTES: u64 = 16 << 20;
 /// Fresh entries that are kept between rounds at most, of 56 bytes each; half as many more while lists are compared.
 const MAX_SELECTED: usize = 1 << 18;
-/// The longest that a datetime may lie ahead of our clock and be believed (C15).
+/// Maximum time that a datetime may lie ahead of our clock and be believed (C15).
 pub const AHEAD: Duration = Duration::from_secs(5 * 60);
 
 /// A request to read Change Lists, and to compare them with what was taken.
@@ -211,7 +211,7 @@ pub trait RoundFiles {
     fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Self::Error>;
 }
 
-/// Takes what is fresh, round after round.
+/// Rounds of all sets, with what each has compared and not taken yet.
 #[derive(Debug)]
 pub struct Rounds {
     /// By set.

@@ -26,7 +26,7 @@ use crate::resourcesync::uri::Uri;
 /// Rows of keys to write, by list and number; nothing for a row to delete.
 type KeyChanges = BTreeMap<(Uri, u32), Option<KeyRow>>;
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Debug)]
 pub struct Selection {
     /// The last round that took of it.

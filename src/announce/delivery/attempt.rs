@@ -91,8 +91,8 @@ impl Attempt {
     }
 }
 
-/// Returns true if a body is no more than a server's stock page: the one ResourceSync hub fails so while nobody has
-/// subscribed.
+/// Returns true if a body is empty or a server's stock error page: a known ResourceSync hub answers so while a topic
+/// has no subscribers.
 pub fn says_nothing(body: &str) -> bool {
     body.trim().is_empty() || body.to_ascii_lowercase().contains("internal server error")
 }
@@ -209,7 +209,7 @@ impl RefusalKind {
     }
 }
 
-/// No kind of refusal has this name.
+/// The error for an unknown kind of refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is no kind of refusal")]
 pub struct UnknownKind(String);

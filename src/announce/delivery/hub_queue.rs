@@ -21,18 +21,19 @@ const AT_ONCE_AFTER_OUTAGE: usize = 8;
 /// Submissions under way at the most.
 const MAX_AT_ONCE: usize = 64;
 
-/// The wait before the first probe of an outage.
+/// Wait before the first probe of an outage.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
-/// The least wait between later probes: at most 15 attempts in 30 s, and none later than 3 s after the hub's return.
+/// Minimum wait between later probes: at most 15 attempts in 30 s, and in the first six minutes a hub that is back is
+/// noticed within 3 s.
 const PROBES_APART: Duration = Duration::from_millis(2_400);
-/// The most that two probes are apart.
+/// Maximum wait between two probes.
 const PROBES_APART_AT_MOST: Duration = Duration::from_secs(30);
-/// The part of an outage's length that the next probe waits.
+/// Divisor of an outage's length that gives the maximum wait before the next probe.
 const PART_OF_OUTAGE: u32 = 120;
-/// The most that probes are apart of a hub that needs an operator.
+/// Maximum wait between probes of a hub that needs an operator.
 const OPERATOR_PROBES_APART: Duration = Duration::from_secs(15 * 60);
 
-/// Notifications at fault that make it the hub's if they fail without any acceptance between them.
+/// Number of notifications at fault whose failures, without an acceptance in between, count as the hub's.
 const MAX_AT_FAULT: usize = 3;
 
 /// The time between two log lines about the same outage or the same refusal.
@@ -94,7 +95,7 @@ pub struct Outage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeLimit {
     pub entries: usize,
-    /// Of the payload.
+    /// Size of the payload.
     pub bytes: usize,
     until: Timestamp,
 }
@@ -336,7 +337,7 @@ impl HubQueue {
         }
     }
 
-    /// Tries a failing hub now, and logs the outcome.
+    /// Makes the next probe of a failing hub due now, and has its outcome logged even if the outage was logged before.
     pub fn hurry(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
             (outage.next_probe, outage.next_first) = (now, now);

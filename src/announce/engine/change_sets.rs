@@ -179,12 +179,12 @@ impl ChangeSets {
 
     // Rounds.
 
-    /// Lets the next round of a set wait until its source is settled.
+    /// Delays the next round of a set until its source is settled.
     pub fn park(&mut self, set: &Uri) {
         self.parked.insert(set.clone());
     }
 
-    /// Lets the rounds of a source begin that waited for it to be settled.
+    /// Resumes the rounds that waited for this source to be settled.
     pub fn unpark(&mut self, source: usize, step: &mut Step) {
         let sets = &self.sets;
         let is_of_source = |set: &Uri| sets.get(set).is_none_or(|known| known.source() == source);

@@ -148,8 +148,8 @@ impl Channels {
         }
     }
 
-    /// Opens the channel of a topic for its set, revives it, or takes it over from another set or source. `hubs` is the number of
-    /// hubs that it will have, `catalog` that of its source.
+    /// Opens the channel of a topic for its set, revives it, or takes it over from another set or source. `hubs` is the
+    /// number of hubs that it will have, `catalog` that of its source.
     pub fn open(
         &mut self,
         source: usize,
@@ -257,8 +257,8 @@ impl Channels {
         true
     }
 
-    /// Removes a channel that was kept for long enough since it retired (R11), or whose topic one of another kind takes (C9).
-    /// Returns it.
+    /// Removes a channel that was kept for long enough since it retired (R11), or whose topic one of another kind takes
+    /// (C9). Returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
         let channel = self.map.take_out(id)?;
         self.cuts.forget(id);

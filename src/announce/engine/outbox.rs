@@ -274,8 +274,8 @@ impl Outbox {
         }
     }
 
-    /// Retries now what waits for a hub that is reached otherwise than before; the answer to what is under way says
-    /// nothing of it, so that is tried again after it.
+    /// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old
+    /// ones, so it is repeated at once unless it is accepted.
     pub fn reached_otherwise(&mut self, hub: &Hub, step: &mut Step) {
         let now = step.now();
         for (id, channel) in self.channels.iter_mut() {
@@ -350,7 +350,7 @@ impl Outbox {
         None
     }
 
-    /// Lets everything that was logged count as told to a hub. Returns the number of changes.
+    /// Counts everything that was logged as told to a hub. Returns the number of changes.
     fn drop_logged(&mut self, id: ChannelId, hub: &Hub, plan: &Plan, step: &mut Step) -> usize {
         let Some(channel) = self.channels.get_mut(id) else {
             return 0;

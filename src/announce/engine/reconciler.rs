@@ -15,7 +15,7 @@ use crate::resourcesync::uri::{Hub, Uri, UriSet};
 
 /// One source and the channels, while the accounts of hubs are brought up to date with it.
 ///
-/// What a hub is due and what is held follow from a comparison; each change of what it was told is followed by one.
+/// A comparison tells what a hub is due and what is held; one follows each change of what the hub was told.
 #[derive(Debug)]
 pub struct Reconciler<'a> {
     source: &'a mut Source,
@@ -84,8 +84,8 @@ impl<'a> Reconciler<'a> {
         compared.is_held
     }
 
-    /// Compares again after what a hub knows of a document changed. If that makes the document wait, it does from now on
-    /// (R17).
+    /// Compares a document again for one hub, after what that hub was told of it changed; and for all hubs if the
+    /// change is held now (R17).
     fn again(&mut self, id: ChannelId, hub: &Hub, uri: &Uri) {
         if self.account(id, hub, uri, false) {
             self.document(uri, false);

@@ -82,8 +82,8 @@ impl HubChanges {
         &self.former
     }
 
-    /// Lets what was on its way to a hub that was replaced go to the one that took its place, now that it is known
-    /// whether the channels of this source advertise that; last words too, of a channel that advertised neither (R11).
+    /// Retries at once what is in flight to hubs that replaced others, now that it is known whether the channels of
+    /// this source advertise them; last words too, of a channel that advertised neither (R11).
     pub fn try_inherited(&self, channels: &Channels, source: usize, step: &mut Step) {
         for (id, channel) in channels.of_source(source) {
             for (hub, ledger) in &channel.ledgers {

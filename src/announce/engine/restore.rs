@@ -26,7 +26,7 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// The maximum wait before a retry (R23).
+/// Maximum wait before a retry (R23).
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The versions that hubs were told of, by channel.

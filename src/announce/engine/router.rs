@@ -292,7 +292,8 @@ impl Router<'_> {
         known.schedule_mut().sign(window, self.step);
     }
 
-    /// Lets hubs of a change channel that are advertised no more leave, and others join. Returns true if any did.
+    /// Updates the hubs of a change channel: those that are advertised no more leave, and others join. Returns true if
+    /// any did.
     fn change_hubs(&mut self, id: ChannelId, hubs: &BTreeSet<Hub>) -> bool {
         let Some(mut accounts) = self.outbox.channels_mut().accounts(id) else {
             return false;
@@ -332,7 +333,7 @@ impl Router<'_> {
                 self.outbox
                     .remove(id, self.sources, self.change_sets, self.step);
             }
-            // What another source's documents were due is dropped with its topic.
+            // What hubs were due of another source's documents is dropped with its topic.
             Some((_, channel)) if channel.source != self.position => {
                 let documents = self.sources[channel.source].documents_mut();
                 for ledger in channel.ledgers.values() {
@@ -357,7 +358,7 @@ impl Router<'_> {
 
 /// Adds to each set its documents, and with them the Source Descriptions, which are announced on every channel.
 fn add_documents(openings: &mut [Opening], catalog: &Catalog, is_first: bool) {
-    // What stands from before the start is listed by nothing that was read.
+    // After a start, stored relations stand that no list read so far confirms.
     if is_first || catalog.has_unread() {
         let positions = openings.iter().map(|opening| opening.set.clone()).zip(0..);
         let positions: UriMap<usize> = positions.collect();

@@ -112,7 +112,7 @@ impl Source {
         self.tree.observe(uri, observation, step)
     }
 
-    /// Handles the end of the time for which a candidate may be broken untold.
+    /// Reports a candidate that has been broken for `broken_after`.
     pub fn trouble_lasted(&mut self, uri: &Uri, step: &mut Step) {
         if let Some(fact) = self.tree.trouble_lasted(uri, step.now()) {
             self.findings.broken_lasted(fact);
@@ -135,7 +135,7 @@ impl Source {
         self.descriptions.remember(changes, catalog, quiet, now);
     }
 
-    /// Lets the sets that lack a channel because of a topic that is free now have one (R8).
+    /// Reconsiders the sets that lack a channel because of a topic that is free now (R8).
     pub fn offer_topics(&mut self, topics: &BTreeSet<Topic>) {
         let sets = self.findings.without_topic(topics).cloned();
         self.tree.documents_mut().reconsider_sets(sets);

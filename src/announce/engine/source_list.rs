@@ -277,7 +277,7 @@ impl Sources {
         }
     }
 
-    /// Lets the sets that lack a channel because of a topic that is free now have one (R8).
+    /// Reconsiders the sets that lack a channel because of a topic that is free now (R8).
     pub fn offer_topics(&mut self, topics: &BTreeSet<Topic>) {
         for source in &mut self.sources {
             source.offer_topics(topics);

@@ -150,7 +150,7 @@ impl Step {
         self.collected.submit.push((submission, part));
     }
 
-    /// Lets Change Lists be read.
+    /// Requests a reading of Change Lists.
     pub fn take_changes(&mut self, request: TakeRequest) {
         self.collected.take.push(request);
     }

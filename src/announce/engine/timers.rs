@@ -21,7 +21,7 @@ pub enum Timer {
     Probe(Hub),
     /// Refusals that are summed up.
     Refusals(Hub),
-    /// The least time between two pings of a topic (R24), and the time within which it should be fetched (R26).
+    /// Minimum time between two pings of a topic (R24), and the time within which it should be fetched (R26).
     Ping(ChannelId, Hub),
     /// The end of a retired channel (R11).
     Retired(ChannelId),

@@ -141,7 +141,7 @@ impl ChangeSet {
         }
     }
 
-    /// Lets a retiring channel hear what is fresh at once, if anything may be.
+    /// Lets a retiring channel be told of fresh changes, if there may be any, and makes a round due at once (C12).
     pub fn give_last_words(&mut self, channel: ChannelId, step: &mut Step) {
         let has_signs = self.schedule.has_signs();
         if self.learning.is_complete() && (has_signs || self.schedule.is_under_way()) {
@@ -183,14 +183,14 @@ impl ChangeSet {
         }
     }
 
-    /// Lets entries be taken that no list told for a grace.
+    /// Ends the wait for entries that no list told in time: the next round takes them.
     pub fn end_waiting(&mut self, step: &mut Step) {
         if self.lists.end_waiting(step) {
             self.schedule.sign_if_none(step.now());
         }
     }
 
-    /// Returns false if nothing but an event lets a round begin.
+    /// Returns true if a round may become due without another event.
     pub fn may_be_due(&self) -> bool {
         let has_reason = self.schedule.has_signs() || self.deletions.is_any();
         has_reason && !self.schedule.is_under_way()
@@ -249,7 +249,8 @@ impl ChangeSet {
         }
     }
 
-    /// Lets what Resource Lists have now count as taken, because these are compared from now on (C27).
+    /// Begins to learn Resource Lists, whose present contents count as taken, because they are compared from now on
+    /// (C27).
     fn learn_inventory(&mut self, lists: &[ListToRead], index: &mut ListIndex, step: &mut Step) {
         for list in lists {
             self.learning.add(list.list.clone());

@@ -7,7 +7,7 @@ use crate::announce::engine::channels::Channels;
 use crate::announce::ids::ChannelId;
 use crate::resourcesync::uri::Uri;
 
-/// What one set owes to the channels that it had.
+/// Obligations of one set to the channels that it had.
 #[derive(Debug, Default)]
 pub struct FormerChannels {
     /// The retiring channel that hears the last words of the set.

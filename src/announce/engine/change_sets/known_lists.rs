@@ -41,7 +41,7 @@ struct KnownList {
 #[derive(Debug, Clone, Copy)]
 struct WaitingEntries {
     version: Fingerprint,
-    /// Time until which they are not, by the steady clock; nothing once that is over.
+    /// End of the wait, by the steady clock; nothing once it is over.
     until: Option<Timestamp>,
 }
 
@@ -93,7 +93,8 @@ impl KnownLists {
         waiting.is_none_or(|waiting| waiting.until.is_some())
     }
 
-    /// Returns true if this version of a list was taken but for such entries, and is not read again yet.
+    /// Returns true if this version of a list was taken except for entries whose wait is not over, so that it is not
+    /// read again yet.
     pub fn is_waiting(&self, list: &Uri, version: Fingerprint) -> bool {
         let waiting = self.waiting(list, version);
         waiting.is_some_and(|waiting| waiting.until.is_some())
@@ -104,7 +105,8 @@ impl KnownLists {
         waiting.filter(|waiting| waiting.version == version)
     }
 
-    /// Lets entries be taken that no list told until now, by the steady clock. Returns true if there are any.
+    /// Ends the waits for entries that no list told in time, by the steady clock: the next round takes them. Returns
+    /// true if there are any.
     pub fn end_waiting(&mut self, step: &mut Step) -> bool {
         let mut is_any = false;
         for waiting in self.waiting.values_mut() {

@@ -12,11 +12,11 @@ use crate::resourcesync::uri::Uri;
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
 
-/// What of one set is learned, and what is still to be learned.
+/// Entries of one set that were learned, and lists that are still to be learned.
 #[derive(Debug, Default)]
 pub struct Learning {
-    /// The lists whose first contents were learned last; nothing until the entries were that were there when its channel
-    /// opened.
+    /// Kind of the lists whose first contents were learned last; nothing until all entries that were there when the
+    /// channel opened have been learned.
     kind: Option<ListKind>,
     /// Lists of which what is new counts as taken. Their rows are empty.
     to_learn: BTreeSet<Uri>,
@@ -64,12 +64,12 @@ impl Learning {
         !self.is_complete() || self.to_learn.contains(list)
     }
 
-    /// Lets what is new in a list count as taken.
+    /// Marks a list whose new entries count as taken.
     pub fn add(&mut self, list: Uri) {
         self.to_learn.insert(list);
     }
 
-    /// Lets what is new in a list be told, because it was learned or is gone.
+    /// Unmarks a list, because it was learned or is gone: its new entries are told.
     pub fn remove(&mut self, list: &Uri) {
         self.to_learn.remove(list);
     }

@@ -95,7 +95,7 @@ pub fn next_change_lists(
     step: &mut Step,
 ) -> Option<ReadLists> {
     let lists = change_lists(set, catalog, is_last, step);
-    // While a set is learned, there is more than the lists: that they are none.
+    // While a set is learned, a round runs even without lists: it records that there are none.
     if lists.is_empty() && set.learning().is_complete() {
         set.skip(step);
         return None;

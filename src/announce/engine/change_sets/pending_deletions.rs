@@ -15,7 +15,7 @@ use crate::resourcesync::uri::Uri;
 pub struct PendingDeletions {
     set: Uri,
     missing: Option<MissingResources>,
-    /// True until a round took all of it if an operator accepts what is missing as deleted.
+    /// True from an operator's acceptance of what is missing until a round has deleted all of it.
     is_accepted: bool,
     timer: SteadyTimer,
 }
@@ -38,7 +38,7 @@ impl PendingDeletions {
         self.wake(step);
     }
 
-    /// Looks at the next occasion for resources that are missing, as when the state was saved.
+    /// Makes a look for missing resources due now.
     pub fn look(&mut self, step: &Step) {
         let missing = self.missing.get_or_insert_default();
         missing.next = Some(step.steady());
@@ -50,7 +50,7 @@ impl PendingDeletions {
         self.missing = None;
     }
 
-    /// Takes what is missing as deleted, as an operator wants it.
+    /// Accepts what is missing as deleted, for an operator.
     pub fn accept(&mut self, step: &mut Step) {
         if self.missing.is_some_and(|missing| missing.missing > 0) {
             self.is_accepted = true;

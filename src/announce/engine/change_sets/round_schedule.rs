@@ -16,7 +16,7 @@ use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::time::{earlier, elapsed, later};
 use crate::resourcesync::uri::Uri;
 
-/// The longest that fresh changes wait because no hub has heard what was cut (C20).
+/// Maximum wait of fresh changes because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The rounds of one set. All times are by the wall clock.
@@ -80,7 +80,7 @@ impl RoundSchedule {
 
     // Reasons for a round.
 
-    /// Notes that a change was seen. This version need not wait like a round that is repeated without one.
+    /// Records a sign of a change, which also ends the delay of a round that is repeated without one.
     pub fn sign(&mut self, window: &ChangeWindowPlan, step: &mut Step) {
         self.signs.get_or_insert(Signs::at(step.now())).last = step.now();
         self.not_before = None;
@@ -89,18 +89,18 @@ impl RoundSchedule {
         }
     }
 
-    /// Lets a round follow, unless one does already.
+    /// Schedules a round, unless one is scheduled already.
     pub fn sign_if_none(&mut self, now: Timestamp) {
         self.signs.get_or_insert(Signs::at(now));
     }
 
-    /// Lets a round follow once it is due, unless one does already.
+    /// Schedules a round as soon as its delay allows it, unless one is scheduled already.
     pub fn look_again(&mut self, step: &mut Step) {
         self.sign_if_none(step.now());
         self.wake_at(step.now(), step);
     }
 
-    /// Lets a round be due at once.
+    /// Makes a round due at once.
     pub fn hurry(&mut self, step: &mut Step) {
         self.signs = Some(Signs::AT_ONCE);
         self.not_before = None;
@@ -253,8 +253,8 @@ impl RoundSchedule {
         !self.is_hurried()
     }
 
-    /// Notes the lists that were not the version that was asked for, with its stat data, and repeats the round. Returns those
-    /// that the operator is to be told of.
+    /// Notes the lists that were not the version that was asked for, with its stat data, and repeats the round. Returns
+    /// those that the operator is to be told of.
     pub fn note_stale(
         &mut self,
         lists: BTreeMap<Uri, Stat>,

@@ -15,9 +15,9 @@ use crate::resourcesync::uri::Uri;
 const ROUNDS: u32 = 2;
 /// Number of times that a list is asked for in vain before the operator is told, after half a minute.
 const ROUNDS_TO_REPORT: u32 = 5;
-/// Delay before something is read again that could not be read.
+/// Half of the first delay before something that could not be read is read again; the delay doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The longest of these delays.
+/// Maximum of these delays.
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The lists of one set that were not the version that was asked for. Once they are left out of rounds, what they tell
@@ -33,7 +33,7 @@ pub struct StaleLists {
 /// A list that was not the version that was asked for.
 #[derive(Debug, Clone, Copy)]
 struct StaleList {
-    /// That version.
+    /// Stat data of that version.
     stat: Stat,
     /// Number of times that it was asked for, or another one that was not there either.
     times: u32,

@@ -9,7 +9,7 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::time::{earlier, elapsed, later};
 
-/// A timer that need not be set again for a time that it is set for.
+/// A timer that is set only if it would not fire in time already.
 #[derive(Debug, Default)]
 pub struct SteadyTimer {
     last: Option<SetTimer>,

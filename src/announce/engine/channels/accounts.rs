@@ -50,8 +50,8 @@ impl<'a> ChannelAccounts<'a> {
 
     // Hubs that come and go.
 
-    /// Lets a hub hear of all that changes from now on; not one that is not configured, which has no mode. A new account
-    /// begins with what was told on the channel. `catalog` is that of its source.
+    /// Adds a hub, which hears of all that changes from now on, unless it is not configured and so has no mode. A new
+    /// account begins with what was told on the channel. `catalog` is that of its source.
     pub fn join(
         &mut self,
         hub: &Hub,
@@ -82,7 +82,8 @@ impl<'a> ChannelAccounts<'a> {
         step.save_ledger(self.id, hub.clone());
     }
 
-    /// Lets a hub that had left be told everything again, and what it was due of documents that are not the set's.
+    /// Resumes the account of a hub that had left: it is told everything again, and what it was due of documents that
+    /// are not the set's.
     fn resume(&mut self, hub: &Hub, catalog: &Catalog, step: &mut Step) {
         let Channel { row, ledgers, .. } = &mut *self.channel;
         if let Some(ledger) = ledgers.get_mut(hub)
@@ -95,7 +96,7 @@ impl<'a> ChannelAccounts<'a> {
         }
     }
 
-    /// Forgets until when a hub was told of all changes (R20), because that was of another set.
+    /// Clears the last `until` that a hub was told (R20), which no longer applies: it was of another set.
     pub fn begin_anew(&mut self, hub: &Hub, step: &mut Step) {
         self.channel.page_until = None;
         if let Some(ledger) = self.channel.ledgers.get_mut(hub) {
@@ -141,7 +142,7 @@ impl<'a> ChannelAccounts<'a> {
         self.hearers.insert(self.id, uri);
     }
 
-    /// Lets the hubs go that are not among these. Returns true if there were any.
+    /// Begins to remove the hubs that are not among these. Returns true if there were any.
     pub fn keep_only(
         &mut self,
         hubs: &BTreeSet<Hub>,
@@ -158,8 +159,8 @@ impl<'a> ChannelAccounts<'a> {
         !leaving.is_empty()
     }
 
-    /// R11: lets a hub go that is advertised no more. It is sent the changes due until now, if it `is_told`; what it
-    /// was told is kept for the next one.
+    /// R11: begins to remove a hub that is advertised no more. It is sent the changes due until now, if it `is_told`;
+    /// what it was told is kept for the next one.
     fn leave(&mut self, hub: &Hub, is_told: bool, retention: Duration, step: &mut Step) {
         let logged = self.logged();
         let Some(ledger) = self.channel.ledgers.get_mut(hub) else {

@@ -1,4 +1,4 @@
-//! When the next notifications of each channel are cut: after a window in which changes gather (R16).
+//! The schedule of cuts: the next notifications of a channel are cut after a window in which changes gather (R16).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::announce::ids::ChannelId;
 use crate::announce::plan::WindowPlan;
 use crate::announce::time::{earlier, later};
 
-/// When the next notifications of each channel are cut: once its window closes, at the end of this step, or once its source
-/// is settled.
+/// Schedule of the next cut of each channel: once its window closes, at the end of this step, or once its source is
+/// settled.
 #[derive(Debug, Default)]
 pub struct CutSchedule {
     /// The windows that are open.
@@ -23,7 +23,7 @@ pub struct CutSchedule {
     parked: BTreeSet<ChannelId>,
 }
 
-/// Changes gather from the first until none came for a while.
+/// An open window: the times of its first and last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelWindow {
     first: Timestamp,
@@ -81,12 +81,12 @@ impl CutSchedule {
         self.parked.remove(&id);
     }
 
-    /// Lets the next notifications of a channel be cut at the end of this step.
+    /// Schedules the next notifications of a channel to be cut at the end of this step.
     pub fn set_ready(&mut self, id: ChannelId) {
         self.ready.insert(id);
     }
 
-    /// Lets a channel be ready once its source is settled.
+    /// Delays the next notifications of a channel until its source is settled.
     pub fn park(&mut self, id: ChannelId) {
         self.parked.insert(id);
     }

@@ -1,4 +1,4 @@
-//! On which channels hubs were told of a document.
+//! The channels on which hubs were told of a document.
 
 use crate::announce::channel::Channel;
 use crate::announce::ids::ChannelId;

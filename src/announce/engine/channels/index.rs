@@ -1,4 +1,4 @@
-//! Which channels a set has, and which one has a topic.
+//! Lookup of channels by set and by topic.
 
 use std::collections::BTreeMap;
 

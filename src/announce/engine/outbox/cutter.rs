@@ -264,7 +264,7 @@ fn compose(
         before,
         open,
     } = next;
-    // Hubs that fetch the topic are told what that speaks for.
+    // For ping hubs, the `from` and `until` of the topic count, not those of a notification.
     let span = match hubs.iter().all(|hub| channel.is_pinged(hub)) {
         true => Span::default(),
         false => channel.next_span(now, before, open),

@@ -80,7 +80,7 @@ impl Hubs {
 
     // Submissions.
 
-    /// Lets the notification in flight of a hub on a channel be submitted as soon as the hub may be sent more.
+    /// Queues the notification in flight of a hub on a channel, to be submitted as soon as the hub may be sent more.
     pub fn enqueue(&mut self, channels: &mut Channels, id: ChannelId, hub: &Hub, step: &mut Step) {
         let Some(ledger) = channels.ledger(id, hub) else {
             return;
@@ -152,7 +152,7 @@ impl Hubs {
         queue.is_some_and(|queue| queue.ended(id, seq))
     }
 
-    /// Lets everything go that waited for a failing hub, now that it answers.
+    /// Releases everything that waited for a failing hub, now that it answers.
     pub fn release(
         &mut self,
         channels: &mut Channels,

@@ -37,7 +37,8 @@ pub fn report_unfetched(channel: &mut Channel, id: ChannelId, hub: &Hub, step: &
     }
 }
 
-/// Notes that a topic was fetched, as its ping hubs do that took a notification.
+/// Records a fetch of a topic. It counts for all ping hubs of the channel, since a fetch does not tell which one made
+/// it.
 pub fn fetched(channel: &mut Channel, id: ChannelId, step: &mut Step) {
     let until = channel.page_until;
     let latest = channel.row.seq;

@@ -1,4 +1,4 @@
-//! How long retired channels and the accounts of hubs that left are kept (R11).
+//! Retention of retired channels and of the accounts of hubs that left (R11).
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use crate::announce::engine::step::Step;
 use crate::announce::time::{elapsed, later};
 
-/// Least time for which a run keeps what an earlier one retired: a clock that is wrong at the start may be set meanwhile.
+/// Minimum time for which a run keeps what an earlier one retired: a clock that is wrong at the start may be set
+/// meanwhile.
 const CLOCK_DOUBTED: Duration = Duration::from_secs(60 * 60);
 
 /// Returns how long something is still kept that retired at `since`; zero if it is over by both clocks.

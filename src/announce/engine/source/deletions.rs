@@ -270,7 +270,7 @@ impl Deletions {
     }
 
     /// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
-    /// What goes missing later, or returns and goes missing again, is not accepted.
+    /// The acceptance does not cover documents that go missing later, or return and go missing again.
     pub fn accept(&mut self, documents: &mut Documents, mounts: &Mounts, step: &mut Step) {
         let catalog = documents.catalog();
         let missing = catalog.census().missing().iter().filter(|uri| {

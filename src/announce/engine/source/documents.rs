@@ -23,7 +23,7 @@ use crate::resourcesync::uri::Uri;
 /// The documents of one source, and what changed of them since the source last settled.
 ///
 /// A record changes only here, so that each change is saved, and gathered for the next time that the source settles.
-/// What looks found goes in by way of the tree, which lets its other parts know.
+/// Observations reach it through the tree, which also updates its other parts.
 #[derive(Debug)]
 pub struct Documents {
     /// The position of the source in the plan.
@@ -259,7 +259,7 @@ impl Documents {
         });
     }
 
-    /// Lets no document wait that did not wait when it was stored: where nobody reads the tree, nobody knows what lists it.
+    /// Exempts documents that are not held from being held: where the tree is not swept, nobody knows what lists them.
     pub fn expire_free_holds(&mut self) {
         let free = self.catalog.iter();
         let free = free.filter(|(_, record)| record.hold == Hold::Free);

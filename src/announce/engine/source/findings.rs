@@ -21,14 +21,13 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, NotADocument};
 use crate::resourcesync::uri::{Topic, Uri, UriMap, UriSet};
 
-/// Findings of one kind that are told each; the others are counted.
+/// Number of findings of one kind that are told each; the others are counted.
 pub const EXAMPLES: usize = 3;
-/// The kind of finding that a document which cannot be read is.
+/// Kind of the findings about unreadable documents.
 const BROKEN: &str = "broken";
-/// The time for which no more is told of a kind of which there were more.
+/// Time after the first finding of a kind, or a summary, in which those beyond the examples are only counted.
 const COUNTED_FOR: Duration = Duration::from_secs(60);
-/// A list of more entries is not gone through again each time that one of them comes or goes, but a little later, once
-/// for all of them.
+/// Number of entries above which the findings about a list are updated later, once for all documents that came or went.
 const LARGE: usize = 1_000;
 /// Documents that a list names, and of which there is no file, that are findings of their own; the others are counted.
 const MAX_WITHOUT_FILE: usize = 100;
@@ -136,7 +135,7 @@ impl Findings {
         self.find(affected, &changes.changed, catalog, step);
     }
 
-    /// Looks for findings about documents that changed, or that others changed of.
+    /// Looks for findings about documents that changed, or are related to one that did.
     fn find(&mut self, uris: &BTreeSet<Uri>, changed: &UriSet, catalog: &Catalog, step: &mut Step) {
         for uri in uris {
             let findings = match catalog.get(uri) {

@@ -157,7 +157,7 @@ impl Mounts {
         Some(mount.root.judge(candidates))
     }
 
-    /// Takes a mount to be absent whose root is empty, and is not the one that held documents (R15).
+    /// Counts a mount as absent, because its root is empty and is not the one that held documents (R15).
     pub fn reject_root(&mut self, id: MountId, step: &mut Step) {
         let mount = self.mounts.get_mut(&id);
         if let Some(reason) = mount.and_then(KnownMount::reject_root) {
@@ -165,7 +165,8 @@ impl Mounts {
         }
     }
 
-    /// Takes another root than the one that held documents for the mount, because it holds something (R15).
+    /// Accepts a directory as the mount's root in place of the one that held documents, because it holds something
+    /// (R15).
     pub fn accept_root(&mut self, id: MountId, step: &mut Step) -> Option<AcceptedRoot> {
         let mount = self.mounts.get_mut(&id)?;
         let accepted = mount.root.accept()?;

@@ -212,8 +212,8 @@ impl ObservedTree {
         self.mounts.hold_document(id, step);
     }
 
-    /// R13: takes a document below ground that nobody looked at before as told, in the version that is read first; unless
-    /// it could not be read before, or changed while the mount was swept.
+    /// R13: counts a document as told, in the version that is read first, if nobody had looked at its path before. Its
+    /// content does not count if it could not be read before, or changed while the mount was swept.
     fn remember_baseline(&mut self, uri: &Uri, sighting: &Sighting, trouble: Option<&Trouble>) {
         if self.catalog().get(uri).is_some() {
             return;
@@ -317,7 +317,8 @@ impl ObservedTree {
         self.look_at_missing(Some(id), step);
     }
 
-    /// R15: takes another root than the one that held documents for the mount, because it holds something.
+    /// R15: accepts a directory as the mount's root in place of the one that held documents, because it holds
+    /// something.
     fn accept_root(&mut self, id: MountId, at: Timestamp, step: &mut Step) {
         let Some(accepted) = self.mounts.accept_root(id, step) else {
             return;

@@ -8,7 +8,7 @@ use crate::announce::state::{MountRow, Told};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
-/// What was looked at of one mount by complete sweeps, and by the one under way.
+/// Complete sweeps of one mount, and the files that were read first in the one under way.
 #[derive(Debug)]
 pub struct Baseline {
     is_complete: bool,
@@ -33,7 +33,7 @@ struct FirstLooks {
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     started: Timestamp,
-    /// Those that changed since `started` by the clock of the files.
+    /// Documents that changed since `started` by the clock of the files.
     fresh: Vec<(Uri, Fingerprint)>,
     /// True if some file is from the future, so that the clock of the files is not ours.
     has_other_clock: bool,

@@ -16,13 +16,14 @@ type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 /// The file systems below the root of one mount: those that held documents, and those that this run found.
 #[derive(Debug)]
 pub struct NestedFileSystems {
-    /// Those that held documents.
+    /// File systems that held documents.
     rows: Rows,
     /// True if a sweep noted them: those that are not among them came later.
     are_noted: bool,
     /// Nothing until the tree has told of them.
     found: Option<Found>,
-    /// Those that differ from their rows since the last sweep. Until the next one has ended, they count as away.
+    /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
+    /// as away.
     unsettled: BTreeSet<Arc<[u8]>>,
 }
 
@@ -34,7 +35,7 @@ pub struct DocumentsBelow<'a> {
     pub troubles: &'a Troubles,
 }
 
-/// What is known of the documents below one directory.
+/// State of the documents below one directory.
 #[derive(Debug, Clone, Copy, Default)]
 struct Below {
     is_any_known: bool,

@@ -142,7 +142,7 @@ impl MountRoot {
         }
     }
 
-    /// Takes the mount to be absent, because the directory in its place is empty. Returns false if it is absent already.
+    /// Counts the mount as absent, because the directory in its place is empty. Returns false if it is absent already.
     pub fn reject(&mut self, reason: &str) -> bool {
         let RootState::Doubtful {
             unfound, rejected, ..
@@ -156,7 +156,7 @@ impl MountRoot {
         is_news
     }
 
-    /// Takes the directory that is there for the mount, unless it is.
+    /// Accepts the directory in its place as the root of the mount, if that was in doubt.
     pub fn accept(&mut self) -> Option<AcceptedRoot> {
         let RootState::Doubtful {
             found,
