@@ -149,7 +149,7 @@ impl ChangeListFile {
         let after = file_status::of(&self.file).map_err(io::Error::from)?;
         match result {
             Ok(result) if after == self.opened => Ok(result),
-            // What was complete a moment ago and is no more is being written.
+            // A file that was complete a moment ago and is not any more is being written.
             _ => Err(ChangeListFileError::Stale),
         }
     }

@@ -10,16 +10,17 @@ use crate::tree::ids::DirectoryId;
 use crate::tree::pending_hints::Hint;
 use crate::tree::watches::WatchKey;
 
-/// A file made without being written (a hard link, `O_TMPFILE`) is told from one about to be written by
-/// waiting this long for the first write.
+/// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
+/// `O_TMPFILE`).
 const CREATED_GRACE: Duration = Duration::from_millis(2);
 /// Time for a new empty file to be filled before it is reported as broken.
 pub(super) const EMPTY_GRACE: Duration = Duration::from_millis(50);
-/// A file that is being written for longer than this is reported so.
+/// Duration from which a write is reported as long.
 pub(super) const LONG_WRITE: Duration = Duration::from_secs(2);
-/// R4: stat data this close to the read may not tell the next version apart.
+/// R4: time between a change and a read within which the stat data may not tell the next version apart.
 pub(super) const RACY: Duration = Duration::from_secs(2);
-/// A page that is mapped and written changes a file's times once, and not again until the kernel has saved it.
+/// Age of a change until which a broken file may be mended through a map without new times: a write to a mapped page
+/// changes them once, and not again until the kernel has saved the page.
 const MAPPED: SignedDuration = SignedDuration::from_secs(60);
 /// Delay of the first retry of an incomplete file, doubled each time, and the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(50);

@@ -127,7 +127,7 @@ impl FileReading<'_, '_> {
         self.try_look(id, in_sweep).unwrap_or(FileLook::Done)
     }
 
-    /// Does so, and returns nothing if the file is not known, or its mount not there.
+    /// Looks at a file as [`FileReading::look`] does; returns nothing if the file is not known, or its mount not there.
     fn try_look(&mut self, id: FileId, in_sweep: bool) -> Option<FileLook> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());

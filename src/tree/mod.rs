@@ -6,14 +6,14 @@
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `linked_directories`, `mount_presence` and `mount`, `directory_watching` (which has the `watches` of a backend,
-//! `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`, `nested_file_systems` (which has the
-//! `mount_table`), and the `work_queue` with its `timers`.
+//! each candidate `file`), `linked_directories`, `mount_presence` and `mount`, `directory_watching` (which has the
+//! `watches` of a backend, `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`,
+//! `nested_file_systems` (which has the `mount_table`), and the `work_queue` with its `timers`.
 //!
 //! Two kinds of work borrow the parts that they change: an `EntryUpdate` brings the model up to date, name by name
 //! (`entries`), with links (`links`) and whole directories (`directory_listing`); a `FileReading` decides whether a file
-//! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once. `change_list` reads
-//! the entries of a Change List again, and `recent_keys` has what spares it some of that.
+//! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once.
+//! `change_list` reads the entries of a Change List again, and `recent_keys` has what spares it some of that.
 
 pub mod change_list;
 mod directories;
@@ -86,7 +86,7 @@ pub struct TreeSettings {
     pub settle: Duration,
     /// Silence of a writer that keeps a file open after which the file is read (R3).
     pub open_writer: Duration,
-    /// Where the keys of Change Lists go.
+    /// Keys of the Change Lists that were read last.
     pub recent_keys: RecentKeys,
 }
 
@@ -153,7 +153,8 @@ pub enum TreeReport {
         /// Candidates met.
         files: u64,
         took: Duration,
-        /// Events should report its changes, and do not do so everywhere: it is swept each `poll_interval` instead.
+        /// True if events should report its changes but some directories are not watched, so that it is swept each
+        /// `poll_interval`.
         unwatched: bool,
     },
     /// The first directories of a mount that may not be read now, and the number of others: reported on change.

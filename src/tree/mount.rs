@@ -15,7 +15,7 @@ use crate::tree::file_system::FileSystem;
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::watches::WatchKey;
 
-/// The longest that the kernel's coarse clock stands still.
+/// Maximum time that the kernel's coarse clock stands still.
 const TICK: SignedDuration = SignedDuration::from_millis(10);
 
 /// Time that a root may be away while it is replaced, before it is reported as lost.
@@ -271,7 +271,7 @@ impl TreeMount {
         }
     }
 
-    /// Returns when it must be swept, or its sweep goes on; nothing while its sweep waits for nothing.
+    /// Returns when the next sweep is due, or when the current one continues; nothing if it can at once.
     pub(super) fn wake(&self) -> Option<Instant> {
         match &self.sweep {
             Some(sweep) => sweep.goes_on_at(),

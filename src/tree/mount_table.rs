@@ -93,7 +93,7 @@ mod linux {
 mod other {
     use std::path::Path;
 
-    /// No system but Linux has such a table: sweeps find what was mounted.
+    /// The mount table of systems other than Linux, which have none: sweeps find what was mounted.
     #[derive(Debug)]
     pub(in crate::tree) struct MountTable;
 

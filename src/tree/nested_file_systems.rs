@@ -15,7 +15,7 @@ use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
 use crate::tree::work_queue::{Depth, WorkQueue};
 
-/// Time for more file systems to go or come before everything is looked at because of one.
+/// Delay of the sweep after a file system came or went, so that several cause one sweep.
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

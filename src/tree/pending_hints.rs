@@ -11,7 +11,7 @@ use crate::announce::observation::DocumentPath;
 use crate::report::figures;
 use crate::tree::watches::WatchKey;
 
-/// Maximum names in one directory that are kept apart, candidates aside: with more, it is listed.
+/// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;
 
 /// An event about a name.
@@ -47,13 +47,13 @@ pub(super) struct Hint {
 }
 
 impl Hint {
-    /// The name may stand for something else.
+    /// Hint that the name may stand for something else.
     pub(super) const RENAMED: Hint = Hint {
         renamed: true,
         ..Hint::NONE
     };
 
-    /// Something may have happened.
+    /// Hint that something may have happened.
     pub(super) const UNCLEAR: Hint = Hint {
         unclear: true,
         ..Hint::NONE
