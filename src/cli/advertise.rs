@@ -119,7 +119,7 @@ fn remedy(config: &Config, origin: &str) -> &'static str {
     }
 }
 
-/// Scheme, host and port of a URI that means another host on each machine.
+/// Returns scheme, host and port of a URI whose host means another machine on each machine.
 fn local_origin(uri: &str) -> Option<String> {
     let url = Url::parse(uri).ok()?;
     let is_local = match url.host()? {
@@ -215,7 +215,7 @@ fn write_note(out: &mut Output, text: &str) -> io::Result<()> {
     write_lines(out, &escaped(text))
 }
 
-/// Each line begins with `#`, so that none looks like a patch.
+/// Writes lines that begin with `#`, so that none looks like a patch.
 fn write_lines(out: &mut Output, text: &str) -> io::Result<()> {
     text.split('\n')
         .try_for_each(|line| writeln!(out, "{}", format!("# {line}").trim_end()))

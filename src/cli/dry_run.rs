@@ -28,7 +28,7 @@ use crate::tree::RecentKeys;
 use crate::websub::preview::Preview;
 use crate::websub::publish::PublishSettings;
 
-/// The longest wait before a retry (R23).
+/// Maximum wait before a retry (R23).
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
 /// Text shown instead of header values that may be secrets.

@@ -27,7 +27,7 @@ use crate::config::overrides::Overrides;
 use crate::config::partial::admin_address;
 use crate::resourcesync::escape::excerpt;
 
-/// An answer of ours is one short line.
+/// Maximum size of an answer; that of rsnotify is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;
 
 pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Exit> {

@@ -13,7 +13,7 @@ const UNKNOWN: &str = "http://url.invalid/";
 /// The maximum number of prefixes that are suggested.
 const MAX_OFFERED: usize = 5;
 
-/// The prefix of the tree cannot be inferred.
+/// The error if the prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot tell what {root} is published as: {reason}; give --url URI")]
 pub struct NoUrl {

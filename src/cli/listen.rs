@@ -487,7 +487,7 @@ fn report(reporter: &Reporter, failed: &FirstFailure, retry_seconds: Option<u64>
     });
 }
 
-/// A closed output ends it like a signal.
+/// Counts a closed output as a regular end, like a signal.
 fn of_output(ended: io::Result<()>) -> Result<(), Failure> {
     match ended {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

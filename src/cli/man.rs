@@ -13,7 +13,7 @@ use crate::cli::exit::Exit;
 use crate::cli::options::{ManOptions, Options};
 use crate::cli::output::print;
 
-/// Those of [`Exit`], and that of the argument parser.
+/// Exit codes of [`Exit`], and that of the argument parser.
 const EXIT_STATUS: [(&str, &str); 4] = [
     ("0", "Success."),
     ("1", "A finding, or a failure."),
@@ -24,7 +24,7 @@ const EXIT_STATUS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Those of `listen` alone, if no subscription can be made.
+/// Exit codes of `listen` alone, if no subscription can be made.
 const LISTEN_EXIT_STATUS: [(&str, &str); 4] = [
     ("69", "The hub refuses the subscription request."),
     (
@@ -111,7 +111,7 @@ fn write_all(command: &Command, parent: Option<&str>, directory: &Path) -> anyho
         .try_for_each(|below| write_all(below, Some(name(command)), directory))
 }
 
-/// A command as its page is called: `rsnotify-outbox-list`.
+/// Returns the name of a command's page: `rsnotify-outbox-list`.
 fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }

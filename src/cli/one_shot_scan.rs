@@ -39,7 +39,8 @@ pub struct OneShotScan {
 const MAX_DIRECTORIES: usize = 20;
 
 impl OneShotScan {
-    /// The sources whose deletions are suspended, with the remedy (R15) and the directories of the missing documents.
+    /// Returns the sources whose deletions are suspended, with the remedy (R15) and the directories of the missing
+    /// documents.
     pub fn suspensions(&self) -> Vec<(String, String)> {
         let sources = sources::all(&self.engine).into_iter().enumerate();
         let suspensions = sources.filter_map(|(position, source)| {
@@ -80,13 +81,13 @@ pub fn scan_once(config: &Config) -> anyhow::Result<OneShotScan> {
     scan_in_detail(config, FindingLimit::Bounded)
 }
 
-/// As [`scan_once`], with a maximum number of findings.
+/// Sweeps every mount once, with a maximum number of findings.
 pub fn scan_in_detail(config: &Config, detail: FindingLimit) -> anyhow::Result<OneShotScan> {
     let store = Store::open_to_read(&config.state_dir)?;
     scan_beside(config, store.as_ref(), detail)
 }
 
-/// As if there were no state.
+/// Sweeps every mount once, as if there were no state.
 pub fn scan_without_state(config: &Config, detail: FindingLimit) -> anyhow::Result<OneShotScan> {
     scan_beside(config, None, detail)
 }
@@ -209,7 +210,7 @@ impl SourceScan {
         }
     }
 
-    /// The documents of a mount that the state knows and the sweep did not meet.
+    /// Returns observations of the documents of a mount that the state knows and the sweep did not meet.
     fn missing(&self, engine: &Engine, mount: MountId) -> Vec<Observation> {
         remembered(engine)
             .filter(|path| path.mount == mount && !self.seen.contains(*path))

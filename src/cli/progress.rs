@@ -51,7 +51,7 @@ impl Progress {
     }
 }
 
-/// It draws itself on standard error if that is a terminal, and wipes itself off when it is dropped.
+/// Makes a progress bar. It draws itself on standard error if that is a terminal, and clears itself when it is dropped.
 fn bar(is_length_known: bool) -> ProgressBar {
     let template = if is_length_known { OF_KNOWN } else { OF_FOUND };
     let style =

@@ -28,7 +28,7 @@ use crate::report;
 use crate::report::channels::is_for_brokers_only;
 
 impl WebServer {
-    /// The lines for one site of it.
+    /// Returns the lines for one site.
     fn lines(self, site: &Site, behind: &Behind) -> String {
         match self {
             WebServer::Nginx => nginx::lines(site, behind),

@@ -229,7 +229,7 @@ fn write_source(out: &mut impl Write, source: &SourceStatus) -> io::Result<()> {
     }
 }
 
-/// One line for a hub, over all channels.
+/// Writes one line for a hub, over all channels.
 fn write_hub(out: &mut impl Write, hub: &HubSummary<'_>, status: &Status) -> io::Result<()> {
     let accepted = match hub.accepted {
         Some(at) => format!(", last accepted {}", relative(at, status.at)),
@@ -379,7 +379,7 @@ fn outcomes(notification: &NotificationView) -> String {
     outcomes.collect::<Vec<_>>().join(", ")
 }
 
-/// A text of others in one line that is not too long.
+/// Returns a text of others escaped, in one line that is not too long.
 fn shown(text: &str) -> String {
     excerpt(&escaped(text), MAX_CHARACTERS)
 }

@@ -107,12 +107,12 @@ pub enum Example {
 }
 
 impl Definition {
-    /// The name with the tables around it, such as `window.quiet`.
+    /// Returns the name with the tables around it, such as `window.quiet`.
     pub fn path(&self) -> String {
         path(self.table, self.name)
     }
 
-    /// A key whose values are tables.
+    /// Makes a key whose values are tables.
     pub const fn table(name: &'static str, kind: Kind, help: &'static str) -> Definition {
         Definition {
             table: "",
@@ -126,7 +126,7 @@ impl Definition {
         }
     }
 
-    /// The keys of the tables that are this key's values.
+    /// Returns the keys of the tables that are this key's values.
     pub fn keys(&self) -> &'static [&'static Definition] {
         match self.kind {
             Kind::Table(keys) | Kind::Tables(keys) => keys,
@@ -135,7 +135,7 @@ impl Definition {
     }
 }
 
-/// The name of a key in a table.
+/// Returns the name of a key with its table.
 pub fn path(table: &str, name: &str) -> String {
     match table {
         "" => name.to_owned(),

@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<Duration, NotADuration> {
         .ok_or_else(|| NotADuration::TooLong(text.to_owned()))
 }
 
-/// The text that [`parse`] reads back, in the largest unit that is exact.
+/// Returns the text that [`parse`] reads back, in the largest unit that is exact.
 pub fn display(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     for (unit, size) in [

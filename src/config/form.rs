@@ -39,7 +39,7 @@ pub const BOOLEAN: ValueForm<bool> = ValueForm {
     read: |_, _, value| value.value.as_bool(),
 };
 
-/// An integer from 1.
+/// Makes the form of an integer from 1.
 pub const fn integer(max: u32) -> ValueForm<u32> {
     ValueForm {
         kind: Kind::Integer { max },
@@ -61,7 +61,7 @@ pub const fn integer(max: u32) -> ValueForm<u32> {
     }
 }
 
-/// A number of bytes from 1: an integer, or a text such as `2MiB`.
+/// Makes the form of a number of bytes from 1: an integer, or a text such as `2MiB`.
 pub const fn size(max: u32) -> ValueForm<u32> {
     ValueForm {
         kind: Kind::Size { max },
@@ -245,7 +245,7 @@ pub fn choice<T: Copy>(
     None
 }
 
-/// The words of a choice.
+/// Returns the words of a choice.
 pub const fn words<T, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut words = [""; N];
     let mut position = 0;

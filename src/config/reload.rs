@@ -50,7 +50,7 @@ impl DaemonConfig for Config {
         Config::effective(self)
     }
 
-    /// The listeners may move: topics keep their names.
+    /// Refuses another state directory. The listeners may move: topics keep their names.
     fn verify_change(&self, after: &Config) -> Result<(), RestartNeeded> {
         verify_state_dir(&self.state_dir, &after.state_dir)
     }
@@ -92,7 +92,7 @@ impl DaemonConfig for HubConfig {
     }
 }
 
-/// The state belongs to the process, whose lock is on it.
+/// Refuses another state directory: the process has locked the one that it has.
 fn verify_state_dir(before: &Path, after: &Path) -> Result<(), RestartNeeded> {
     match before == after {
         true => Ok(()),

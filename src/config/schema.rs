@@ -137,7 +137,7 @@ fn text_or_holder() -> Map<String, Value> {
     object(json!({ "anyOf": [{ "type": "string" }, { "oneOf": holders }] }))
 }
 
-/// The members of an object that is written here.
+/// Returns the members of a JSON object.
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,

@@ -375,7 +375,7 @@ fn source(section: &mut Section<'_, '_, '_>, mounts: Vec<MountPlan>) -> SourceSe
     }
 }
 
-/// A name becomes a segment of topic URIs.
+/// Checks a name, which becomes a segment of topic URIs.
 fn checked_name(name: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {

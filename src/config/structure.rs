@@ -146,7 +146,7 @@ impl<'f> WrittenTable<'f> {
         }
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.values.get(name)? {
             Written::Value(given) => given.value.as_str(),
@@ -337,7 +337,7 @@ fn instead_of_tables(key: &Definition, value: &DeValue<'_>) -> String {
     format!("write {name} = [{{ {} }}]", pairs.join(", "))
 }
 
-/// A value as the file has it, but for the quotation marks around a text.
+/// Returns a value as the file has it, except for the quotation marks around a text.
 pub fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.to_string(),

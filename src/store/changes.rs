@@ -47,7 +47,7 @@ impl KeyReader {
     }
 }
 
-/// What was taken from the lists of sets, as it was saved last.
+/// Stored rows of what was taken from the lists of sets.
 #[derive(Debug)]
 pub struct TakenRows {
     reader: KeyReader,

@@ -144,7 +144,7 @@ pub fn times_to_text(times: &[Timestamp]) -> String {
     text
 }
 
-/// The reverse of [`times_to_text`].
+/// Parses what [`times_to_text`] formats.
 pub fn times_from_text(text: &str) -> Option<Vec<Timestamp>> {
     let times = text
         .split_ascii_whitespace()
@@ -161,7 +161,7 @@ pub fn uris_to_json<'a>(uris: impl IntoIterator<Item = &'a Uri>) -> String {
     serde_json::to_string(&texts).unwrap_or_default()
 }
 
-/// The reverse of [`uris_to_json`].
+/// Parses what [`uris_to_json`] formats.
 pub fn uris_from_json<C: FromIterator<Uri>>(json: &str) -> Option<C> {
     let texts: Vec<String> = serde_json::from_str(json).ok()?;
     texts.iter().map(|text| uri(text)).collect()
@@ -196,7 +196,7 @@ pub fn covers_to_json(covers: &[(Uri, Option<Told>)]) -> String {
     serde_json::to_string(&json).unwrap_or_default()
 }
 
-/// The reverse of [`covers_to_json`].
+/// Parses what [`covers_to_json`] formats.
 pub fn covers_from_json(json: &str) -> Option<Vec<(Uri, Option<Told>)>> {
     let covers: Vec<CoverJson> = serde_json::from_str(json).ok()?;
     covers
@@ -241,7 +241,7 @@ pub fn said_to_json(said: &[Said]) -> String {
     serde_json::to_string(&json).unwrap_or_default()
 }
 
-/// The reverse of [`said_to_json`].
+/// Parses what [`said_to_json`] formats.
 pub fn said_from_json(json: &str) -> Option<Vec<Said>> {
     let said: Vec<SaidJson> = serde_json::from_str(json).ok()?;
     said.into_iter()

@@ -36,8 +36,9 @@ impl Store {
             .map_err(|source| self.save_error(source))
     }
 
-    /// Commits the engine's changes as [`Store::save`] does, without waiting for the disk: until the next [`Store::save`] they
-    /// survive the end of this process, and not a power failure, which leaves the state as it was before them.
+    /// Commits the engine's changes as [`Store::save`] does, without waiting for the disk: until the next
+    /// [`Store::save`] they survive the end of this process, and not a power failure, which leaves the state as it was
+    /// before them.
     pub fn save_unsynced(&mut self, save: &Save) -> Result<(), StoreError> {
         self.check()?;
         self.sync_commits(false)
@@ -45,7 +46,7 @@ impl Store {
             .map_err(|source| self.save_error(source))
     }
 
-    /// Lets commits wait for the disk, or not. A write-ahead log is consistent either way.
+    /// Sets whether commits wait for the disk. A write-ahead log is consistent either way.
     fn sync_commits(&mut self, are_synced: bool) -> rusqlite::Result<()> {
         if self.are_commits_synced != are_synced {
             let synchronous = if are_synced { "FULL" } else { "NORMAL" };

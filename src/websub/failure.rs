@@ -117,7 +117,7 @@ fn tls_cause(error: &rustls::Error) -> FailureCause {
     }
 }
 
-/// An error and its chain of causes, down to the system's own.
+/// Returns an error and its chain of causes, down to the system's own.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let mut next: Option<&'a (dyn Error + 'static)> = Some(error);
     std::iter::from_fn(move || {
@@ -133,7 +133,7 @@ fn is_no_http(error: &(dyn Error + 'static)) -> bool {
         .is_some_and(hyper::Error::is_parse)
 }
 
-/// An error of TLS, which may be inside one of the system's.
+/// Returns the error of TLS that an error is, or that is inside one of the system's.
 fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     error.downcast_ref().or_else(|| {
         let inner = error.downcast_ref::<std::io::Error>()?.get_ref()?;

@@ -10,7 +10,7 @@ use similar::{Algorithm, ChangeTag, capture_diff_slices, group_diff_ops};
 /// two differing lines: no other Capability List has this many lines in common.
 const CONTEXT: usize = 6;
 
-/// A unified diff. The path is absolute and leads through no link, or `patch` refuses it.
+/// Returns a unified diff. The path is absolute and leads through no link, or `patch` refuses it.
 pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
     let (old, new) = (lines(before), lines(after));
     let changes = capture_diff_slices(Algorithm::Myers, &old, &new);

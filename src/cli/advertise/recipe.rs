@@ -5,7 +5,8 @@ use crate::resourcesync::document::Advertisement;
 /// A placeholder for a Destination's callback.
 const CALLBACK: &str = "https://destination.example.net/callback/";
 
-/// The channel's addresses, and the commands to discover it, to subscribe and to listen (WebSub sections 4 and 5).
+/// Returns the channel's addresses, and the commands to discover it, to subscribe and to listen (WebSub sections 4 and
+/// 5).
 pub fn recipe(channel: &Advertisement) -> String {
     let topic = channel.topic.as_str();
     let mut recipe = format!("  topic      {topic} (kind {})\n", channel.kind);
@@ -36,7 +37,7 @@ fn curl(arguments: &[&str], uri: &str) -> String {
     command
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
     match word.chars().all(is_plain) {

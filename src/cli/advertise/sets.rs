@@ -37,14 +37,14 @@ pub enum AdvertiseOutcome {
     },
     /// The list is not in the tree: its generator has to add the entries.
     NotInTheTree,
-    /// Returns the message about the list: a predicate.
+    /// The list cannot be patched, for this reason: a predicate such as "is not there now".
     Failed {
         reason: String,
     },
 }
 
 impl AdvertisedSet {
-    /// The reason why the list cannot be patched.
+    /// Returns the reason why the list cannot be patched.
     pub fn failure(&self) -> Option<&str> {
         match &self.outcome {
             AdvertiseOutcome::Failed { reason } => Some(reason),
@@ -53,7 +53,7 @@ impl AdvertisedSet {
     }
 }
 
-/// Every set with the channels of this kind, or of each, in order of its Capability List's URI.
+/// Returns every set with the channels of this kind, or of each, in order of its Capability List's URI.
 pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<AdvertisedSet> {
     let mut channels: BTreeMap<Uri, BTreeMap<ChannelKind, Advertisement>> = BTreeMap::new();
     for channel in report::channels::all(engine) {
@@ -101,7 +101,7 @@ fn file_of(engine: &Engine, path: &DocumentPath) -> Option<PathBuf> {
     Some(path.canonicalize().unwrap_or(path))
 }
 
-/// Nothing for a list that is gone with its channel.
+/// Returns nothing for a list that is gone with its channel.
 fn set(
     engine: &Engine,
     list: Uri,

@@ -231,7 +231,7 @@ impl ReceivedMessage {
         }
     }
 
-    /// The notification that the message is.
+    /// Returns the notification that the message is.
     fn handed(&self) -> Option<&Handed> {
         match &self.content {
             MessageContent::Notification(handed) => Some(handed),

@@ -68,7 +68,7 @@ impl From<SubscribeError> for Failure {
     }
 }
 
-/// A hub's rejection, with the keys that its operator has to set if it is one of ours.
+/// Adds to a rejection by an rsnotify hub the keys that its operator has to set.
 fn with_remedy(error: SubscribeError) -> anyhow::Error {
     let is_about_callback = match &error {
         SubscribeError::Refused { excerpt, .. } => [Rejection::Port, Rejection::Address]

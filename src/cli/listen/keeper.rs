@@ -16,7 +16,7 @@ use crate::daemon::log::error_chain;
 use crate::http::retry::backoff;
 use crate::websub::subscribe::{CallbackSubscription, Decision, Destination, SubscribeError};
 
-/// A lease is renewed when this part of it is over.
+/// Part of a lease after which it is renewed.
 const RENEWAL: f64 = 0.8;
 /// Lease if the hub does not state one.
 const UNTOLD_LEASE: Duration = Duration::from_secs(600);

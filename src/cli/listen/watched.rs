@@ -23,7 +23,7 @@ use crate::resourcesync::uri::Hub;
 
 /// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
 pub struct WatchedDocuments {
-    /// Those of the command line that are no topics themselves.
+    /// Arguments of the command line that are no topics themselves.
     documents: Vec<String>,
     kind: Option<ChannelKind>,
     hub: Option<Hub>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Maximum bytes that may wait.
 const MAX_WAITING: usize = 4 << 20;
 
-/// Takes lines, and writes them on a thread of its own.
+/// A queue of lines, which a thread of its own writes.
 #[derive(Clone)]
 pub struct LineQueue(Arc<Shared>);
 

@@ -43,7 +43,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// One line each, in columns.
+/// Writes one line for each row, in columns.
 pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io::Result<()> {
     if rows.is_empty() {
         return writeln!(out, "no channel has a hub yet");
@@ -80,7 +80,7 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
     Ok(())
 }
 
-/// The channels on which nothing is sent because no advertised hub is configured.
+/// Writes the channels on which nothing is sent because no advertised hub is configured.
 pub fn write_muted(out: &mut impl Write, channels: &[ChannelView]) -> io::Result<()> {
     for channel in channels.iter().filter(|channel| channel.is_muted()) {
         let (topic, set) = (&channel.topic, &channel.set);
@@ -92,7 +92,7 @@ pub fn write_muted(out: &mut impl Write, channels: &[ChannelView]) -> io::Result
     Ok(())
 }
 
-/// The details of one hub on one channel.
+/// Writes the details of one hub on one channel.
 pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<()> {
     let now = account.at;
     let hub = &account.hub;

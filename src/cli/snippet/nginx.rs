@@ -33,7 +33,7 @@ pub fn lines(site: &Site, behind: &Behind) -> String {
     lines
 }
 
-/// A text as nginx reads it back; it knows no variables in a location's name.
+/// Quotes a text for nginx, which has no variables in a location's name.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

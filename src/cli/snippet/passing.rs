@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// Everything that is to be passed on.
+/// Paths that the web server is to pass on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Passing {
     pub sites: Vec<Site>,
@@ -53,7 +53,8 @@ pub struct Home<'a> {
     pub has_changes: bool,
 }
 
-/// The paths to pass on for these topics and this embedded hub. `home` is where new topics lie, if rsnotify makes any.
+/// Returns the paths to pass on for these topics and this embedded hub. `home` is where new topics lie, if rsnotify
+/// makes any.
 pub fn passing(topics: &BTreeSet<Topic>, home: Option<Home<'_>>, hub: Option<&Hub>) -> Passing {
     let homes = home.into_iter().flat_map(|home| {
         let below = ["topics/"].into_iter();
@@ -95,8 +96,8 @@ pub fn passing(topics: &BTreeSet<Topic>, home: Option<Home<'_>>, hub: Option<&Hu
 }
 
 impl Site {
-    /// True if the front page is passed on. A web server tells topics by their paths alone, and one may differ from it
-    /// in the query only.
+    /// Returns true if the front page is passed on. A web server tells topics by their paths alone, and one may differ
+    /// from the front page in the query only.
     pub fn gives_its_root(&self) -> bool {
         self.exactly.iter().any(|path| path.raw == "/")
     }
@@ -107,7 +108,7 @@ impl Site {
     }
 }
 
-/// The site and the path that a request for this address goes to.
+/// Returns the site and the path that a request for this address goes to.
 fn request(uri: &str) -> Result<(String, RequestPath), &'static str> {
     let url = Url::parse(uri).map_err(|_| "it is no address")?;
     let (_, rest) = uri.split_once("://").ok_or("it is no address")?;
