@@ -50,7 +50,7 @@ pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> 
     Daemon::announcing(config)?.run(reread, Daemon::apply_config)
 }
 
-/// As [`run`], for `rsnotify hub`.
+/// Runs `rsnotify hub`, as [`run`] does `rsnotify run`.
 pub fn run_hub(
     config: HubConfig,
     reread: impl Fn() -> Result<HubConfig, ConfigError>,

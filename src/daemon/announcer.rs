@@ -269,6 +269,6 @@ impl Role for Announcer {
         }
     }
 
-    /// Nobody waits for an answer: submissions that are under way are repeated at the next start.
+    /// Does nothing: submissions under way are repeated at the next start.
     fn end(&mut self) {}
 }

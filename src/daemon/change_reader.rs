@@ -71,7 +71,7 @@ pub fn file(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
     Some(mount.directory.join(OsStr::from_bytes(&path.below)))
 }
 
-/// Takes the answer to a request, with the request and the time that it took.
+/// Callback for an answer: the round, its request, and the time that it took.
 type TakenCallback = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
 
 /// Hands requests to the thread.
@@ -115,7 +115,7 @@ impl ChangeReader {
         }
     }
 
-    /// Lets a request be answered. Without the thread the answer is that it failed, so that the round ends.
+    /// Passes a request to the thread. Without the thread, answers that it failed, so that the round ends.
     pub fn read(&self, job: ReadJob) {
         let refused = match &self.jobs {
             Some(jobs) => jobs.send(job).err().map(|refused| refused.0),

@@ -101,7 +101,7 @@ pub trait Role: Sized {
     /// Returns the number of changes that are pending, counted for each hub.
     fn pending(&mut self) -> usize;
 
-    /// Takes note of the end of a step, and returns if all that the daemon works on is known.
+    /// Ends a step, and returns whether every present mount was swept.
     fn settle(&mut self) -> Settled;
 
     /// Returns its activity, while the state can be saved. `refused` is the reason why the last configuration was not

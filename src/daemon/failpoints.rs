@@ -55,7 +55,7 @@ mod disabled {
     use crate::daemon::failpoints::Failpoint;
     use crate::hub::HubRecord;
 
-    /// No failpoints.
+    /// The failpoints of a release build: none.
     #[derive(Debug, Clone)]
     pub struct Failpoints;
 

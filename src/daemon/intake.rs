@@ -325,7 +325,8 @@ impl Role for Intake {
         }
     }
 
-    /// The changes are saved later; a publication that is sent again is answered then.
+    /// Keeps the changes, which are saved later, and refuses their publications; one that is sent again is answered
+    /// once they are saved.
     fn not_saved(&mut self) {
         let accepted = mem::take(&mut self.accepted).into_iter();
         for reply in accepted.filter_map(|accepted| accepted.reply) {

@@ -36,7 +36,7 @@ const ADMIN_CONNECTIONS: usize = 64;
 /// A listener that is bound and not served yet.
 pub struct BoundListener {
     name: &'static str,
-    /// As configured; nothing if the service manager passed it.
+    /// Address as configured; nothing if the service manager passed the socket.
     address: Option<Address>,
     listener: Listener,
     file: Option<SocketFile>,

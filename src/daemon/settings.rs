@@ -30,7 +30,7 @@ use crate::websub::publish::{
 };
 use crate::websub::server;
 
-/// Notifications of the largest size that may wait on one topic of `rsnotify hub`.
+/// Minimum number of largest-size notifications that may wait on one topic of `rsnotify hub`.
 const MIN_WAITING: usize = 16;
 
 /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.

@@ -256,7 +256,7 @@ fn target(topic: &Topic, location: Option<&str>) -> RedirectTarget {
         change(&mut moved);
         moved == to
     };
-    // What cannot be changed so stays as it is, and differs.
+    // A URL whose scheme cannot be changed stays as it is, and so differs from the target.
     let secured = |url: &mut Url| {
         let _ = url.set_scheme("https");
     };

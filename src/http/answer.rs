@@ -18,7 +18,7 @@ pub enum Answer {
     },
     /// No answer: the error message.
     Failed(String),
-    /// What a message broker said.
+    /// Answer of a message broker.
     Broker(BrokerAnswer),
 }
 

@@ -1,10 +1,10 @@
 //! Fair queuing of requests to many hosts over a bounded number of slots, so that hosts that hang do not delay others.
 //!
-//! Each slot is used by one request to one host. A free slot goes to first attempts before retries, round robin over
-//! the hosts, and to no host beyond its window while others wait. The window of a host grows with each answer and is
-//! halved by each request that hangs. A slow request no longer counts as busy, so that requests waiting for an answer do
-//! not use up the slots; slow requests have a limit of their own, beyond which the longest of the host with most of them
-//! is cut off.
+//! Each slot is used by one request to one host. A free slot goes to known subscribers, then first attempts, then
+//! retries, round robin over the hosts, and to no host beyond its window while others wait. The window of a host grows
+//! with each answer and is halved by each request that hangs. A slow request no longer counts as busy, so that requests
+//! waiting for an answer do not use up the slots; slow requests have a limit of their own, beyond which the longest of
+//! the host with most of them is cut off.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Ticket(u64);
 /// The priority of a request among those of all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
-    /// The subscriber has answered before.
+    /// The subscriber accepted its last delivery, or changes or renews its subscription.
     Known,
     First,
     Retry,

@@ -200,7 +200,7 @@ pub fn capability_list(link_headers: &[&str]) -> Option<Uri> {
     list.filter(Uri::is_clean)
 }
 
-/// What a form asks of the hub.
+/// Request of a form to the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormRequest {
     /// To subscribe or unsubscribe, or anything else.

@@ -66,7 +66,8 @@ impl Publishers {
         })
     }
 
-    /// Finds who publishes a topic, which itself may still have to be verified. `token` is the bearer token of the request, if it has one.
+    /// Finds who publishes a topic, which itself may still have to be verified. `token` is the bearer token of the
+    /// request, if it has one.
     ///
     /// # Errors
     /// 401 without the credentials that the topic needs, and with a token that nobody has; 403 for a topic that is not the

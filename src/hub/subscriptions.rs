@@ -207,8 +207,8 @@ impl Subscriptions {
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
-    /// As [`relay`](Subscriptions::relay), unless it is the notification that was relayed last: it is submitted again
-    /// after a crash before its acceptance was saved.
+    /// Relays as [`relay`](Subscriptions::relay) does, unless it is the notification that was relayed last: it is
+    /// submitted again after a crash before its acceptance was saved.
     pub fn relay_once(
         &mut self,
         notification: NotificationToRelay,

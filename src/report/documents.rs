@@ -25,7 +25,7 @@ pub struct DocumentView {
     pub index: Option<Uri>,
     pub sets: BTreeSet<Uri>,
     pub channels: BTreeSet<Topic>,
-    /// Of a Change List on a change channel.
+    /// Changes that were taken of a Change List on a change channel.
     pub changes: Option<TakenChanges>,
     pub state: DocumentState,
     pub reason: Option<String>,

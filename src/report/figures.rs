@@ -20,7 +20,7 @@ use crate::resourcesync::uri::{Hub, Topic};
 pub struct Figures {
     /// By source.
     pub holdings: BTreeMap<String, Holdings>,
-    /// Of each source's tree.
+    /// Hints of each source's tree.
     pub hints: BTreeMap<String, Hints>,
     /// The time that each hub took to answer a submission, or not to.
     pub attempts: BTreeMap<Hub, Histogram>,
@@ -83,7 +83,7 @@ pub struct Counts {
     pub saves: Histogram,
     pub save_failures: u64,
     pub hubs: BTreeMap<(Hub, ChannelKind), HubCounts>,
-    /// Of Change Lists, by source.
+    /// Counts of Change Lists, by source.
     pub changes: BTreeMap<String, ChangeCounts>,
     /// The durations of reading Change Lists and comparing them with what was taken.
     pub rounds: Histogram,

@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Intervals of a day.
 pub const INTERVALS: usize = 96;
 
-/// What was counted since the start, and what is pending now.
+/// Counts since the start, and the number of pending deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Deliveries that a hub, a broker or a subscriber accepted.
@@ -32,7 +32,7 @@ pub struct IntervalView {
     pub from: Timestamp,
     pub delivered: u64,
     pub failed: u64,
-    /// The most that were pending at a time.
+    /// Maximum that was pending at a time.
     pub pending: u64,
 }
 

@@ -3,8 +3,8 @@
 //!
 //! [`status()`] makes all of it from an engine, [`outline`] what the metrics need, [`summary()`] one line. Each part has a
 //! file: [`sources`], [`documents`], [`missing`], [`broken`] and [`findings`] are about the trees, [`channels`],
-//! [`change_sets`], `waiting`, [`outbox`] and [`notifications`] about what is announced. [`mod@status`] has the types that all of them
-//! fill, as JSON has them.
+//! [`change_sets`], `waiting`, [`outbox`] and [`notifications`] about what is announced. [`mod@status`] has the types
+//! that all of them fill, as JSON has them.
 
 pub mod broken;
 pub mod change_sets;

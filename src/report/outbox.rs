@@ -26,7 +26,7 @@ const MAX_NAMES: usize = 10;
 /// The name of the embedded hub, besides its URI.
 const EMBEDDED: &str = "embedded";
 
-/// No account has these names.
+/// The error for an unknown account name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownAccount {
     #[error("no channel has the topic or the Capability List \"{name}\"; {known}")]
@@ -58,7 +58,7 @@ pub struct AccountNames<'a> {
     pub channel: &'a str,
     /// Needed with a Capability List that has a channel of each kind.
     pub kind: Option<ChannelKind>,
-    /// As it is advertised.
+    /// URI of the hub as it is advertised.
     pub hub: &'a str,
 }
 

@@ -60,7 +60,8 @@ pub struct Status {
     #[serde(default)]
     pub publishers: Vec<PublisherView>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
-    /// cannot be read for longest. Where no daemon runs, those of which nothing else is known (R13).
+    /// cannot be read for longest. Without a daemon, only those that could not be read when their mount was first swept
+    /// (R13).
     pub broken: Vec<BrokenView>,
     pub more_broken: usize,
     /// The first findings, and how many more.
@@ -76,7 +77,7 @@ pub struct Status {
     pub last_day: Vec<IntervalView>,
     /// Nothing where no daemon runs.
     pub configuration: Option<ConfigurationStatus>,
-    /// For the metrics alone.
+    /// Figures that only the metrics show.
     #[serde(skip)]
     pub figures: Figures,
 }

@@ -19,7 +19,7 @@ const MAX_REPORTED: usize = 10;
 /// The documents of one channel that are held.
 #[derive(Default)]
 pub struct HeldDocuments<'a> {
-    /// Those that wait for longest.
+    /// Documents that have waited longest.
     first: BTreeMap<(Timestamp, &'a Uri), &'a Record>,
     count: usize,
 }

@@ -121,8 +121,8 @@ impl Occupancy {
 }
 
 impl ConnectionSlot {
-    /// Marks the connection as used, because the client has read of an answer. Sending does not count, or a byte now and then
-    /// would keep a slot.
+    /// Marks the connection as used, because the client has read of an answer. Sending does not count, or a byte now
+    /// and then would keep a slot.
     pub fn renew(&mut self) {
         let mut taken = self.slots.lock();
         if let Some(Connected { keep_open, .. }) = taken.by_number.remove(&self.number) {

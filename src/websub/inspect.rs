@@ -106,9 +106,9 @@ pub struct Agreement {
     pub reason: String,
 }
 
-/// Asks hubs that are `rsnotify hub`, which name themselves as a hub in the answer to a `HEAD`, if they would accept publications of these topics, with the configured credentials.
-/// Nothing is published. Returns the first answer that is no acceptance; nothing of another hub, or of one that cannot be
-/// reached.
+/// Asks hubs that are `rsnotify hub`, which name themselves as a hub in the answer to a `HEAD`, if they would accept
+/// publications of these topics, with the configured credentials. Nothing is published. Returns the first answer that
+/// is no acceptance; nothing of another hub, or of one that cannot be reached.
 pub async fn agreements(hubs: Vec<(PublishSettings, Vec<Topic>)>) -> Vec<Option<Agreement>> {
     let mut answers = vec![None; hubs.len()];
     let mut probes = JoinSet::new();

@@ -2,8 +2,9 @@
 //! decided in [`announce`](crate::announce) and [`hub`](crate::hub).
 //!
 //! Publisher: [`publish`] submits to hubs, [`preview`] shows submissions without sending, [`topics`] answers at topic
-//! URIs, [`public`] is the listener for those and for the embedded [`hub`]. Destination: [`discover`] reads `Link` headers, [`retrieve`]
-//! documents, [`subscribe`] receives. [`inspect`] probes both for `check`. [`client`], [`failure`] and [`server`] are common to them.
+//! URIs, [`public`] is the listener for those and for the embedded [`hub`]. Destination: [`discover`] reads `Link`
+//! headers, [`retrieve`] documents, [`subscribe`] receives. [`inspect`] probes both for `check`. [`client`],
+//! [`failure`] and [`server`] are common to them.
 
 pub mod client;
 mod connection_slots;

@@ -20,7 +20,7 @@ const DOCUMENT_BYTES: usize = 64 << 20;
 const MAX_REDIRECTIONS: usize = 5;
 /// First bytes of data compressed with gzip, and of no XML.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// A list may be a compressed file, which a server compresses once more.
+/// Maximum number of nested compressions: a list may be a compressed file, which a server compresses once more.
 const MAX_COMPRESSIONS: usize = 2;
 
 /// An error of retrieving a document.

@@ -13,7 +13,7 @@ pub struct DayPicture {
     pub bars: Vec<Bar>,
     /// The points of the line of pending deliveries; empty if none were.
     pub pending: String,
-    /// The most deliveries and failures of an interval.
+    /// Maximum of deliveries and failures in an interval.
     pub max: u64,
     pub max_pending: u64,
     pub delivered: u64,

@@ -81,7 +81,7 @@ impl Announcer {
         }
     }
 
-    /// Lets Change Lists be read.
+    /// Requests a reading of Change Lists.
     fn take_changes(&self, request: TakeRequest, parts: &RunParts) {
         let keys = parts.saver.store().key_reader();
         let recent_keys = self.trees.recent_keys();

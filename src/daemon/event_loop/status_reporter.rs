@@ -11,15 +11,15 @@ use crate::report::last_day::{IntervalView, LastDay, Totals};
 use crate::report::status::ConfigurationStatus;
 use crate::report::summary::Doing;
 
-/// The least time between two additions to the counts of the last day.
+/// Minimum time between two additions to the counts of the last day.
 const NOTED_EACH: Duration = Duration::from_secs(60);
 
-/// Knowledge of all that the daemon works on.
+/// Whether every present mount was swept; `rsnotify hub` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Some of it was not looked at yet.
+    /// Some were not swept yet.
     No,
-    /// It was known under the configuration before, which had all of it.
+    /// Some were not swept yet since the configuration changed; before, all were.
     Before,
     Yes,
 }

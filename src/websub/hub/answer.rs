@@ -104,8 +104,8 @@ impl EmbeddedHub {
         }
     }
 
-    // Returns what the subscriber should know. The answer depends only on the request, the configuration and the remaining quotas. The addresses behind a callback
-    // are found out later and never revealed (WebSub section 5.1.2).
+    /// Returns what the subscriber should know. The answer depends only on the request, the configuration and the
+    /// remaining quotas. The addresses behind a callback are found out later and never revealed (WebSub section 5.1.2).
     fn accept(
         &self,
         form: &[u8],

@@ -39,7 +39,7 @@ struct Woken {
 }
 
 impl Wakers {
-    /// Lets the delivery to a subscriber be retried at once.
+    /// Ends the wait of the delivery to a subscriber for its retry.
     pub fn wake(&self, key: &SubscriptionKey) {
         if let Some(notify) = self.lock().get(key) {
             notify.notify_one();

@@ -55,7 +55,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Settings that a reload may change.
 #[derive(Debug, Clone)]
 pub struct IntakeSettings {
-    /// As advertised.
+    /// URI of this hub as it is advertised.
     pub hub: Hub,
     /// Maximum size of a notification, in bytes.
     pub max_body: usize,

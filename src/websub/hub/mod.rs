@@ -1,4 +1,4 @@
-//! The embedded hub: accepts subscriptions to our topics, verifies them, and delivers notifications
+//! The hub over HTTP, embedded or of `rsnotify hub`: accepts subscriptions, verifies them, and delivers notifications
 //! (Framework Notification 1.0.1 sections 4.2–4.4). It does not write the state file itself: it emits [`HubRecord`]s to
 //! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
 
@@ -230,7 +230,7 @@ impl EmbeddedHub {
             .relay_once(notification, Timestamp::now())
     }
 
-    /// As [`EmbeddedHub::relay`], for a publication that was found to be no repeat.
+    /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: NotificationToRelay) -> Option<Relay> {
         let mut table = self.inner.table();
         table.subscriptions.relay(notification, Timestamp::now())

@@ -27,7 +27,7 @@ use crate::websub::hub::{HubInner, PreparedHub};
 /// The time after which no further attempt at a verification begins.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The least wait for a limit that is exceeded, and the longest before the queue is looked at again.
+/// Minimum wait for a limit that is exceeded, and the longest before the queue is looked at again.
 const LIMITED_WAIT: Duration = Duration::from_secs(1);
 
 /// A subscription request that waits for verification.
