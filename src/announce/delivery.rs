@@ -26,7 +26,7 @@ pub struct Submission {
     pub channel: ChannelId,
     pub hub: Hub,
     pub mode: Mode,
-    /// Counts the notifications of a channel, from 1.
+    /// Number of the notification on its channel, from 1.
     pub seq: u64,
     /// The name of the source.
     pub source: String,

@@ -1,4 +1,4 @@
-//! Cuts the next notification from what a hub is due.
+//! The next notification, cut from what a hub is due.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -97,7 +97,7 @@ pub struct MountPlan {
     /// Unique over all sources, and the same as long as the plan is effective.
     pub id: MountId,
     pub directory: PathBuf,
-    /// Ends in `/`.
+    /// URI prefix of its documents; ends in `/`.
     pub prefix: Uri,
     /// Other prefixes under which the same documents are referred to; each ends in `/`.
     pub aliases: Vec<Uri>,

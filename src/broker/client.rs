@@ -1,4 +1,5 @@
-//! Sends notifications to brokers: one transaction each, with a receipt for each `SEND` and for the `COMMIT` (F2).
+//! A client of brokers: sends notifications, one transaction each, with a receipt for each `SEND` and for the `COMMIT`
+//! (F2).
 //!
 //! Each broker has one connection, which stays open between notifications. Transactions are pipelined on it: their
 //! receipts are told apart by number.

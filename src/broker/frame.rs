@@ -113,7 +113,7 @@ fn unescape(text: &str) -> Result<String, FrameError> {
     Ok(unescaped)
 }
 
-/// Collects received bytes, and takes frames from them.
+/// A decoder, which collects received bytes and takes frames from them.
 #[derive(Debug, Default)]
 pub struct Decoder {
     received: Vec<u8>,

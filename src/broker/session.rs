@@ -32,7 +32,7 @@ pub struct Session {
     pub mask: Mask,
 }
 
-/// Reads frames, and notices a silent broker.
+/// A reader of frames, which notices a silent broker.
 pub struct FrameReader {
     half: ReadHalf<Box<dyn Stream>>,
     socket: Socket,
@@ -41,7 +41,7 @@ pub struct FrameReader {
     patience: Option<Duration>,
 }
 
-/// Hands frames to the task that writes them. The task ends with this.
+/// A queue of frames to the task that writes them. The task ends with this.
 #[derive(Debug)]
 pub struct FrameWriter {
     frames: UnboundedSender<Vec<u8>>,

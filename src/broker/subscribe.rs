@@ -1,4 +1,4 @@
-//! Reads the messages of destinations. Each is acknowledged by itself, once it was handed over.
+//! Messages of destinations, each acknowledged by itself, once it was handed over.
 
 use std::collections::{BTreeSet, VecDeque};
 

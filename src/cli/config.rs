@@ -16,7 +16,7 @@ use crate::config::effective::Comment;
 use crate::config::hub_config::HubConfig;
 use crate::config::origin::Origin;
 
-/// Writes a configuration with comments.
+/// Function that writes a configuration with comments.
 type Effective = dyn Fn(Comment<'_>) -> String;
 
 pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Exit> {

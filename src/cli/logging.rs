@@ -21,7 +21,7 @@ use crate::resourcesync::escape::escaped;
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes the queued lines when it is dropped at the end of the process.
+/// A guard that writes the queued lines when it is dropped at the end of the process.
 pub struct Logging(Option<LineQueue>);
 
 impl Drop for Logging {

@@ -9,7 +9,7 @@ const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_
 /// Template if the number of files is unknown.
 const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
 
-/// Counts the files that sweeps find and read, and shows the progress of a sweep that takes long.
+/// Number of files that sweeps found and read, and the progress bar of a sweep that takes long.
 #[derive(Default)]
 pub struct Progress {
     /// Number of files that an earlier run knew.

@@ -178,7 +178,8 @@ impl<E: Into<anyhow::Error>> From<E> for ResendFailure {
     }
 }
 
-/// Reads the lists one after the other, and sends their resources in transactions. Memory is bounded by a transaction.
+/// A run that reads the lists one after the other, and sends their resources in transactions. Memory is bounded by a
+/// transaction.
 struct Resending<'a> {
     brokers: Brokers,
     runtime: &'a Runtime,

@@ -82,9 +82,9 @@ fn authority_start(uri: &str) -> Option<usize> {
     is_authority.then_some(scheme + "://".len())
 }
 
-/// Begins the path of an object in the interface of Fedora 3.
+/// Beginning of the path of an object in the interface of Fedora 3.
 const OBJECTS: &str = "/objects/";
-/// Begins the path of a resource in the interface of Fedora 4 and later.
+/// Beginning of the path of a resource in the interface of Fedora 4 and later.
 const REST: &str = "/rest/";
 
 /// Returns the repository's identifier for a URI of its HTTP interface: what follows `/objects/` or `/rest/`, and the

@@ -74,7 +74,7 @@ pub fn file(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
 /// Callback for an answer: the round, its request, and the time that it took.
 type TakenCallback = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
 
-/// Hands requests to the thread.
+/// A queue of requests to the thread.
 pub struct ChangeReader {
     jobs: Option<Sender<ReadJob>>,
     answer: Arc<TakenCallback>,

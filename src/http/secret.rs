@@ -33,7 +33,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Hides secrets in texts from elsewhere: a server may repeat what it was sent.
+/// A mask of secrets in texts from elsewhere: a server may repeat what it was sent.
 #[derive(Debug, Clone, Default)]
 pub struct Mask(
     /// The longest first, so that one within another leaves nothing of that.

@@ -1,4 +1,4 @@
-//! Parses subscription requests (WebSub section 5.1, Framework Notification 1.0.1 section 4.2).
+//! Subscription requests, as forms have them (WebSub section 5.1, Framework Notification 1.0.1 section 4.2).
 
 use std::time::Duration;
 

@@ -287,7 +287,7 @@ pub fn each_entry(
     }
 }
 
-/// Hands the entries over as they end.
+/// A handler that hands the entries over as they end.
 struct StreamHandler<F> {
     entries: ChangesHandler<'static>,
     capability: Capability,
@@ -520,7 +520,7 @@ fn short_hash(texts: &[&str]) -> [u8; 16] {
     short
 }
 
-/// Reads the keys of a Change List (C3).
+/// A handler that reads the keys of a Change List (C3).
 #[derive(Debug, Default)]
 pub(crate) struct KeysHandler {
     root: Root,
@@ -697,7 +697,7 @@ pub(crate) enum WantedEntries<'a> {
     At(&'a [u32]),
 }
 
-/// Reads the root and the entries of a document with changes, whatever its capability.
+/// A handler that reads the root and the entries of a document with changes, whatever its capability.
 #[derive(Debug)]
 pub(crate) struct ChangesHandler<'a> {
     pub(crate) root: Root,

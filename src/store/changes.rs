@@ -22,7 +22,7 @@ use crate::store::load::{RowReader, count};
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError, save};
 
-/// Reads the keys of a state file that a daemon writes meanwhile.
+/// A reader of the keys in a state file that a daemon writes meanwhile.
 #[derive(Debug, Clone)]
 pub struct KeyReader {
     path: PathBuf,

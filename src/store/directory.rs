@@ -1,4 +1,4 @@
-//! Inspects the state directory without touching it: owner, permissions and free space.
+//! Inspection of the state directory without touching it: owner, permissions and free space.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Detects that the state file was deleted, moved, replaced or truncated while open: writes would be lost then.
+//! Detection of a state file that was deleted, moved, replaced or truncated while open: writes would be lost then.
 
 use std::ffi::OsString;
 use std::fs::Metadata;

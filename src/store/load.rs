@@ -1,4 +1,4 @@
-//! Loads the state at start.
+//! The state as it is loaded at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -138,7 +138,8 @@ impl KnownUris {
     }
 }
 
-/// Reads the columns of a row in the order of the table's definition: access by name would dominate the time of a start.
+/// A reader of the columns of a row in the order of the table's definition: access by name would dominate the time of a
+/// start.
 pub(super) struct RowReader<'a> {
     row: &'a Row<'a>,
     next: usize,

@@ -1,4 +1,4 @@
-//! Saves the changes of one step, in one transaction.
+//! Saves of the changes of one step, in one transaction.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;

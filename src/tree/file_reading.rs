@@ -98,7 +98,7 @@ impl ReadBatch {
     }
 }
 
-/// Looks at files: the model, and the parts that the decision whether to read depends on or changes.
+/// The model, and the parts that the decision whether to read a file depends on or changes.
 pub(super) struct FileReading<'a, 'r> {
     pub(super) settings: ReadSettings,
     pub(super) model: &'a mut Model,

@@ -50,7 +50,7 @@ struct InotifyReader {
     buffer: Vec<u8>,
 }
 
-/// Tells the thread to read instead of the observer.
+/// Signal to the thread to read instead of the observer.
 #[derive(Debug, Default)]
 struct StandIn {
     state: Mutex<StandInState>,

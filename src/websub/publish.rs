@@ -1,5 +1,5 @@
-//! Submits notifications to hubs (R23, R24), each with its own connections, credentials and timeout, so that none delays
-//! another.
+//! Submissions of notifications to hubs (R23, R24), each with its own connections, credentials and timeout, so that
+//! none delays another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,7 +27,7 @@ pub use settings::{HubCredentials, HubHeader, HubProxy, PublishSettings, Publish
 /// Maximum requests under way to one hub.
 const CONCURRENT_REQUESTS: usize = 64;
 
-/// Sends submissions. Cheap to share behind an `Arc`.
+/// A client that sends submissions. Cheap to share behind an `Arc`.
 pub struct Submitter {
     clients: RwLock<Arc<HubClients>>,
 }

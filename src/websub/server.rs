@@ -255,7 +255,7 @@ struct TimedStream<S> {
     received: Arc<Notify>,
     slot: ConnectionSlot,
     timeout: Duration,
-    /// Runs from the first blocked write.
+    /// Timer that runs from the first blocked write.
     write_timeout: Option<Pin<Box<Sleep>>>,
     /// Set after the last answer while the client's remaining input is read: closing with unread input would reset the
     /// connection and could discard the answer.

@@ -1,4 +1,4 @@
-//! Serves topic URIs (contract, "Topics") from memory: a request never waits for the engine or the disk, so a hub that
+//! Topics, served from memory (contract, "Topics"): a request never waits for the engine or the disk, so a hub that
 //! fetches before it answers us cannot deadlock.
 
 use std::collections::{BTreeSet, HashMap};

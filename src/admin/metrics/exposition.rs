@@ -1,4 +1,4 @@
-//! Writes metrics that were counted elsewhere in the two formats of Prometheus.
+//! The exposition of metrics, which were counted elsewhere, in the two formats of Prometheus.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Reconciles what is seen of the documents of a source with what every hub was told of them (R10, R22).
+//! The reconciler: compares what is seen of the documents of a source with what every hub was told of them (R10, R22).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Restores a stored state, as far as the plan still has its sources, channels and hubs (R13).
+//! Restoration of a stored state, as far as the plan still has its sources, channels and hubs (R13).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Gathers facts about the machine: state directory, limits, permissions.
+//! Facts about the machine: state directory, limits, permissions.
 
 use std::path::Path;
 

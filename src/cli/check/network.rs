@@ -1,4 +1,4 @@
-//! Requests topics and hubs at their public addresses, as hubs and Destinations do.
+//! Requests to topics and hubs at their public addresses, as hubs and Destinations make them.
 
 use std::path::Path;
 use std::time::Duration;

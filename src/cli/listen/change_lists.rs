@@ -1,4 +1,4 @@
-//! Reads what was missed from the Change Lists of a set, by way of its Capability List.
+//! Missed changes, read from the Change Lists of a set by way of its Capability List.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Keeps one subscription: subscribes, renews in time, acts on denials, and tries again after failures.
+//! The keeper of one subscription: subscribes, renews in time, acts on denials, and tries again after failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct Keeper {
     pub lease: Duration,
     pub reporter: Reporter,
     pub state: Arc<ListenState>,
-    /// Wakes the receiver when notifications may have been missed.
+    /// Signal to the receiver that notifications may have been missed.
     pub check: Arc<Notify>,
     /// True once a hub has verified the subscription, now or in an earlier run.
     pub is_verified: bool,

@@ -57,7 +57,7 @@ pub enum Recipient {
 pub struct Receiver {
     pub topic: Topic,
     pub received: mpsc::Receiver<CallbackRequest>,
-    /// Wakes when notifications may have been missed: at the start, and when a subscription had lapsed.
+    /// Signal that notifications may have been missed: at the start, and when a subscription had lapsed.
     pub check: Arc<Notify>,
     pub recipient: Recipient,
     pub reporter: Reporter,

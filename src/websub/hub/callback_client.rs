@@ -35,7 +35,7 @@ pub enum CallbackError {
     Lookup(#[from] LookupError),
 }
 
-/// Makes requests to callbacks.
+/// A client for requests to callbacks.
 #[derive(Debug)]
 pub struct CallbackClient {
     client: Client,

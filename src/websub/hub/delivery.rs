@@ -1,4 +1,4 @@
-//! Delivers notifications: to each subscriber in order, to different subscribers concurrently.
+//! Deliveries of notifications: to each subscriber in order, to different subscribers concurrently.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub const CUT_OFF: &str = "cut off: it took too long while others waited";
 /// Delivery tasks started before yielding to other tasks.
 const BATCH: usize = 100;
 
-/// Wakes the deliveries that wait for a retry.
+/// Signals that end the waits of deliveries for a retry.
 #[derive(Debug, Default)]
 pub struct Wakers {
     all: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,

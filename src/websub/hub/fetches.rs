@@ -54,7 +54,7 @@ struct Fetch {
     publisher: Arc<str>,
     /// True if the topic was pinged again since the fetch began.
     is_again: bool,
-    /// Ends the wait for the next attempt.
+    /// Signal that ends the wait for the next attempt.
     pinged: Arc<Notify>,
 }
 

@@ -30,7 +30,7 @@ const CACHED_REFUSAL: Duration = Duration::from_secs(10);
 /// Maximum topics whose answers are kept.
 const MAX_CACHED: usize = 10_000;
 
-/// Makes requests to topics.
+/// A client for requests to topics.
 #[derive(Debug)]
 pub struct TopicClient {
     client: Client,

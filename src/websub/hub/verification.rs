@@ -1,4 +1,5 @@
-//! Verifies the intent of subscribers (WebSub section 5.3). An existing subscription stays until the change is confirmed.
+//! Verification of the intent of subscribers (WebSub section 5.3). An existing subscription stays until the change is
+//! confirmed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Cuts notifications from what hubs are due, and what topics serve with them (R21, R22, R25).
+//! The cutter: makes notifications of what hubs are due, and what topics serve with them (R21, R22, R25).
 
 use std::sync::Arc;
 

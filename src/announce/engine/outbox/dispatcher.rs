@@ -1,4 +1,5 @@
-//! Submits notifications to hubs that may be sent more, and cuts again what is out of date by then (R22, R23).
+//! The dispatcher: submits notifications to hubs that may be sent more, and cuts again what is out of date by then
+//! (R22, R23).
 
 use jiff::Timestamp;
 
