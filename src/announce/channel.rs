@@ -102,7 +102,7 @@ impl Channel {
     }
 
     /// Gives it to a set, or to the same one in another source, with all that was told on it and all that is still due:
-    /// a topic has one channel. What is due of documents of another source is forgotten.
+    /// a topic has one channel. Due changes of another source's documents are forgotten.
     pub fn take_over(&mut self, source: usize, source_name: &str, set: &Uri) -> TakenOver {
         self.keep_last_words();
         let forgotten = match self.source == source {

@@ -174,7 +174,7 @@ fn seen_on<'a>(
         let forgotten = told.map_or(Due::Acknowledged, |_| Due::Absorbed(None));
         return Seen::NothingDue(forgotten);
     };
-    // What a hub that left was told is kept for the next one.
+    // The versions that a hub was told before it left are kept for the next hub.
     if hearing == Hearing::LastWords && !is_due {
         return Seen::NothingDue(Due::Acknowledged);
     }

@@ -232,7 +232,7 @@ impl Engine {
                 for (position, visibility) in self.sources.take_visibility_changes() {
                     match visibility {
                         Visibility::Lost => self.change_sets.stop_watching(position),
-                        // Which resources are absent from Resource Lists is seen by the next round only.
+                        // Only the next round sees which resources are absent from Resource Lists.
                         Visibility::Whole
                             if self.sources[position].plan().changes_from_resource_lists => {}
                         Visibility::Whole => self.change_sets.watch(position, step),
@@ -292,7 +292,7 @@ impl Engine {
             }
             Timer::Changes(set) => self.rounds().begin(&set),
             Timer::Try(channel, hub) => self.outbox.try_again(channel, &hub, step),
-            // What may go now is dispatched at the end of each step.
+            // The end of each step dispatches what may go now.
             Timer::Probe(_) => {}
             Timer::Refusals(hub) => self.outbox.hubs_mut().sum_up_refusals(&hub, step),
             Timer::Ping(channel, hub) => self.outbox.ping_lasted(channel, &hub, step),

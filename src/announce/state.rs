@@ -199,7 +199,7 @@ pub struct MountRow {
     pub held_document: bool,
     /// The start of the last complete sweep.
     pub swept: Option<Timestamp>,
-    /// The candidates of that sweep. What a later configuration adds to them was there before, as far as anybody
+    /// The candidates of that sweep. Files that a later configuration adds to them were there before, as far as anybody
     /// knows (R13).
     pub candidates: Option<Candidates>,
     /// True if a sweep noted the file systems below the root: those that are not in `nested` came later (R15).

@@ -139,7 +139,7 @@ fn answered(request: &TakeRequest, outcome: TakeOutcome) -> TakenRound {
 
 /// Returns what `take` does, or that it failed if it panics: the round is repeated, and the thread serves other sets.
 fn or_failed(rounds: &mut Rounds, take: impl FnOnce(&mut Rounds) -> TakeOutcome) -> TakeOutcome {
-    // What it left behind is not used any more.
+    // A panic leaves `rounds` in any state, so they are not used any more.
     let outcome = catch_unwind(AssertUnwindSafe(|| take(rounds)));
     outcome.unwrap_or_else(|_| {
         *rounds = Rounds::default();

@@ -132,7 +132,7 @@ impl PublishedTopics {
             let is_changed = is_old || was_pinged || entry.etag != before;
             return Published::Repeat(is_changed.then(|| entry.clone()));
         }
-        // What was fetched earlier is not the last any more.
+        // The content that was fetched earlier is not the last any more.
         entry.etag.clone_from(etag);
         entry.digest = digest;
         entry.seq += 1;

@@ -40,13 +40,13 @@ fn declared(head: &[u8]) -> Detected {
         return utf8();
     };
     let declared = &rest[..end];
-    // What is wrong with it is found when it is read as text.
+    // Errors in it are found when it is read as text.
     let Ok(Some(encoding)) = markup::declaration(declared) else {
         return utf8();
     };
     let label = &declared[encoding];
     match Encoding::for_label_no_replacement(label) {
-        // What declares UTF-16 and is readable without is UTF-8: a string that was written to a file.
+        // A document that declares UTF-16 and is readable without is UTF-8: a string that was written to a file.
         Some(encoding) if encoding.output_encoding() != encoding => utf8(),
         Some(encoding) => Detected { encoding, ..utf8() },
         None => Detected {

@@ -1,5 +1,5 @@
-//! Directories below a root where another file system begins: it is mounted there, or a link leads to it. What is missing
-//! below one that is gone may only be away (R15), so that each is reported before what is missing with it.
+//! Directories below a root where another file system begins: it is mounted there, or a link leads to it. Files below
+//! one that is gone may only be away (R15), so it is reported before the files that are missing with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -172,7 +172,7 @@ impl NestedDirectories {
         while let Some(report) = self.pop_report(directories, |at| mounts[at].was_swept()) {
             let mount = &mut mounts[report.mount];
             if !report.ends_sweep {
-                // What is missing is judged when everything was looked at.
+                // Missing files are judged once everything was looked at.
                 mount.sweep_by(Instant::now() + SWEEP_DELAY);
             }
             reports.send(TreeReport::Nested {

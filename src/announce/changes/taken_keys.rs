@@ -59,7 +59,7 @@ pub struct Untaken {
 }
 
 impl TakenKeys {
-    /// Returns the keys in some rows. What vanished for longer than the grace is forgotten (C7).
+    /// Returns the keys in some rows. Keys that vanished for longer than the grace are forgotten (C7).
     pub fn new(rows: BTreeMap<u32, KeyRow>, watch: &WatchedTime) -> TakenKeys {
         let mut keys = TakenKeys {
             rows,

@@ -139,7 +139,7 @@ impl ChangeRounds<'_> {
                 format!("{list} changes whenever it is read, or is not the version that was seen")
             }
             TakeOutcome::Unreadable(lists, reason) => {
-                // What could not be read was not seen either.
+                // Lists that could not be read were not seen either.
                 known.overlook();
                 known.schedule_mut().note_stale(lists, window, step);
                 reason

@@ -104,8 +104,8 @@ impl ChangeSets {
         known
     }
 
-    /// Notes that a set lost a channel, on which it was told until a time. What is fresh is told on another one, if the set
-    /// has that at the end of the step.
+    /// Notes that a set lost a channel, on which it was told until a time. Fresh changes are told on another one, if
+    /// the set has one at the end of the step.
     pub fn lose_channel(
         &mut self,
         set: &Uri,

@@ -243,8 +243,8 @@ impl Outbox {
         }
     }
 
-    /// Retries now what waits for its next attempt: of one hub on one channel, or of all. What is under way is left
-    /// to its answer.
+    /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all. Submissions
+    /// under way are left to their answers.
     pub fn retry(&mut self, only: Option<&(ChannelId, Hub)>, step: &mut Step) {
         let now = step.now();
         let mut notifications = 0;
@@ -297,10 +297,10 @@ impl Outbox {
 
     // Drops, and the ends of accounts and channels.
 
-    /// Counts as told what is in flight to a hub on a channel and what it is due, whether its window is open
-    /// or not (R23). What is held (R17) or missing (R15) is not announced yet, so it stays; the topic and other
-    /// hubs keep what they have. What is being submitted at this moment is forgotten: its answer only makes
-    /// room for the next one. On a change channel, returns the set whose next round may begin now (C20).
+    /// Counts as told what is in flight to a hub on a channel and what it is due, whether its window is open or not
+    /// (R23). Changes that are held (R17) and documents that are missing (R15) are not announced yet, so they stay; the
+    /// topic and other hubs keep what they have. A submission under way is forgotten: its answer only makes room for
+    /// the next one. On a change channel, returns the set whose next round may begin now (C20).
     pub fn drop_due(
         &mut self,
         id: ChannelId,
@@ -506,7 +506,7 @@ fn told_if_dropped(
         let told = match due(source.plan(), source.catalog(), channel, hub, uri) {
             Due::Announce(announcement) => announcement.becomes,
             Due::Held | Due::Missing => *flying.get(uri)?,
-            // What was in flight was undone: there is nothing to announce.
+            // The change in flight was undone: there is nothing to announce.
             Due::Acknowledged | Due::Absorbed(_) => return None,
         };
         Some((uri.clone(), told))

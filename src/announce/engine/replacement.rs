@@ -162,7 +162,7 @@ impl Accounts {
             return;
         };
         let told = self.told.remove(&key).unwrap_or_default();
-        // What the old address answered says nothing of the new one.
+        // The answers of the old address say nothing of the new one.
         row.limit = None;
         row.ping = None;
         row.last = None;

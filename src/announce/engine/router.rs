@@ -189,7 +189,7 @@ impl Router<'_> {
     /// Retires a channel; on a change channel, the changes that are fresh now are announced first (C12).
     fn retire(&mut self, id: ChannelId) {
         let channel = self.outbox.channels().get(id);
-        // What changed in this step is noted later in it.
+        // Changes of this step are noted later in it.
         if let Some(channel) = channel.filter(|channel| channel.is_of_changes())
             && let Some(known) = self.change_sets.get_mut(&channel.row.set)
         {
@@ -237,7 +237,7 @@ impl Router<'_> {
                 accounts.fill(hub, starting_points, step);
             }
             if is_taken_over && !opening.is_new_set {
-                // What changed of the set before it had this topic is not announced.
+                // Changes of the set before it had this topic are not announced.
                 accounts.begin_anew(hub, step);
             }
             let ledger = accounts.channel().ledgers.get(hub);
@@ -255,7 +255,7 @@ impl Router<'_> {
         if opened.is_changed {
             self.step.serve(id);
             again.extend(opening.documents.iter().cloned());
-            // What is due may be so no longer, now that the channel or the hub is back.
+            // Due changes may be due no longer, now that the channel or the hub is back.
             let channel = self.outbox.channels().get(id).into_iter();
             let ledgers = channel.flat_map(|channel| channel.ledgers.values());
             again.extend(ledgers.flat_map(|ledger| ledger.due.iter().cloned()));

@@ -32,8 +32,8 @@ use crate::announce::observation::{NoDocument, Observation};
 use crate::announce::plan::SourcePlan;
 use crate::resourcesync::uri::{Topic, Uri};
 
-/// A source as the engine keeps it. What a look found goes in by [`Source::observe`]; what follows from it for channels is
-/// gathered in the documents of its tree until the source settles.
+/// A source as the engine keeps it. [`Source::observe`] takes in observations; the documents of its tree gather the
+/// consequences for channels until the source settles.
 #[derive(Debug)]
 pub struct Source {
     plan: Arc<SourcePlan>,
@@ -98,7 +98,7 @@ impl Source {
         self.descriptions.set_back(by);
     }
 
-    // What looks found.
+    // Observations.
 
     /// Takes one look at a candidate (R3, R4).
     pub fn observe(

@@ -112,7 +112,7 @@ impl Step {
         self.collected.ledgers.insert((id, hub));
     }
 
-    /// Deletes the account of a hub. What is saved of it later in this step is of one that begins anew.
+    /// Deletes the account of a hub. Later saves of it in this step are those of a new account.
     pub fn end_account(&mut self, id: ChannelId, hub: Hub) {
         let account = (id, hub.clone());
         self.collected.rows.ended_accounts.insert(account);

@@ -104,7 +104,7 @@ pub async fn missed(
         if listing.is_list() && listing.capability.as_deref() != Some(ARCHIVE) {
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
-            // What was selected is handed over: another attempt would not read more.
+            // The selected changes are handed over: another attempt would not read more.
             if selection.len() > MAX_CHANGES {
                 unread.is_cut = true;
                 break;

@@ -174,7 +174,7 @@ impl Memory {
     pub fn after_listed(&self, listed: &[Missed]) -> Memory {
         let mut memory = self.clone();
         memory.undated.add(undated(listed.iter()));
-        // Those later than a notification are not announced yet.
+        // Changes later than a notification are not announced yet.
         if memory.until.is_none() {
             let keys = listed.iter().filter_map(|listed| {
                 Some(EdgeKey {

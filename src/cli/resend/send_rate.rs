@@ -19,8 +19,8 @@ impl SendRate {
         }
     }
 
-    /// Returns the time at which so many resources may be sent. What was not used of the rate meanwhile is lost, so that
-    /// nothing is sent in a burst.
+    /// Returns the time at which so many resources may be sent. An unused part of the rate is lost, so that nothing is
+    /// sent in a burst.
     pub fn next(&mut self, count: u64, now: Instant) -> Instant {
         let at = self.not_before.max(now);
         let duration = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));

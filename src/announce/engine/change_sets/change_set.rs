@@ -72,7 +72,7 @@ impl ChangeSet {
             former_channels: FormerChannels::restore(row.last_words_on),
             ..ChangeSet::new(uri, source)
         };
-        // What was fresh when the channel retired was not told before the daemon stopped.
+        // The changes that were fresh when the channel retired were not told before the daemon stopped.
         if row.last_words_on.is_some() {
             set.schedule.hurry(step);
         }
@@ -260,8 +260,8 @@ impl ChangeSet {
         self.save(step);
     }
 
-    /// Forgets the resources that were listed, because Resource Lists are not compared any more. What Change Lists gained
-    /// meanwhile is told (C11). Returns false if nothing was known of resources.
+    /// Forgets the resources that were listed, because Resource Lists are not compared any more. Entries that Change
+    /// Lists gained meanwhile are told (C11). Returns false if nothing was known of resources.
     pub fn forget_inventory(&mut self, step: &mut Step) -> bool {
         self.deletions.forget();
         match self.learning.kind() {
@@ -306,7 +306,7 @@ impl ChangeSet {
         let until = later(step.steady(), grace);
         self.lists.note_rest(&taken.lists, until, step);
         if learned.is_some() {
-            // What is still to be learned is known by its rows from now on.
+            // The rows of the lists still to be learned say so from now on.
             for list in self.learning.to_learn() {
                 self.lists.store(list, index, step);
             }
@@ -339,7 +339,7 @@ impl ChangeSet {
         if self.learning.is_complete() {
             return None;
         }
-        // What is large is learned in several rounds.
+        // Large inventories are learned in several rounds.
         let (kind, is_partial) = match taken.missing {
             Some(_) => (ListKind::ResourceLists, taken.has_more),
             None => (ListKind::ChangeLists, false),

@@ -55,7 +55,7 @@ pub fn note_lists(
             change_sets.forget_list(uri, step);
             continue;
         };
-        // What it had may stand in other lists now, as in the components of an index.
+        // Its entries may stand in other lists now, as in the components of an index.
         if !is_change_list(record) {
             if compares_lists {
                 let sets = change_sets.of_list(uri);

@@ -57,7 +57,7 @@ fn baseline_versions(
         })
     });
     let mut versions: Vec<BaselineVersion> = versions.collect();
-    // What follows goes into ordered sets.
+    // In order, because their consequences go into ordered sets.
     versions.sort_unstable_by(|one, other| one.uri.cmp(&other.uri));
     versions
 }

@@ -34,7 +34,7 @@ pub struct CutNotifications {
 }
 
 /// Cuts the changes that a round found in some lists into notifications (C13 to C19), adds them to the log of a channel, and
-/// saves them. What follows for the hubs is up to the outbox.
+/// saves them. The outbox handles the consequences for the hubs.
 pub(super) fn cut_changes(
     channel: &mut Channel,
     id: ChannelId,
@@ -94,7 +94,7 @@ pub fn launch_next(
         attempts: 0,
         next_try: now,
     };
-    // What was before it fell behind (C22).
+    // The hub fell behind on what was before it (C22).
     ledger.row.position.skip(seq - 1);
     ledger.launch(flight, size);
     true

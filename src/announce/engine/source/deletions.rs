@@ -129,9 +129,9 @@ impl Deletions {
         self.absent.remove(uri);
     }
 
-    /// Notes that a path cannot be read. What cannot be reached may be there or not, so that nobody sees it absent;
-    /// what can be reached is there, unless something else was at its path. Returns true if the document is found
-    /// again.
+    /// Notes that a path cannot be read. A file that cannot be reached may be there or not, so it does not count as
+    /// seen absent; one that can be reached is there, unless something else was at its path. Returns true if the
+    /// document is found again.
     pub fn is_found_unread(&mut self, uri: &Uri, is_reachable: bool) -> bool {
         let Some(absence) = self.absent.get_mut(uri) else {
             return false;

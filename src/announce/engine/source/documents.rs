@@ -244,7 +244,7 @@ impl Documents {
             return;
         }
         if record.is_missing() {
-            // What is gone is not announced; if it comes back, it may be listed by then.
+            // A missing document is not announced; if it comes back, it may be listed by then.
             let again = hold.max(Duration::from_secs(1));
             step.wake_after(again, Timer::Hold(self.source, uri.clone()));
             return;

@@ -252,7 +252,7 @@ impl Findings {
             self.find(&uris, &UriSet::default(), catalog, step);
         }
         let findings = || self.about(uri);
-        // What was counted before is not told again because it is named now.
+        // Findings that were counted before are not told again because they are named now.
         let were_counted =
             findings().any(|finding| is_count(finding) && self.told.contains(&finding.uncounted()));
         let findings = self.by_uri.get(uri).into_iter().flatten();

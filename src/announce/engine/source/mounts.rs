@@ -128,7 +128,7 @@ impl Mounts {
         self.visibility.take()
     }
 
-    // What the tree tells of them.
+    // Reports of the tree.
 
     /// Begins the sweep of a root that was found. Returns true if the mount was found or lost before in this run, so that
     /// it is not seen in one piece.
@@ -242,7 +242,7 @@ impl Mounts {
         }
     }
 
-    // What looks found below them.
+    // Documents below them.
 
     /// Notes that a mount holds a document.
     pub fn hold_document(&mut self, id: MountId, step: &mut Step) {

@@ -112,7 +112,7 @@ impl ObservedTree {
         self.troubles.set_back(by);
     }
 
-    // What looks found.
+    // Observations.
 
     /// Takes one look at a candidate (R3, R4).
     pub(super) fn observe(
@@ -327,7 +327,7 @@ impl ObservedTree {
             self.vanished(&uri, at, FoundInstead::Nothing, step);
         }
         if accepted.was_absent {
-            // What was not found while it was empty was not told.
+            // While it was empty, missing documents were not noted, so each is looked at now.
             self.documents.look_at_mount(id, step);
         }
     }

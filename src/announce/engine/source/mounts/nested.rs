@@ -138,7 +138,7 @@ impl NestedFileSystems {
         let below = documents.of(came.chain(differing(rows, found)).collect());
         let below = |top: &[u8]| below.get(top).copied().unwrap_or_default();
         for (top, there) in found {
-            // What is missing below one that is new lay on the file system that it hides.
+            // Documents that are missing below a new one lay on the file system that it hides.
             rows.entry(Arc::clone(top)).or_insert_with(|| {
                 let hides = !there.is_link && !is_first && below(top).are_missing;
                 NestedRow {
