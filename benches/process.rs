@@ -28,6 +28,9 @@ mod hub;
 mod memory;
 #[path = "../tests/support/needs.rs"]
 mod needs;
+#[path = "../tests/support/ports.rs"]
+#[expect(clippy::unwrap_used, reason = "the tests share it")]
+mod ports;
 #[path = "process/stage.rs"]
 #[expect(dead_code, reason = "another bench needs other parts of it")]
 mod stage;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::support::daemon::Setup;
 use crate::support::documents::{Site, capability_list, description, list};
 use crate::support::hub::{FakeHub, Manner};
+use crate::support::ports;
 
 #[rstest]
 #[case(Manner::Refuse(503))]
@@ -68,10 +69,8 @@ fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing()
 #[test]
 fn a_hub_that_is_gone_receives_everything_when_it_is_back_even_after_a_restart() {
     let site = Site::new();
-    let hub = FakeHub::start();
-    let address = hub.address;
-    let setup = Setup::new(&site, &[hub.url()], "");
-    drop(hub);
+    let address = ports::reserved();
+    let setup = Setup::new(&site, &[format!("http://{address}/publish")], "");
     let daemon = setup.start();
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     daemon.await_log("did not accept notification 1");

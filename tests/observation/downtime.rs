@@ -4,7 +4,6 @@ mod killed;
 mod starting;
 
 use std::fs;
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
@@ -13,6 +12,7 @@ use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::documents::{Site, capability_list, list};
 use crate::support::hub::{FakeHub, Manner};
+use crate::support::ports;
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
@@ -172,10 +172,7 @@ fn included_between_two_runs(
 #[rstest]
 fn started_while_nobody_listens_where_the_hub_was(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, Site::new(), "");
-    // An address of its own, that no connection of another story takes meanwhile.
-    let closed = TcpListener::bind("127.0.0.2:0").unwrap();
-    let address = closed.local_addr().unwrap();
-    drop(closed);
+    let address = ports::reserved();
     let url = format!("http://{address}/publish");
     story.setup.config = story.setup.config.replace(&story.hub.url(), &url);
     story.resume();

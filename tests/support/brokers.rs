@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::DEADLINE;
 use super::needs;
+use super::ports;
 
 /// User of ActiveMQ who may write and read everything but topics below `forbidden`.
 pub const USER: &str = "writer";
@@ -37,8 +38,8 @@ impl ActiveMq {
         let mut broker = ActiveMq {
             program: needs::program("java")?,
             directory: TempDir::new().unwrap(),
-            stomp: free_port(),
-            openwire: free_port(),
+            stomp: ports::reserved(),
+            openwire: ports::reserved(),
             process: None,
         };
         fs::write(
@@ -133,10 +134,10 @@ impl RabbitMq {
         needs::program("rabbitmq-server")?;
         let mut broker = RabbitMq {
             directory: TempDir::new().unwrap(),
-            stomp: free_port(),
-            port_mapper_port: free_port().port(),
+            stomp: ports::reserved(),
+            port_mapper_port: ports::reserved().port(),
             port_mapper: None,
-            distribution: free_port().port(),
+            distribution: ports::reserved().port(),
             process: None,
         };
         let base = broker.directory.path();
@@ -290,11 +291,6 @@ fn kill(process: &mut Option<Child>) {
         let _ = process.kill();
         let _ = process.wait();
     }
-}
-
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 fn await_listener(address: SocketAddr, directory: &Path) {

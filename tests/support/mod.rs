@@ -10,6 +10,7 @@ pub mod localhost;
 pub mod manager;
 pub mod namespace;
 pub mod needs;
+pub mod ports;
 pub mod python;
 pub mod source;
 pub mod stomp;

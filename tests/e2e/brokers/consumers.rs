@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -20,6 +19,7 @@ use crate::support::brokers::{ActiveMq, CLASSES, PASSWORD, RabbitMq, USER};
 use crate::support::documents::URL;
 use crate::support::listener::Listener as Subscriber;
 use crate::support::needs;
+use crate::support::ports;
 
 /// An example in a process of its own; killed when dropped.
 struct Consumer {
@@ -183,9 +183,7 @@ fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed(
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let Some(()) = compile(directory) else { return };
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let public = free.local_addr().unwrap();
-    drop(free);
+    let public = ports::reserved();
     let login = [USER, PASSWORD];
     let brokers = with_feeds(activemq.stomp, "/topic/open.{source}", login, directory);
     let mut story = Story::new(&brokers);

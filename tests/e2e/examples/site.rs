@@ -2,7 +2,7 @@
 //! the generator wrote.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, output, try_get};
 use crate::support::listener::Listener;
 use crate::support::needs;
+use crate::support::ports;
 
 /// A process that ends, with its children, when this is dropped.
 struct Service(Child);
@@ -130,11 +131,9 @@ fn a_destination_receives_through_the_web_server_what_the_generator_wrote() {
     };
     let [tree, directory] = [(); 2].map(|()| TempDir::new().unwrap());
     let published = tree.path().to_str().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
+    let address = ports::reserved();
     let site = address.to_string();
     let daemon = start_daemon(directory.path(), published, &site);
-    drop(free);
     let _web = start_web_server(&nginx, directory.path(), published, &site, daemon.public);
     let _generator = start_generator(published, &site);
 

@@ -1,7 +1,7 @@
 //! Web servers from Debian's packages in front of rsnotify, configured by `rsnotify snippet`.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use crate::support::DEADLINE;
 use crate::support::daemon::{Setup, get, output};
 use crate::support::documents::{Site, list};
 use crate::support::needs;
+use crate::support::ports;
 
 /// One of the web servers: what `snippet` calls it, its program, and its whole configuration around the lines.
 struct Kind {
@@ -123,12 +124,6 @@ impl Drop for WebServer {
     }
 }
 
-/// A port that is free now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// An answer without what belongs to one connection: the status, our headers, and the body.
 fn answer(address: SocketAddr, target: &str) -> (String, Vec<String>, String) {
     let (head, body) = get(address, target);
@@ -151,8 +146,8 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
     let Some(program) = needs::program(kind.program) else {
         return;
     };
-    let (port, listen) = (free_port(), free_port());
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let (address, listen) = (ports::reserved(), ports::reserved().port());
+    let port = address.port();
     let odd = "/data%20set/%24HOME%7Bx%7D;y'(z)%5C.%22/%C3%A9%7e/?set=a%2Fb&c=%7e+";
     let made = "/topics/main/b/capabilitylist/";
     let site = Site::new();
