@@ -1,6 +1,7 @@
 //! A reload: the difference between two configurations, in a few words for the log, and the changes that only a restart
 //! puts into effect.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::announce::observation::MountId;
@@ -8,6 +9,7 @@ use crate::config::Config;
 use crate::config::hub_config::HubConfig;
 use crate::config::server::ServerSettings;
 use crate::config::source::SourceSettings;
+use crate::resourcesync::channel_kind::ChannelKind;
 
 /// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;
@@ -141,7 +143,11 @@ fn difference(before: &Config, after: &Config) -> Vec<String> {
     words.extend(changes_of(
         "channel",
         (&before.channels, &after.channels),
-        |channel| channel.capability_list.to_string(),
+        // A set may have one of each kind.
+        |channel| match channel.kind {
+            ChannelKind::Framework => channel.capability_list.to_string(),
+            ChannelKind::Change => format!("{} ({})", channel.capability_list, channel.kind),
+        },
         PartialEq::eq,
     ));
     let (old, new) = (&before.server, &after.server);
@@ -184,19 +190,18 @@ fn changes_of<T>(
     name: impl Fn(&T) -> String,
     is_same: impl Fn(&T, &T) -> bool,
 ) -> Vec<String> {
-    let named = |all: &[T], wanted: &str| all.iter().position(|one| name(one) == wanted);
+    let mut by_name: BTreeMap<String, &T> = before.iter().map(|one| (name(one), one)).collect();
     let (mut added, mut changed) = (Vec::new(), Vec::new());
     for one in after {
-        match named(before, &name(one)) {
-            None => added.push(name(one)),
-            Some(at) if !is_same(&before[at], one) => changed.push(name(one)),
+        let name = name(one);
+        match by_name.remove(&name) {
+            None => added.push(name),
+            Some(before) if !is_same(before, one) => changed.push(name),
             Some(_) => {}
         }
     }
-    let names = before.iter().map(&name);
-    let removed = names
-        .filter(|removed| named(after, removed).is_none())
-        .collect();
+    let removed = before.iter().map(&name);
+    let removed = removed.filter(|name| by_name.contains_key(name)).collect();
     let all = [(added, "added"), (removed, "removed"), (changed, "changed")];
     let some = all.into_iter().filter(|(names, _)| !names.is_empty());
     some.map(|(names, verb)| match names.len() {
@@ -245,6 +250,14 @@ mod tests {
     fn what_came_went_and_changed_is_named() {
         let window = format!("{HUB}[window]\nquiet = \"1s\"");
         let token = format!("{HUB}headers = {{ X-Key = \"secret\" }}");
+        let channels = ["framework", "change"].map(|kind| {
+            format!(
+                "[[channel]]\ncapability_list = \"https://a.org/c.xml\"\nkind = \"{kind}\"\n\
+                 topic = \"https://a.org/{kind}/\"\nhubs = [\"https://h.example/\"]\n"
+            )
+        });
+        let both = format!("{HUB}{}", channels.concat());
+        let one = format!("{HUB}{}", channels[0]);
         for (before, after, want) in [
             (
                 configured(&["a"], HUB),
@@ -275,6 +288,16 @@ mod tests {
                 configured(&["a"], HUB),
                 configured(&["a", "b", "c", "d", "e"], HUB),
                 "4 sources added",
+            ),
+            (
+                configured(&["a"], &both),
+                configured(&["a"], &both),
+                "nothing changed",
+            ),
+            (
+                configured(&["a"], &both),
+                configured(&["a"], &one),
+                "channel https://a.org/c.xml (change) removed",
             ),
         ] {
             assert_eq!(before.difference(&after), want);
