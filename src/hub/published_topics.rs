@@ -178,7 +178,9 @@ impl PublishedTopics {
             if let Some(forgotten) = self.topics.remove(topic) {
                 self.uncount(&forgotten.publisher);
             }
-            self.by_decoded.remove(&decoded(topic.as_str()));
+        }
+        if !over.is_empty() {
+            self.index_spellings();
         }
         over
     }
@@ -196,6 +198,17 @@ impl PublishedTopics {
         self.topics
             .get_mut(topic)
             .expect("a topic that was missing has been inserted")
+    }
+
+    /// Replaces topics that were forgotten by other spellings of them that remain.
+    fn index_spellings(&mut self) {
+        self.by_decoded
+            .retain(|_, topic| self.topics.contains_key(topic));
+        for topic in self.topics.keys() {
+            self.by_decoded
+                .entry(decoded(topic.as_str()))
+                .or_insert_with(|| topic.clone());
+        }
     }
 
     fn count(&mut self, publisher: &str) {
@@ -302,6 +315,23 @@ mod tests {
             ("https://e.org/e", false),
         ] {
             assert_eq!(topics.find(name).is_some(), is_found, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_two_spellings_one_is_found_after_the_other_was_forgotten() {
+        for forgotten in ["https://e.org/a-b", "https://e.org/a%2Db"] {
+            let mut topics = PublishedTopics::default();
+            for name in ["https://e.org/a%2Db", "https://e.org/a-b"] {
+                let topic = Topic::new(name);
+                topics.ping(&topic, "library", at("2026-01-01T00:00:00Z"));
+                topics.settle(&topic, at("2026-01-01T00:00:01Z"));
+            }
+            let is_other = |topic: &Topic| topic.as_str() != forgotten;
+            let ttl = Duration::from_secs(3_600);
+            let over = topics.forget(ttl, at("2026-01-01T01:30:00Z"), is_other);
+            assert_eq!(over, [Topic::new(forgotten)]);
+            assert!(topics.find("https://e.org/%61-b").is_some(), "{forgotten}");
         }
     }
 
