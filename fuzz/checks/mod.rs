@@ -9,7 +9,7 @@ use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
 use rsnotify::contentchange::feed::Feed;
-use rsnotify::contentchange::message::BrokerNotification;
+use rsnotify::contentchange::message::{BrokerNotification, HashedPayload};
 use rsnotify::contentchange::objects::{AtomForm, atom_messages};
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::request::{self, Action, SubscriptionRequest};
@@ -216,7 +216,7 @@ pub fn message(bytes: &[u8]) {
         topic: "https://example.org/changes",
         kind: ChannelKind::Change,
         seq: 1,
-        body: bytes,
+        body: HashedPayload::new(bytes),
     };
     let messages = atom_messages(&notification, &AtomForm::default());
     for message in messages.into_iter().flatten() {

@@ -4,7 +4,9 @@
 use crate::announce::delivery::Submission;
 use crate::broker::frame::Frame;
 use crate::broker::settings::{BrokerSettings, PayloadFormat};
-use crate::contentchange::message::{BrokerNotification, Message, resourcesync_message};
+use crate::contentchange::message::{
+    BrokerNotification, HashedPayload, Message, resourcesync_message,
+};
 use crate::contentchange::objects::atom_messages;
 
 /// Returns the messages of a notification, in the order in which they are sent.
@@ -14,7 +16,7 @@ pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Messa
         topic: submission.topic.as_str(),
         kind: submission.kind,
         seq: submission.seq,
-        body: &submission.body,
+        body: HashedPayload::new(&submission.body),
     };
     let feeds = match &settings.payload {
         PayloadFormat::ResourceSync => None,

@@ -47,8 +47,27 @@ pub struct BrokerNotification<'a> {
     pub kind: ChannelKind,
     /// Number of the notification on its channel, as the broker's ledger counts it.
     pub seq: u64,
-    /// The payload that a hub would get.
-    pub body: &'a [u8],
+    pub body: HashedPayload<'a>,
+}
+
+/// The payload that a hub would get, with the hash that the ids of all its messages are made of.
+#[derive(Debug, Clone, Copy)]
+pub struct HashedPayload<'a> {
+    bytes: &'a [u8],
+    hash: blake3::Hash,
+}
+
+impl<'a> HashedPayload<'a> {
+    pub fn new(bytes: &'a [u8]) -> HashedPayload<'a> {
+        HashedPayload {
+            bytes,
+            hash: blake3::hash(bytes),
+        }
+    }
+
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
 }
 
 /// Position of an id among those of one notification.
@@ -87,7 +106,7 @@ impl MessageId {
         hasher.update(&[kind]);
         hasher.update(&number.to_le_bytes());
         hasher.update(&count.to_le_bytes());
-        hasher.update(blake3::hash(notification.body).as_bytes());
+        hasher.update(notification.body.hash.as_bytes());
         let mut bytes = [0; 16];
         hasher.finalize_xof().fill(&mut bytes);
         // RFC 9562 section 5.8: version and variant.
@@ -126,7 +145,7 @@ pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
     Message {
         headers: headers(id, notification.topic, "application/xml"),
         properties: properties(id, "resourcesync", notification),
-        body: notification.body.to_vec(),
+        body: notification.body.bytes().to_vec(),
     }
 }
 
@@ -181,23 +200,27 @@ mod tests {
     use std::collections::HashSet;
 
     use super::{
-        BrokerNotification, MESSAGE_TYPE, MessageId, MessagePosition, resourcesync_message,
+        BrokerNotification, HashedPayload, MESSAGE_TYPE, MessageId, MessagePosition,
+        resourcesync_message,
     };
     use crate::resourcesync::channel_kind::ChannelKind;
 
-    const NOTIFICATION: BrokerNotification<'_> = BrokerNotification {
-        source: "main",
-        topic: "https://e.org/changes",
-        kind: ChannelKind::Change,
-        seq: 7,
-        body: b"<urlset/>",
-    };
+    fn notification() -> BrokerNotification<'static> {
+        BrokerNotification {
+            source: "main",
+            topic: "https://e.org/changes",
+            kind: ChannelKind::Change,
+            seq: 7,
+            body: HashedPayload::new(b"<urlset/>"),
+        }
+    }
 
     #[test]
     fn a_message_repeats_the_payload_and_says_what_it_is() {
-        let message = resourcesync_message(&NOTIFICATION);
-        let id = MessageId::of(&NOTIFICATION, MessagePosition::Whole);
-        assert_eq!(message.body, NOTIFICATION.body);
+        let notification = notification();
+        let message = resourcesync_message(&notification);
+        let id = MessageId::of(&notification, MessagePosition::Whole);
+        assert_eq!(message.body, notification.body.bytes());
         for (name, want) in [
             ("messageId", id.to_string().as_str()),
             ("format", "resourcesync"),
@@ -222,7 +245,7 @@ mod tests {
 
     #[test]
     fn selectors_can_name_each_property() {
-        for (name, _) in resourcesync_message(&NOTIFICATION).properties {
+        for (name, _) in resourcesync_message(&notification()).properties {
             let is_identifier = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             assert!(
                 is_identifier && !name.starts_with(|c: char| c.is_ascii_digit()),
@@ -233,7 +256,10 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_8() {
-        let id = MessageId::of(&NOTIFICATION, MessagePosition::Feed { first: 0, count: 1 });
+        let id = MessageId::of(
+            &notification(),
+            MessagePosition::Feed { first: 0, count: 1 },
+        );
         let parsed = uuid::Uuid::parse_str(&id.to_string()).unwrap();
         assert_eq!(parsed.get_version_num(), 8);
         assert_eq!(parsed.get_variant(), uuid::Variant::RFC4122);
@@ -246,17 +272,17 @@ mod tests {
         let others = [
             BrokerNotification {
                 topic: "https://e.org/change",
-                ..NOTIFICATION
+                ..notification()
             },
             BrokerNotification {
                 seq: 8,
-                ..NOTIFICATION
+                ..notification()
             },
             BrokerNotification {
-                body: b"<urlset />",
-                ..NOTIFICATION
+                body: HashedPayload::new(b"<urlset />"),
+                ..notification()
             },
-            NOTIFICATION,
+            notification(),
         ];
         let mut ids = HashSet::new();
         let positions = (0..300).flat_map(|at| {

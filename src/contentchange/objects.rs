@@ -38,7 +38,7 @@ pub fn atom_messages(
     notification: &BrokerNotification<'_>,
     form: &AtomForm,
 ) -> Option<Vec<Message>> {
-    let payload = ChangePayload::parse(notification.body)?;
+    let payload = ChangePayload::parse(notification.body.bytes())?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
     let mut objects = objects(&payload.entries, form);
@@ -268,7 +268,7 @@ mod tests {
     use super::{AtomForm, atom_messages};
     use crate::contentchange::feed::{Feed, Modification};
     use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
-    use crate::contentchange::message::{BrokerNotification, Message};
+    use crate::contentchange::message::{BrokerNotification, HashedPayload, Message};
     use crate::resourcesync::change::{Change, RelatedLink};
     use crate::resourcesync::change_payload::ChangePayload;
     use crate::resourcesync::channel_kind::ChannelKind;
@@ -320,7 +320,7 @@ mod tests {
             topic: "https://e.org/changes",
             kind: ChannelKind::Change,
             seq,
-            body,
+            body: HashedPayload::new(body),
         };
         atom_messages(&notification, form).unwrap()
     }
@@ -617,7 +617,9 @@ mod tests {
             topic: "https://e.org/changes",
             kind: ChannelKind::Framework,
             seq: 1,
-            body: b"<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>",
+            body: HashedPayload::new(
+                b"<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>",
+            ),
         };
         assert_eq!(atom_messages(&notification, &AtomForm::default()), None);
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rsnotify::contentchange::feed::{Feed, ItemChange};
 use rsnotify::contentchange::identifier::{Identifiers, ObjectKind};
-use rsnotify::contentchange::message::BrokerNotification;
+use rsnotify::contentchange::message::{BrokerNotification, HashedPayload};
 use rsnotify::contentchange::objects::{AtomForm, atom_messages};
 use rsnotify::resourcesync::channel_kind::ChannelKind;
 use serde_json::{Map, Value, json};
@@ -41,7 +41,7 @@ fn feeds() -> Vec<Feed> {
         topic: "https://e.org/changes",
         kind: ChannelKind::Change,
         seq: 1,
-        body: NOTIFICATION.as_bytes(),
+        body: HashedPayload::new(NOTIFICATION.as_bytes()),
     };
     let mut feeds = Vec::new();
     for object in [ObjectKind::Resource, ObjectKind::Directory] {
