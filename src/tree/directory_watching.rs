@@ -111,10 +111,10 @@ impl DirectoryWatching {
                     directory.watch = Some(key);
                 }
             }
-            Err(WatchError::RanOut(sysctl)) => {
+            Err(WatchError::RanOut) => {
                 mount.lack_watch();
                 if self.watches.is_first_exhaustion() {
-                    let limit = SystemLimit::now(sysctl);
+                    let limit = SystemLimit::watches();
                     let interval = self.poll_interval;
                     reports.notice(TreeNotice::WatchesRanOut { limit, interval });
                 }

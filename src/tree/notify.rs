@@ -11,7 +11,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::announce::candidates::Candidates;
 use crate::tree::pending_hints::{NameEvent, PendingHints};
-use crate::tree::watches::{WATCHES, WatchError, WatchKey};
+use crate::tree::watches::{WatchError, WatchKey};
 
 /// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
@@ -60,7 +60,7 @@ impl Notify {
                 keys.remove(path);
                 self.paths.remove(&key);
                 match error.kind {
-                    notify::ErrorKind::MaxFilesWatch => WatchError::RanOut(WATCHES),
+                    notify::ErrorKind::MaxFilesWatch => WatchError::RanOut,
                     notify::ErrorKind::Io(error) => WatchError::Failed(error),
                     _ => WatchError::Failed(std::io::Error::other(error)),
                 }

@@ -40,7 +40,7 @@ impl SystemLimit {
     }
 
     /// Reads a sysctl.
-    pub(super) fn now(sysctl: &'static str) -> SystemLimit {
+    fn now(sysctl: &'static str) -> SystemLimit {
         let path = format!("/proc/sys/{}", sysctl.replace('.', "/"));
         let text = std::fs::read_to_string(path).ok();
         SystemLimit {

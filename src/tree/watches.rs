@@ -21,8 +21,8 @@ pub(super) struct WatchKey(pub(super) u64);
 /// Reason why a directory is not watched.
 #[derive(Debug)]
 pub(super) enum WatchError {
-    /// The system allows no more watches; names the sysctl.
-    RanOut(&'static str),
+    /// The system allows no more watches.
+    RanOut,
     Failed(io::Error),
 }
 
@@ -91,11 +91,6 @@ enum Backend {
     Notify(Notify),
 }
 
-/// The sysctl that limits inotify instances, as `EMFILE` from `inotify_init` means.
-#[cfg(target_os = "linux")]
-const INSTANCES: &str = "fs.inotify.max_user_instances";
-pub(super) const WATCHES: &str = "fs.inotify.max_user_watches";
-
 impl Watches {
     pub(super) fn none() -> Watches {
         Watches {
@@ -126,7 +121,7 @@ impl Watches {
                 }
                 Err(_) => {
                     notices.push(TreeNotice::WatchesRanOut {
-                        limit: SystemLimit::now(INSTANCES),
+                        limit: SystemLimit::instances(),
                         interval: settings.poll_interval,
                     });
                     Backend::None
@@ -316,7 +311,7 @@ impl Watches {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => inotify.add(path, follow, events).map_err(|error| {
                 if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
-                    WatchError::RanOut(WATCHES)
+                    WatchError::RanOut
                 } else {
                     WatchError::Failed(error)
                 }

@@ -208,8 +208,8 @@ fn left_to_decide(story: &mut Story) {
 }
 
 #[rstest]
-#[case("max_inotify_watches", 10, "sysctl -w fs.inotify.max_user_watches=")]
-#[case("max_inotify_instances", 0, "sysctl -w fs.inotify.max_user_instances=")]
+#[case("max_inotify_watches", 10, "sysctl -w user.max_inotify_watches=")]
+#[case("max_inotify_instances", 0, "sysctl -w user.max_inotify_instances=")]
 fn without_watches_it_polls_and_says_so_once(
     #[case] limit: &str,
     #[case] allowed: usize,

@@ -109,7 +109,7 @@ fn when_watches_run_out_the_tree_is_polled_and_the_sysctl_named(
             it.wait_for(format!("{n}/a.xml"), version);
         }
     }
-    let ran_out = |notice: &&TreeNotice| matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_watches");
+    let ran_out = |notice: &&TreeNotice| matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "user.max_inotify_watches");
     assert_eq!(
         it.notices.iter().filter(ran_out).count(),
         1,
@@ -131,7 +131,7 @@ fn without_inotify_instances_auto_polls_and_names_the_sysctl() {
     it.write("a.xml", 1);
     it.wait_for("a.xml", 1);
     assert!(it.notices.iter().any(|notice| {
-        matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_instances")
+        matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "user.max_inotify_instances")
     }));
     it.wait_for_quiet();
     assert!(it.is_unwatched);
