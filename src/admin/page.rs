@@ -71,7 +71,7 @@ pub(super) async fn payload(admin: &Admin, query: &str) -> Result<AdminResponse,
 
 /// Serves `/configuration`, the effective configuration with secrets masked.
 pub(super) async fn configuration(admin: &Admin) -> Result<AdminResponse, Unanswered> {
-    let status = admin.status(Detail::Everything).await?;
+    let status = admin.status(Detail::Figures).await?;
     Ok(match status.configuration {
         Some(configuration) => text(configuration.in_force),
         None => not_found("no configuration is known"),
