@@ -36,6 +36,8 @@ pub struct Holdings {
     /// The time since when the oldest broken candidate cannot be read.
     pub broken_since: Option<Timestamp>,
     pub findings: BTreeMap<&'static str, usize>,
+    /// Sets of which nothing is sent.
+    pub muted: usize,
 }
 
 /// The kernel's events about a tree.

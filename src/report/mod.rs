@@ -29,7 +29,7 @@ use crate::announce::engine::source::mounts::root::MountState;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::{Counts, Figures};
 use crate::report::last_day::Totals;
-use crate::report::status::{Condition, SourceStatus, Status};
+use crate::report::status::{Condition, MutedSet, SourceStatus, Status};
 use crate::report::summary::Summary;
 
 /// Items of a list that are reported; of others, their number.
@@ -60,15 +60,17 @@ pub fn status(engine: &Engine, now: Timestamp) -> Status {
 /// Returns the status without its lists of documents, findings and notifications.
 pub fn outline(engine: &Engine, now: Timestamp) -> Status {
     let mut sources = sources::all(engine);
+    let muted: Vec<MutedSet> = findings::muted(engine).collect();
     let holdings = sources.iter_mut().map(|source| {
-        let holdings = std::mem::take(&mut source.holdings);
+        let mut holdings = std::mem::take(&mut source.holdings);
+        holdings.muted = muted.iter().filter(|set| set.source == source.name).count();
         (source.name.clone(), holdings)
     });
-    let (muted, more_muted) = limited(findings::muted(engine).collect());
     let figures = Figures {
         holdings: holdings.collect(),
         ..Figures::default()
     };
+    let (muted, more_muted) = limited(muted);
     Status {
         sources: sources.into_iter().map(SourceStatus::from).collect(),
         channels: channels::outline(engine).collect(),

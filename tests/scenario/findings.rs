@@ -206,6 +206,29 @@ fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
 }
 
 #[test]
+fn muted_sets_beyond_those_that_are_listed_are_counted() {
+    let mut plan = plan();
+    plan.public_url = Uri::parse("https://topics.example.org/").unwrap();
+    let mut world = World::new(plan);
+    misnamed(&mut world, 1_003);
+    for set in 0..1_003 {
+        let set = format!("/s{set}");
+        let text = capability_list(&set, &["resourcelist", "changelist"]).render();
+        let text = text.replace("https://example.org/", "https://repo.example.org/");
+        world.write_text(&format!("{set}/capabilitylist.xml"), text.as_bytes());
+    }
+    world.start();
+    let status = report::outline(world.engine(), world.now);
+    assert_eq!((status.muted.len(), status.more_muted), (1_000, 3));
+    assert_eq!(status.figures.holdings["main"].muted, 1_003);
+    let alerts = status.alerts();
+    let loud = alerts.iter().map(|alert| alert.what.as_str());
+    let loud: Vec<&str> = loud.filter(|what| what.starts_with("NOTHING")).collect();
+    assert!(loud[0].contains("(and 999 other sets like it)"), "{loud:?}");
+    assert_eq!(loud[1..], ["NOTHING IS SENT of 3 more sets"]);
+}
+
+#[test]
 fn a_set_that_is_named_otherwise_beside_others_makes_no_url_wrong() {
     let mut world = World::with_two_sets(plan());
     misnamed(&mut world, 1);

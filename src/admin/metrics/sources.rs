@@ -52,13 +52,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     exposition.gauges(
         "rsnotify_muted_sets",
         "Sets of which nothing is sent, because of what their Capability Lists advertise",
-        sources().map(|source| {
-            let muted = status
-                .muted
-                .iter()
-                .filter(|muted| muted.source == source.name);
-            ([of_source(&source.name)], count(muted.count()))
-        }),
+        holdings().map(|(source, holdings)| ([of_source(source)], count(holdings.muted))),
     );
     exposition.gauges(
         "rsnotify_findings",

@@ -164,8 +164,7 @@ impl Status {
                 .or_insert((muted, 0))
                 .1 += 1;
         }
-        for (position, (muted, count)) in by_reason.into_values().enumerate() {
-            let count = count + if position == 0 { self.more_muted } else { 0 };
+        for (muted, count) in by_reason.into_values() {
             let others = match count - 1 {
                 0 => String::new(),
                 others => format!(" (and {} like it)", counted(others, "other set")),
@@ -177,6 +176,16 @@ impl Status {
                 what: format!("NOTHING IS SENT of {set}{others}: {reason}"),
                 since: None,
                 advice: Some(muted.remedy.clone()),
+            });
+        }
+        if self.more_muted > 0 {
+            let sets = counted(self.more_muted, "more set");
+            alerts.push(Alert {
+                urgency: Urgency::Act,
+                part: Part::Findings,
+                what: format!("NOTHING IS SENT of {sets}"),
+                since: None,
+                advice: Some("`rsnotify check` reports the reason for each".to_owned()),
             });
         }
     }
