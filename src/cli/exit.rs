@@ -10,9 +10,9 @@ pub enum Exit {
     Failure,
     /// The command line lacks something.
     Usage,
-    /// A hub refuses a subscription request.
+    /// A hub refuses a subscription request, or a broker a message.
     Refused,
-    /// A hub or topic fails in a way that may pass.
+    /// A hub, topic or broker fails in a way that may pass.
     Temporary,
     /// A hub does not verify a subscription.
     NotVerified,
@@ -22,18 +22,24 @@ pub enum Exit {
     Configuration,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(match exit {
+impl Exit {
+    /// Returns the code, from 69 on as `sysexits.h` has them.
+    pub fn code(self) -> u8 {
+        match self {
             Exit::Fine => 0,
             Exit::Failure => 1,
             Exit::Usage => 2,
-            // As sysexits.h has them.
             Exit::Refused => 69,
             Exit::Temporary => 75,
             Exit::NotVerified => 76,
             Exit::Denied => 77,
             Exit::Configuration => 78,
-        })
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
     }
 }

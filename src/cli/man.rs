@@ -13,26 +13,38 @@ use crate::cli::exit::Exit;
 use crate::cli::options::{ManOptions, Options};
 use crate::cli::output::print;
 
-/// Exit codes of [`Exit`], and that of the argument parser.
-const EXIT_STATUS: [(&str, &str); 4] = [
-    ("0", "Success."),
-    ("1", "A finding, or a failure."),
-    ("2", "The command line is wrong."),
+/// Exit codes of all commands; the argument parser has that of wrong usage too.
+const EXIT_STATUS: [(Exit, &str); 4] = [
+    (Exit::Fine, "Success."),
+    (Exit::Failure, "A finding, or a failure."),
+    (Exit::Usage, "The command line is wrong."),
     (
-        "78",
+        Exit::Configuration,
         "The configuration is wrong; no other error has this code.",
     ),
 ];
 
-/// Exit codes of `listen` alone, if no subscription can be made.
-const LISTEN_EXIT_STATUS: [(&str, &str); 4] = [
-    ("69", "The hub refuses the subscription request."),
+/// Further ones of `listen`, if no subscription can be made.
+const LISTEN_EXIT_STATUS: [(Exit, &str); 4] = [
+    (Exit::Refused, "The hub refuses the subscription request."),
     (
-        "75",
+        Exit::Temporary,
         "The hub or the topic fails in a way that may pass: try again.",
     ),
-    ("76", "The hub does not verify the subscription."),
-    ("77", "The hub denies the subscription."),
+    (
+        Exit::NotVerified,
+        "The hub does not verify the subscription.",
+    ),
+    (Exit::Denied, "The hub denies the subscription."),
+];
+
+/// Further ones of `resend`.
+const RESEND_EXIT_STATUS: [(Exit, &str); 2] = [
+    (Exit::Refused, "The broker refuses a message."),
+    (
+        Exit::Temporary,
+        "The broker cannot be reached, or fails in a way that may pass: try again, which continues where it stopped.",
+    ),
 ];
 
 /// Variables that no flag has. Those of flags are described with the flags.
@@ -130,9 +142,16 @@ fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
         .render(&mut page)?;
     let mut rest = Roff::new();
     let mut exit_status = EXIT_STATUS.to_vec();
-    if command.get_name() == "listen" {
-        exit_status.splice(3..3, LISTEN_EXIT_STATUS);
-    }
+    exit_status.extend_from_slice(match command.get_name() {
+        "listen" => &LISTEN_EXIT_STATUS,
+        "resend" => &RESEND_EXIT_STATUS,
+        _ => &[],
+    });
+    exit_status.sort_by_key(|(exit, _)| exit.code());
+    let exit_status: Vec<(String, &str)> = exit_status
+        .into_iter()
+        .map(|(exit, text)| (exit.code().to_string(), text))
+        .collect();
     section(&mut rest, "EXIT STATUS", &exit_status);
     match parent {
         None => {
@@ -148,11 +167,11 @@ fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-fn section(page: &mut Roff, title: &str, entries: &[(&str, &str)]) {
+fn section(page: &mut Roff, title: &str, entries: &[(impl AsRef<str>, &str)]) {
     page.control("SH", [title]);
     for (name, text) in entries {
         page.control("TP", []);
-        page.text([italic(*name)]);
+        page.text([italic(name.as_ref())]);
         page.text([roman(*text)]);
     }
 }
