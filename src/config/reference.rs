@@ -11,17 +11,8 @@ use crate::config::publisher::PUBLISHER;
 /// The longest line of the example file.
 const LINE: usize = 118;
 
-/// The beginning of the example file of `rsnotify hub`.
-const HUB_PREAMBLE: [&str; 2] = [
-    "The configuration of rsnotify hub, which relays the notifications of many Sources. This file is valid as it stands: \
-     change the URL of the hub, and the publishers.",
-    "A line that begins with \"#\" and a key shows that key's default, or an example where it has none. \
-     docs/configuration.md says more about each key.",
-];
-
-/// The beginning of the example file.
-const PREAMBLE: [&str; 3] = [
-    "The configuration of rsnotify. This file is valid as it stands: change the mount and the public URL.",
+/// The beginning of each example file, after its first sentences.
+const PREAMBLE: [&str; 2] = [
     "A line that begins with \"#\" and a key shows that key's default, or an example where it has none. Durations are a \
      whole number and a unit: \"100ms\", \"2s\", \"5m\", \"12h\", \"30d\". Relative paths are relative to the directory of this \
      file. Unknown keys are errors. docs/configuration.md says more about each key.",
@@ -85,61 +76,118 @@ fn row(key: &Definition) -> String {
     format!("| `{name}` |{default} | {help}{more} |")
 }
 
+/// An example file.
+struct ExampleFile {
+    purpose: &'static str,
+    keys: &'static [&'static Definition],
+    /// The keys that differ from those of the same name in another file.
+    differences: &'static [Difference],
+}
+
+/// A key that other files have too.
+struct Difference {
+    table: &'static str,
+    name: &'static str,
+    /// Nothing if it has no effect here.
+    example: Option<Example>,
+}
+
+static EXAMPLE: ExampleFile = ExampleFile {
+    purpose: "The configuration of rsnotify. This file is valid as it stands: change the mount and the public URL.",
+    keys: &KEYS,
+    differences: &[],
+};
+
+static HUB_EXAMPLE: ExampleFile = ExampleFile {
+    purpose: "The configuration of rsnotify hub, which relays the notifications of many Sources. This file is valid as it \
+              stands: change the URL of the hub, and the publishers.",
+    keys: &HUB_KEYS,
+    differences: &[
+        // As the unit of the service has it: two processes cannot share one.
+        Difference {
+            table: "",
+            name: "state_dir",
+            example: Some(Example::Value("\"/var/lib/rsnotify-hub\"")),
+        },
+        Difference {
+            table: "server",
+            name: "public_url",
+            example: Some(Example::Comment("\"https://hub.example.org/\"")),
+        },
+        Difference {
+            table: "server",
+            name: "topic_window",
+            example: None,
+        },
+        Difference {
+            table: "server",
+            name: "retired_topic",
+            example: None,
+        },
+    ],
+};
+
 /// Returns the example file.
 pub fn example() -> String {
-    file(&PREAMBLE, &KEYS)
+    EXAMPLE.text()
 }
 
 /// Returns the example file of `rsnotify hub`.
 pub fn hub_example() -> String {
-    file(&HUB_PREAMBLE, &HUB_KEYS)
+    HUB_EXAMPLE.text()
 }
 
-fn file(preamble: &[&str], keys: &[&'static Definition]) -> String {
-    let mut file = String::new();
-    for paragraph in preamble {
-        if !file.is_empty() {
+impl ExampleFile {
+    fn text(&self) -> String {
+        let mut file = String::new();
+        comment(&mut file, self.purpose);
+        for paragraph in PREAMBLE {
             file.push_str("#\n");
+            comment(&mut file, paragraph);
         }
-        comment(&mut file, paragraph);
+        file.push('\n');
+        for key in self.keys {
+            if key.keys().is_empty() {
+                self.show(&mut file, key);
+            } else {
+                self.table(&mut file, key);
+            }
+        }
+        file
     }
-    file.push('\n');
-    for key in keys {
-        if key.keys().is_empty() {
-            show(&mut file, key);
-        } else {
-            table(&mut file, key);
+
+    fn table(&self, file: &mut String, key: &Definition) {
+        let keys = key.keys();
+        file.push('\n');
+        match key.kind {
+            Kind::Tables(_) => comment(file, &format!("{} Repeat the section for each.", key.help)),
+            _ => comment(file, key.help),
+        }
+        let is_shown = |key: &&'static Definition| matches!(key.example, Example::Value(_));
+        let is_optional = matches!(key.kind, Kind::Tables(_)) && !keys.iter().any(is_shown);
+        let sign = if is_optional { "#" } else { "" };
+        file.push_str(&format!("{sign}{}\n", header(key)));
+        for key in keys {
+            self.show(file, key);
         }
     }
-    file
-}
 
-fn table(file: &mut String, key: &Definition) {
-    let keys = key.keys();
-    file.push('\n');
-    match key.kind {
-        Kind::Tables(_) => comment(file, &format!("{} Repeat the section for each.", key.help)),
-        _ => comment(file, key.help),
+    /// Writes a key with its description.
+    fn show(&self, file: &mut String, key: &Definition) {
+        let mut differences = self.differences.iter();
+        let difference = differences.find(|it| (it.table, it.name) == (key.table, key.name));
+        let Some(example) = difference.map_or(Some(key.example), |it| it.example) else {
+            return;
+        };
+        comment(file, key.help);
+        let (sign, value) = match (example, key.fallback) {
+            (Example::Value(value), _) => ("", value),
+            (Example::Comment(value), _) => ("#", value),
+            (Example::Default, Fallback::Default(value)) => ("#", value),
+            (Example::Default, _) => return,
+        };
+        file.push_str(&format!("{sign}{} = {value}\n", key.name));
     }
-    let is_shown = |key: &&'static Definition| matches!(key.example, Example::Value(_));
-    let is_optional = matches!(key.kind, Kind::Tables(_)) && !keys.iter().any(is_shown);
-    let sign = if is_optional { "#" } else { "" };
-    file.push_str(&format!("{sign}{}\n", header(key)));
-    for key in keys {
-        show(file, key);
-    }
-}
-
-/// Writes a key with its description.
-fn show(file: &mut String, key: &Definition) {
-    comment(file, key.help);
-    let (sign, value) = match (key.example, key.fallback) {
-        (Example::Value(value), _) => ("", value),
-        (Example::Comment(value), _) => ("#", value),
-        (Example::Default, Fallback::Default(value)) => ("#", value),
-        (Example::Default, _) => return,
-    };
-    file.push_str(&format!("{sign}{} = {value}\n", key.name));
 }
 
 /// Writes a comment of several lines.
