@@ -26,6 +26,7 @@ use crate::config::hub_config::HubConfig;
 use crate::daemon::log::error_chain;
 use crate::daemon::settings;
 use crate::diagnostics::hub as about_hub;
+use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, Severity, changes, clock};
 use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
@@ -172,7 +173,12 @@ fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
         return None;
     };
     let has_proxies = !embedded.trusted_proxies.is_empty();
-    about_hub::unnamed_proxy(public_url.as_str(), *listen, has_proxies)
+    about_hub::unnamed_proxy(
+        public_url.as_str(),
+        *listen,
+        has_proxies,
+        HubTable::EmbeddedHub,
+    )
 }
 
 fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> CheckSection {

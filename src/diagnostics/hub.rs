@@ -123,12 +123,39 @@ pub fn unverified(hub: &Hub) -> Diagnostic {
     )
 }
 
-/// Reports an embedded hub behind a proxy that is not trusted: it listens on loopback and has a public address
+/// The table that a configuration has for its hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HubTable {
+    /// `[embedded_hub]` of `rsnotify run`.
+    EmbeddedHub,
+    /// `[hub]` of `rsnotify hub`.
+    Hub,
+}
+
+impl HubTable {
+    fn name(self) -> &'static str {
+        match self {
+            HubTable::EmbeddedHub => "embedded_hub",
+            HubTable::Hub => "hub",
+        }
+    }
+
+    /// Returns the key that the advertised address comes from.
+    fn address_key(self) -> &'static str {
+        match self {
+            HubTable::EmbeddedHub => "public_url",
+            HubTable::Hub => "hub.url",
+        }
+    }
+}
+
+/// Reports a hub of this configuration behind a proxy that is not trusted: it listens on loopback and has a public address
 /// elsewhere, so it cannot distinguish its subscribers.
 pub fn unnamed_proxy(
     public_url: &str,
     listen: SocketAddr,
     has_proxies: bool,
+    table: HubTable,
 ) -> Option<Diagnostic> {
     let is_elsewhere = Url::parse(public_url).is_ok_and(|url| match url.host() {
         Some(Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),
@@ -141,18 +168,20 @@ pub fn unnamed_proxy(
     }
     Some(Diagnostic::note(
         format!(
-            "{public_url} is reached through a web server that embedded_hub.trusted_proxies does not name, so all \
-             subscribers will count as one address"
+            "{public_url} is reached through a web server that {}.trusted_proxies does not name, so all \
+             subscribers will count as one address",
+            table.name()
         ),
         format!(
-            "write trusted_proxies = [\"{}\"] in [embedded_hub], and let the web server set X-Forwarded-For",
-            listen.ip()
+            "write trusted_proxies = [\"{}\"] in [{}], and let the web server set X-Forwarded-For",
+            listen.ip(),
+            table.name()
         ),
     ))
 }
 
-/// Diagnoses the embedded hub by its reply to a `GET` at its advertised address.
-pub fn embedded(hub: &Hub, get: &ProbeResult) -> Option<Diagnostic> {
+/// Diagnoses a hub of this configuration by the reply to a `GET` at its advertised address.
+pub fn embedded(hub: &Hub, get: &ProbeResult, table: HubTable) -> Option<Diagnostic> {
     let what = match get {
         Ok(reply)
             if reply.status == 405
@@ -164,8 +193,11 @@ pub fn embedded(hub: &Hub, get: &ProbeResult) -> Option<Diagnostic> {
         Err(error) => format!("cannot be reached ({error})"),
     };
     Some(Diagnostic::finding(
-        format!("{hub}: the advertised address of the embedded hub {what}"),
-        "subscriptions are impossible; let the web server in front pass it on to server.listen, or correct public_url",
+        format!("{hub}: the advertised address of this hub {what}"),
+        format!(
+            "subscriptions are impossible; let the web server in front pass it on to server.listen, or correct {}",
+            table.address_key()
+        ),
     ))
 }
 

@@ -8,6 +8,7 @@ use crate::cli::check::{CheckSection, machine, network};
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
+use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, hub};
 use crate::websub::inspect;
 
@@ -41,7 +42,7 @@ pub(super) fn sections(
         let get = runtime.block_on(inspect::hub_in_public(&config.hub.url));
         runtime.shutdown_background();
         let get = get.context("cannot prepare requests")?;
-        of_hub.extend(hub::embedded(&config.hub.url, &get));
+        of_hub.extend(hub::embedded(&config.hub.url, &get, HubTable::Hub));
     }
     sections.push(CheckSection::new("hub", of_hub));
     Ok(sections)
@@ -52,5 +53,5 @@ fn unnamed_proxy(config: &HubConfig) -> Option<Diagnostic> {
         return None;
     };
     let has_proxies = !config.hub.subscribers.trusted_proxies.is_empty();
-    hub::unnamed_proxy(config.hub.url.as_str(), *listen, has_proxies)
+    hub::unnamed_proxy(config.hub.url.as_str(), *listen, has_proxies, HubTable::Hub)
 }

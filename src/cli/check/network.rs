@@ -15,6 +15,7 @@ use crate::broker::settings::BrokerSettings;
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
+use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
 use crate::diagnostics::{Diagnostic, ProbeResult, broker, clock, hub, origin};
 use crate::report;
@@ -92,7 +93,7 @@ pub(super) fn sections(
     let judged = answers.hubs.iter();
     of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
     let judged = answers.embedded.iter();
-    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get)));
+    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, HubTable::EmbeddedHub)));
     Ok([
         CheckSection::new("topics", of_topics),
         CheckSection::new("hubs", of_hubs),

@@ -193,8 +193,14 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
         ],
     };
     for answer in answers {
-        let found = shown(embedded(&Hub::new("https://e.org/hub"), &answer));
-        assert!(found.starts_with(want), "{found}");
+        for (table, key) in [
+            (HubTable::EmbeddedHub, "correct public_url"),
+            (HubTable::Hub, "correct hub.url"),
+        ] {
+            let found = shown(embedded(&Hub::new("https://e.org/hub"), &answer, table));
+            assert!(found.starts_with(want), "{found}");
+            assert!(is_reached || found.ends_with(key), "{found}");
+        }
     }
 }
 
@@ -212,8 +218,14 @@ fn a_web_server_in_front_of_the_embedded_hub_has_to_be_named(
     #[case] has_proxies: bool,
     #[case] want: bool,
 ) {
-    let found = unnamed_proxy(public_url, listen.parse().unwrap(), has_proxies);
-    let words = "all subscribers will count as one address";
-    assert_eq!(found.is_some(), want);
-    assert!(found.is_none_or(|found| found.message.contains(words)));
+    let listen = listen.parse().unwrap();
+    for (table, key) in [
+        (HubTable::EmbeddedHub, "embedded_hub.trusted_proxies"),
+        (HubTable::Hub, "hub.trusted_proxies"),
+    ] {
+        let found = unnamed_proxy(public_url, listen, has_proxies, table);
+        let words = format!(" {key} does not name, so all subscribers will count as one address");
+        assert_eq!(found.is_some(), want);
+        assert!(found.is_none_or(|found| found.message.contains(&words)));
+    }
 }
