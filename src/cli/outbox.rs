@@ -131,7 +131,7 @@ fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Resul
         return Ok(Exit::Fine);
     }
     print(|out| match changes {
-        0 => writeln!(out, "{hub} is due nothing on {channel}"),
+        0 => writeln!(out, "nothing is due to {hub} on {channel}"),
         _ => writeln!(
             out,
             "dropped: {} that {hub} was due on {channel}; they count as told",
@@ -157,7 +157,11 @@ fn say_what_would_be_dropped(
     } else {
         print(|out| {
             if shown.hub.due == 0 {
-                return writeln!(out, "{} is due nothing on {}", shown.hub.hub, shown.topic);
+                return writeln!(
+                    out,
+                    "nothing is due to {} on {}",
+                    shown.hub.hub, shown.topic
+                );
             }
             writeln!(
                 out,

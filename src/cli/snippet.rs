@@ -55,8 +55,7 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     let config = Config::load(file, &with_url(file, overrides)?)?;
     let public_url = config.server.public_url.as_ref();
     let public_url = public_url.context(
-        "nothing stands in front of rsnotify, since it is reached where it listens: set server.public_url to what \
-         the web server is reached as",
+        "server.public_url is not set, so no web server is in front of rsnotify: set it to the URL of the web server",
     )?;
     let behind = behind(&config.server.listen)?;
     let scan = scan_once(&config)?;

@@ -139,7 +139,7 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
     }
     match list.more {
         0 => Ok(()),
-        more => writeln!(out, "and {more} more, which are no worse"),
+        more => writeln!(out, "and {more} more, with no more failed attempts"),
     }
 }
 

@@ -51,7 +51,7 @@ pub static EXCLUDE: ConfigKey<Vec<String>> = ConfigKey::new(
         read: |loader, key, value| Some(globs(loader, key, value)),
     },
     Default("[]"),
-    "Files that are left out nevertheless, by the one path or the other.",
+    "Files to leave out although `include` matches, compared with the same two paths.",
 );
 
 const GLOB_TEXT: TextKind = TextKind::matching("^[^/]");

@@ -80,7 +80,7 @@ static PUBLISH_URL_FILE: ConfigKey<Holder> = ConfigKey::new(
     "publish_url_file",
     HOLDER,
     Nothing,
-    "Holder of that URI, if there is a key in it.",
+    "Holder of `publish_url`, if it contains a key.",
 )
 .example(Example::Comment("\"/etc/rsnotify/hub-url\""));
 
@@ -109,7 +109,7 @@ static REPLACES: ConfigKey<Replaces> = ConfigKey::new(
     },
     Default("\"auto\""),
     "Hub that this one replaces, whose pending changes it takes over: the URI of one that is no longer configured, \
-     `\"nothing\"`, or `\"auto\"`, which is the hub that it replaced in the configuration, if one replaced one.",
+     `\"nothing\"`, or `\"auto\"`: the only one that was removed when this was the only one added.",
 );
 
 /// A hub outside this process.

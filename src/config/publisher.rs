@@ -135,7 +135,7 @@ pub fn publishers(
         for other in read.iter().map(|other| &other.publisher) {
             if let Some((ours, theirs)) = overlap(topics, &other.topics) {
                 let message = format!(
-                    "{ours} and {theirs} of the publisher \"{}\" overlap, so it is not clear whose a topic is: separate \
+                    "{ours} and {theirs} of the publisher \"{}\" overlap, so a topic could be of either: separate \
                      them, or make them one publisher",
                     other.name
                 );

@@ -17,7 +17,7 @@ const MAX_NAMES: usize = 3;
 /// A change that only a restart puts into effect.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestartNeeded {
-    #[error("state_dir is {after} now: restart rsnotify to leave {before}")]
+    #[error("state_dir has changed from {before} to {after}: restart rsnotify for that")]
     StateDir { before: PathBuf, after: PathBuf },
     #[error("{key} has changed: restart rsnotify for that")]
     Key { key: &'static str },

@@ -36,7 +36,7 @@ static LISTEN: ConfigKey<Address> = ConfigKey::new(
     "listen",
     ADDRESS,
     Default("\"127.0.0.1:8400\""),
-    "Address on which topics and the embedded hub are served: an IP address and a port (0 takes a free one), or \
+    "Address on which topics and the hub are served: an IP address and a port (0 takes a free one), or \
      `\"unix:/path\"`, which needs `public_url`.",
 )
 .flags(&["--listen"]);
@@ -46,7 +46,7 @@ static PUBLIC_URL: ConfigKey<Uri> = ConfigKey::new(
     "public_url",
     PREFIX,
     Described("`http://LISTEN/`"),
-    "URL under which Destinations and hubs reach that listener.",
+    "Public URL of the listener for topics and the hub.",
 )
 .more("The web server in front passes path and query on unchanged.")
 .example(Example::Value("\"https://example.org/\""))

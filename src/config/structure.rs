@@ -282,7 +282,9 @@ fn wrong(key: &Definition, path: &str, value: &Spanned<DeValue<'_>>) -> Option<W
             holder_or("a text")
         }
         (Kind::Headers, _) => "write a table of names and values: { NAME = \"…\" }".to_owned(),
-        (Kind::Table(_), DeValue::Array(_)) => format!("it stands once only: write [{path}]"),
+        (Kind::Table(_), DeValue::Array(_)) => {
+            format!("this table may appear only once: write [{path}]")
+        }
         (Kind::Table(_), _) => format!("it is a table: write [{path}] and its keys below"),
         (Kind::Tables(_), DeValue::Array(items)) => {
             let item = items.iter().find(|item| !item.get_ref().is_table())?;
@@ -290,7 +292,7 @@ fn wrong(key: &Definition, path: &str, value: &Spanned<DeValue<'_>>) -> Option<W
             instead_of_tables(key, item.get_ref())
         }
         (Kind::Tables(_), DeValue::Table(_)) => {
-            format!("it may stand several times: write [[{path}]], or a list [{{ … }}]")
+            format!("this table may be repeated: write [[{path}]], or a list [{{ … }}]")
         }
         (Kind::Tables(_), value) => instead_of_tables(key, value),
     };

@@ -54,7 +54,7 @@ impl TlsKeys {
                 "client_key",
                 HOLDER,
                 Nothing,
-                "Holder of its private key in PEM.",
+                "Holder of the private key of `client_cert`, in PEM.",
             )
             .example(Example::Comment("\"/etc/rsnotify/client.key\"")),
             ca_file: ConfigKey::new(

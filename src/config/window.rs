@@ -31,7 +31,7 @@ static QUIET: ConfigKey<Duration> = ConfigKey::new(
     "quiet",
     DURATION,
     Default("\"2s\""),
-    "A channel is notified when nothing more has changed for this long; `\"0s\"` notifies at once.",
+    "Time without further changes after which the changes of a channel are announced; `\"0s\"` announces at once.",
 )
 .more("Not longer than `max_wait`.");
 
@@ -64,7 +64,7 @@ static CHANGE_QUIET: ConfigKey<Duration> = ConfigKey::new(
     "change_quiet",
     DURATION,
     Default("\"250ms\""),
-    "A change channel is notified when none of its Change Lists has changed for this long.",
+    "Time without changes of its Change Lists after which the changes of a change channel are announced.",
 )
 .more("Not longer than `change_max_wait`.");
 

@@ -49,7 +49,7 @@ pub enum DocumentState {
     Held,
     Missing,
     Broken,
-    /// No hub is told of it: it belongs to no set, or to one without a channel or without a hub of ours.
+    /// No hub is told of it: it belongs to no set, or to one without a channel or without a configured hub.
     Unrouted,
     Archived,
     Silent,
@@ -246,12 +246,14 @@ impl<'a> ToldSets<'a> {
         let has_channel = sets.iter().any(|set| self.with_channel.contains(set));
         match record.version.capability {
             Capability::SourceDescription if self.with_channel.is_empty() => {
-                "no set has a channel, so nobody is told"
+                "no set has a channel, so it is not announced"
             }
-            Capability::SourceDescription => "no channel has a hub of ours, so nobody is told",
+            Capability::SourceDescription => {
+                "no channel has a configured hub, so it is not announced"
+            }
             _ if sets.is_empty() => "belongs to no set of resources",
-            _ if has_channel => "its channel has no hub of ours, so nobody is told",
-            _ => "its set has no channel, so nobody is told",
+            _ if has_channel => "its channel has no configured hub, so it is not announced",
+            _ => "its set has no channel, so it is not announced",
         }
     }
 }

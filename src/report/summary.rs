@@ -61,9 +61,9 @@ impl Doing {
                 owed,
                 refused,
             } => {
-                let refused = refused
-                    .as_ref()
-                    .map(|reason| format!("the new configuration is refused: {reason}; "));
+                let refused = refused.as_ref().map(|reason| {
+                    format!("configuration not reloaded, keeping the previous one: {reason}; ")
+                });
                 format!(
                     "{}{}, deliveries owed: {}",
                     refused.unwrap_or_default(),
@@ -80,7 +80,9 @@ impl Summary {
     fn line(&self) -> String {
         let mut parts = Vec::new();
         if let Some(reason) = &self.refused {
-            parts.push(format!("the new configuration is refused: {reason}"));
+            parts.push(format!(
+                "configuration not reloaded, keeping the previous one: {reason}"
+            ));
         }
         match self.muted {
             0 => {}
@@ -161,7 +163,7 @@ mod tests {
     )]
     #[case(
         watching(|summary| summary.refused = Some("line 3: unknown key".into())),
-        "the new configuration is refused: line 3: unknown key; 12 channels, 0 pending"
+        "configuration not reloaded, keeping the previous one: line 3: unknown key; 12 channels, 0 pending"
     )]
     #[case(
         watching(|summary| summary.suspended = vec!["main".into(), "more".into()]),

@@ -30,9 +30,9 @@ pub enum Unpatchable {
     Unreadable(#[from] ReadError),
     #[error("it is no Capability List any more")]
     Other,
-    #[error("its encoding is {0}, and a patch is made of lines of ASCII or a superset of it")]
+    #[error("its encoding {0} is not a superset of ASCII, which patches need")]
     Encoding(&'static str),
-    #[error("its {0} has bytes that would not stay as they are")]
+    #[error("writing it as {0} again would change other bytes")]
     Recoded(&'static str),
     #[error("no position for the entry was found in its markup")]
     Markup,

@@ -27,8 +27,8 @@ fn what_a_web_server_cannot_be_told_is_said() {
     for (flags, want) in [
         (
             &[][..],
-            "rsnotify: nothing stands in front of rsnotify, since it is reached where it listens: set \
-                   server.public_url to what the web server is reached as\n",
+            "rsnotify: server.public_url is not set, so no web server is in front of rsnotify: \
+                   set it to the URL of the web server\n",
         ),
         (
             &["--public-url", "https://e.org", "--listen", "127.0.0.1:0"],

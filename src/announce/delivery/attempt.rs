@@ -179,7 +179,7 @@ impl RefusalKind {
                 "the hub has moved: set url or publish_url of its [[hub]] to its new address"
             }
             RefusalKind::WrongMode => {
-                "the hub is spoken to in the wrong way: set another mode in its [[hub]], \"content\" for \
+                "the hub expects another form of notification: set another mode in its [[hub]], \"content\" for \
                  ResourceSync hubs, \"ping\" for most others"
             }
             RefusalKind::NotAllowed => {
@@ -204,7 +204,7 @@ impl RefusalKind {
             RefusalKind::TooLarge => {
                 "the hub, or a proxy before it, limits requests to less than it takes to name one document"
             }
-            RefusalKind::Refused => "this hub has reasons of its own: its log should tell",
+            RefusalKind::Refused => "the reason is unknown: see its answer, or the log of the hub",
         }
     }
 }

@@ -78,8 +78,8 @@ fn with_remedy(error: SubscribeError) -> anyhow::Error {
     };
     match is_about_callback {
         true => anyhow!(
-            "{error}; for subscribers on its own host or network, [embedded_hub] of its configuration needs both \
-             callback_ports and allow_callback_networks, such as callback_ports = [\"80\", \"443\", \"1024-65535\"] \
+            "{error}; for subscribers on its own host or network, the hub's configuration ([embedded_hub], or [hub] of \
+             rsnotify hub) needs both callback_ports and allow_callback_networks, such as callback_ports = [\"80\", \"443\", \"1024-65535\"] \
              and allow_callback_networks = [\"127.0.0.0/8\", \"::1\"]",
             error = error.to_string().trim_end()
         ),

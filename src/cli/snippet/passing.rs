@@ -116,15 +116,15 @@ fn request(uri: &str) -> Result<(String, RequestPath), &'static str> {
     let raw = target.split(['?', '#']).next().unwrap_or_default();
     let raw = if raw.is_empty() { "/" } else { raw };
     if !raw.chars().all(|c| c.is_ascii_graphic()) {
-        return Err("no client sends it as it is written");
+        return Err("it has characters that clients escape");
     }
     if raw.to_ascii_lowercase().contains("%2f") {
         return Err("web servers do not agree what an escaped slash means");
     }
     let decoded = percent_decode_str(raw).decode_utf8();
-    let decoded = decoded.map_err(|_| "without its escapes it is no text")?;
+    let decoded = decoded.map_err(|_| "its percent-escapes are not UTF-8")?;
     if decoded.chars().any(char::is_control) {
-        return Err("it stands for control characters");
+        return Err("its percent-escapes contain control characters");
     }
     let mut segments = decoded.split('/');
     if segments.any(|segment| matches!(segment, "." | "..")) || decoded.contains("//") {

@@ -75,14 +75,14 @@ fn topics_of_change_channels_are_passed_on_as_a_whole_where_they_are_made() {
 #[test]
 fn what_no_server_would_read_as_it_is_meant_is_refused() {
     for (path, reason) in [
-        ("a/é", "no client sends it as it is written"),
+        ("a/é", "it has characters that clients escape"),
         (
             "a%2Fb",
             "web servers do not agree what an escaped slash means",
         ),
-        ("a%ff", "without its escapes it is no text"),
-        ("a%0ab", "it stands for control characters"),
-        ("a%C2%85", "it stands for control characters"),
+        ("a%ff", "its percent-escapes are not UTF-8"),
+        ("a%0ab", "its percent-escapes contain control characters"),
+        ("a%C2%85", "its percent-escapes contain control characters"),
         (
             "a//b",
             "web servers shorten a path with empty segments or dots",

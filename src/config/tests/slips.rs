@@ -36,11 +36,11 @@ fn a_table_that_is_written_as_another_kind_is_told_how_to_be_written() {
     for (text, want) in [
         (
             "[hub]\nurl = \"https://h.example/\"\n",
-            "5:1: hub: it may stand several times: write [[hub]], or a list [{ … }]",
+            "5:1: hub: this table may be repeated: write [[hub]], or a list [{ … }]",
         ),
         (
             "[[window]]\n",
-            "5:1: window: it stands once only: write [window]",
+            "5:1: window: this table may appear only once: write [window]",
         ),
     ] {
         assert_eq!(said(&format!("{SOURCE}{text}")), [want]);

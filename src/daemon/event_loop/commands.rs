@@ -59,7 +59,7 @@ pub fn ask_hub(hub: &EmbeddedHub, about: SubscriptionsAction, now: Timestamp) ->
 
 /// Returns the answer to a question about subscriptions where no hub is embedded.
 pub fn no_embedded_hub() -> ControlReply {
-    let words = "no embedded hub is configured: the configured hubs have the subscriptions";
+    let words = "no embedded hub is configured: the configured hubs keep the subscriptions";
     ControlReply::Error(words.to_owned())
 }
 

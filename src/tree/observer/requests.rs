@@ -51,7 +51,7 @@ impl Observer<'_> {
             }
             // The sweep did not reach it, as behind a link that is not followed.
             Ok(status) if status.kind == FileKind::File => {
-                self.report_denied(path, "no way that is followed leads to it".into());
+                self.report_denied(path, "it lies behind a link that is not followed".into());
             }
             // It is gone, or no file.
             Ok(_) | Err(_) => {

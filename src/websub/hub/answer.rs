@@ -177,7 +177,7 @@ impl HubInner {
             warn!(
                 %peer,
                 "requests come through the proxy {peer} and count as its own: it is not in \
-                 embedded_hub.trusted_proxies, or its Forwarded and X-Forwarded-For headers disagree"
+                 trusted_proxies, or its Forwarded and X-Forwarded-For headers disagree"
             );
         }
         found

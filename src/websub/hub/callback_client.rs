@@ -118,7 +118,7 @@ impl CallbackClient {
         if count > 0 {
             info!(
                 count,
-                "callbacks not called {count} more times: addresses that are not public, or are this machine"
+                "{count} more callbacks not called: their addresses are not public, or belong to this machine"
             );
         }
     }
@@ -170,8 +170,8 @@ impl AddressGuard {
         if self.lines().allow() {
             info!(
                 host = name, %address,
-                "callback at {name} not called: {address} is not public, or is this machine, and is in no network of \
-                 embedded_hub.allow_callback_networks"
+                "callback at {name} not called: {address} is not public, or belongs to this machine, and is in no \
+                 network of allow_callback_networks"
             );
         }
         Err(CallbackError::Address(address))

@@ -290,7 +290,7 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
     front.behave(super::front::Manner::NotFound);
     check(&setup).found(&[
         "404 with Content-Type text/html",
-        "the advertised address of the embedded hub answers 404",
+        "the advertised address of this hub answers 404",
     ]);
 }
 

@@ -47,7 +47,7 @@ fn a_refused_configuration_is_reported_and_the_previous_one_is_kept() {
         ),
         (
             format!("state_dir = \"/nowhere\"\n{good}"),
-            "state_dir is /nowhere now: restart rsnotify",
+            " to /nowhere: restart rsnotify",
         ),
         (
             good.replace(listening, &format!("listen = \"{taken}\"\nadmin_listen")),
@@ -94,7 +94,7 @@ fn the_service_manager_is_notified_before_anything_else_happens() {
     manager.await_message("STATUS=1 channel, 0 pending");
     setup.config += "[[sourc]]\n";
     is_refused(&daemon, &setup, "sourc");
-    manager.await_message("STATUS=the new configuration is refused: ");
+    manager.await_message("STATUS=configuration not reloaded, keeping the previous one: ");
     setup.config = good;
     reload(&daemon, &setup);
     manager.await_message("STATUS=1 channel, 0 pending");
