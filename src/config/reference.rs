@@ -81,11 +81,11 @@ struct ExampleFile {
     purpose: &'static str,
     keys: &'static [&'static Definition],
     /// The keys that differ from those of the same name in another file.
-    differences: &'static [Difference],
+    overrides: &'static [ExampleOverride],
 }
 
 /// A key that other files have too.
-struct Difference {
+struct ExampleOverride {
     table: &'static str,
     name: &'static str,
     /// Nothing if it has no effect here.
@@ -95,31 +95,31 @@ struct Difference {
 static EXAMPLE: ExampleFile = ExampleFile {
     purpose: "The configuration of rsnotify. This file is valid as it stands: change the mount and the public URL.",
     keys: &KEYS,
-    differences: &[],
+    overrides: &[],
 };
 
 static HUB_EXAMPLE: ExampleFile = ExampleFile {
     purpose: "The configuration of rsnotify hub, which relays the notifications of many Sources. This file is valid as it \
               stands: change the URL of the hub, and the publishers.",
     keys: &HUB_KEYS,
-    differences: &[
+    overrides: &[
         // As the unit of the service has it: two processes cannot share one.
-        Difference {
+        ExampleOverride {
             table: "",
             name: "state_dir",
             example: Some(Example::Value("\"/var/lib/rsnotify-hub\"")),
         },
-        Difference {
+        ExampleOverride {
             table: "server",
             name: "public_url",
             example: Some(Example::Comment("\"https://hub.example.org/\"")),
         },
-        Difference {
+        ExampleOverride {
             table: "server",
             name: "topic_window",
             example: None,
         },
-        Difference {
+        ExampleOverride {
             table: "server",
             name: "retired_topic",
             example: None,
@@ -174,9 +174,9 @@ impl ExampleFile {
 
     /// Writes a key with its description.
     fn show(&self, file: &mut String, key: &Definition) {
-        let mut differences = self.differences.iter();
-        let difference = differences.find(|it| (it.table, it.name) == (key.table, key.name));
-        let Some(example) = difference.map_or(Some(key.example), |it| it.example) else {
+        let mut overrides = self.overrides.iter();
+        let instead = overrides.find(|it| (it.table, it.name) == (key.table, key.name));
+        let Some(example) = instead.map_or(Some(key.example), |it| it.example) else {
             return;
         };
         comment(file, key.help);
