@@ -16,6 +16,15 @@ const VERIFICATION: Duration = Duration::from_secs(30);
 /// `Retry-After` where subscriptions are exceeded: they end with their leases, which may be long.
 const SUBSCRIPTION: Duration = Duration::from_secs(3_600);
 
+/// What a verification is about, which decides the quota that it counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerificationKind {
+    /// A subscription that did not exist when the request came.
+    New,
+    /// An existing subscription, to be renewed or ended.
+    Renewal,
+}
+
 /// The limits and their current usage.
 #[derive(Debug)]
 pub struct Admission {
@@ -62,13 +71,13 @@ impl Admission {
         self.acquire(&buckets, count, now)
     }
 
-    /// Counts a verification that begins. Renewing or ending an existing subscription (`is_known`) is limited neither by
-    /// the number of subscriptions nor by strangers, who may name the same host over and over or fill the queue.
+    /// Counts a verification that begins. Renewing or ending an existing subscription is limited neither by the number of
+    /// subscriptions nor by strangers, who may name the same host over and over or fill the queue.
     pub fn begin(
         &mut self,
         quota_key: &QuotaKey,
         action: &Action,
-        is_known: bool,
+        kind: VerificationKind,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let exceeded = |kind, retry_after| {
@@ -79,7 +88,7 @@ impl Admission {
             }
         };
         let quota = &self.limits.verifications;
-        if is_known {
+        if kind == VerificationKind::Renewal {
             check_quota(&[&self.renewals], quota_key, quota)
                 .map_err(exceeded(LimitKind::Verifications, VERIFICATION))?;
             self.renewals.add(quota_key);
@@ -109,11 +118,11 @@ impl Admission {
         self.verifications.total >= self.limits.verifications.in_all
     }
 
-    /// Ends a verification that [`begin`](Admission::begin) counted.
-    pub fn end(&mut self, quota_key: &QuotaKey, is_known: bool) {
-        match is_known {
-            true => self.renewals.remove(quota_key),
-            false => self.verifications.remove(quota_key),
+    /// Ends a verification that [`begin`](Admission::begin) counted, of the same kind.
+    pub fn end(&mut self, quota_key: &QuotaKey, kind: VerificationKind) {
+        match kind {
+            VerificationKind::Renewal => self.renewals.remove(quota_key),
+            VerificationKind::New => self.verifications.remove(quota_key),
         }
     }
 
@@ -166,6 +175,7 @@ mod tests {
 
     use crate::hub::Callback;
 
+    use super::VerificationKind::{New, Renewal};
     use super::*;
 
     const START: Duration = Duration::ZERO;
@@ -228,7 +238,7 @@ mod tests {
             };
         });
         let mut begin = |quota_key: &QuotaKey| {
-            refused(admission.begin(quota_key, &Action::Unsubscribe, false, START))
+            refused(admission.begin(quota_key, &Action::Unsubscribe, New, START))
         };
         let kind = LimitKind::Verifications;
         assert_eq!(begin(&quota_key("a", 1)), None);
@@ -240,9 +250,9 @@ mod tests {
         assert_eq!(begin(&quota_key("a", 2)), None);
         assert_eq!(begin(&quota_key("A.", 3)), Some((kind, LimitScope::Host)));
         assert_eq!(begin(&quota_key("c", 3)), Some((kind, LimitScope::Total)));
-        admission.end(&quota_key("a", 1), false);
+        admission.end(&quota_key("a", 1), New);
         assert_eq!(
-            refused(admission.begin(&quota_key("c", 3), &SUBSCRIBE, false, START)),
+            refused(admission.begin(&quota_key("c", 3), &SUBSCRIBE, New, START)),
             None
         );
     }
@@ -266,28 +276,28 @@ mod tests {
             ("c", 3, Some(LimitScope::Total)),
         ] {
             let quota_key = quota_key(host, requester);
-            let found = admission.begin(&quota_key, &SUBSCRIBE, false, START);
+            let found = admission.begin(&quota_key, &SUBSCRIBE, New, START);
             assert_eq!(
                 refused(found),
                 want.map(|scope| (LimitKind::Subscriptions, scope))
             );
             if want.is_none() {
-                admission.end(&quota_key, false);
+                admission.end(&quota_key, New);
                 admission.subscribed(&quota_key);
             }
         }
         assert_eq!(
-            admission.begin(&quota_key("a", 1), &SUBSCRIBE, true, START),
+            admission.begin(&quota_key("a", 1), &SUBSCRIBE, Renewal, START),
             Ok(())
         );
-        admission.end(&quota_key("a", 1), true);
+        admission.end(&quota_key("a", 1), Renewal);
         admission.unsubscribed(&quota_key("a", 1));
         assert_eq!(
-            admission.begin(&quota_key("a", 1), &SUBSCRIBE, false, START),
+            admission.begin(&quota_key("a", 1), &SUBSCRIBE, New, START),
             Ok(())
         );
         // Until that verification ends, its subscription may become the last one that the limit permits.
-        let found = admission.begin(&quota_key("c", 3), &SUBSCRIBE, false, START);
+        let found = admission.begin(&quota_key("c", 3), &SUBSCRIBE, New, START);
         assert_eq!(found.unwrap_err().status(), 503);
     }
 
@@ -296,21 +306,18 @@ mod tests {
         let mut admission = admission(|limits| limits.requests_per_minute = 5);
         for requester in 0..5 {
             let quota_key = quota_key("victim.example", requester);
-            assert_eq!(
-                admission.begin(&quota_key, &SUBSCRIBE, false, START),
-                Ok(())
-            );
-            admission.end(&quota_key, false);
+            assert_eq!(admission.begin(&quota_key, &SUBSCRIBE, New, START), Ok(()));
+            admission.end(&quota_key, New);
         }
         let quota_key = quota_key("victim.example", 9);
         for action in [SUBSCRIBE, Action::Unsubscribe] {
-            let found = admission.begin(&quota_key, &action, false, START);
+            let found = admission.begin(&quota_key, &action, New, START);
             assert_eq!(
                 refused(found),
                 Some((LimitKind::Requests, LimitScope::Host))
             );
             // Existing subscriptions are not affected either.
-            assert_eq!(admission.begin(&quota_key, &action, true, START), Ok(()));
+            assert_eq!(admission.begin(&quota_key, &action, Renewal, START), Ok(()));
         }
     }
 
@@ -331,7 +338,7 @@ mod tests {
             );
         }
         // Callbacks that name it by its address count against the same limit.
-        let found = admission.begin(&quota_key("9.9.9.9", 1), &SUBSCRIBE, false, START);
+        let found = admission.begin(&quota_key("9.9.9.9", 1), &SUBSCRIBE, New, START);
         assert_eq!(
             refused(found),
             Some((LimitKind::Requests, LimitScope::Host))
@@ -348,7 +355,7 @@ mod tests {
             for n in 0..30 {
                 let host = format!("h{n}.n{network}");
                 let quota_key = quota_key_of(&host, &format!("2a00:1:2:{network:x}::1"));
-                match admission.begin(&quota_key, &SUBSCRIBE, false, START) {
+                match admission.begin(&quota_key, &SUBSCRIBE, New, START) {
                     Ok(()) => begun[0] += 1,
                     Err(exceeded) => {
                         assert_eq!(
@@ -363,10 +370,7 @@ mod tests {
         // All are of one /56, which may take twice as much as a /64.
         assert_eq!(begun, [60, 960, 0, 0]);
         let neighbour = quota_key_of("other", "2a00:1:2:100::1");
-        assert_eq!(
-            admission.begin(&neighbour, &SUBSCRIBE, false, START),
-            Ok(())
-        );
+        assert_eq!(admission.begin(&neighbour, &SUBSCRIBE, New, START), Ok(()));
     }
 
     #[test]
@@ -375,17 +379,14 @@ mod tests {
         for requester in 1..=2 {
             assert!(!admission.is_full());
             let quota_key = quota_key("a", requester);
-            assert_eq!(
-                admission.begin(&quota_key, &SUBSCRIBE, false, START),
-                Ok(())
-            );
+            assert_eq!(admission.begin(&quota_key, &SUBSCRIBE, New, START), Ok(()));
         }
         assert!(admission.is_full());
         let third = quota_key("a", 3);
-        let found = admission.begin(&third, &SUBSCRIBE, false, START);
+        let found = admission.begin(&third, &SUBSCRIBE, New, START);
         assert_eq!(found.unwrap_err().status(), 503);
-        assert_eq!(admission.begin(&third, &SUBSCRIBE, true, START), Ok(()));
-        admission.end(&third, true);
+        assert_eq!(admission.begin(&third, &SUBSCRIBE, Renewal, START), Ok(()));
+        admission.end(&third, Renewal);
         assert_eq!(admission.renewals, Usage::default());
         assert!(admission.is_full());
     }
@@ -397,16 +398,16 @@ mod tests {
             let mut begun = Vec::new();
             for (host, requester, ends) in steps {
                 if ends && let Some(quota_key) = begun.pop() {
-                    admission.end(&quota_key, false);
+                    admission.end(&quota_key, New);
                 }
                 let quota_key = quota_key(&format!("h{}", host % 4), requester % 4);
-                if admission.begin(&quota_key, &SUBSCRIBE, false, START).is_ok() {
+                if admission.begin(&quota_key, &SUBSCRIBE, New, START).is_ok() {
                     begun.push(quota_key);
                 }
                 prop_assert_eq!(admission.verifications.total as usize, begun.len());
             }
             for quota_key in begun {
-                admission.end(&quota_key, false);
+                admission.end(&quota_key, New);
             }
             prop_assert_eq!(admission.verifications, Usage::default());
         }

@@ -15,6 +15,7 @@ use crate::http::form::FORM_TYPE;
 use crate::http::host::is_addressed_to;
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
+use crate::hub::admission::VerificationKind;
 use crate::hub::client_address::{Requester, requester};
 use crate::hub::limits::LimitExceeded;
 use crate::hub::request::{Rejection, parse};
@@ -120,15 +121,18 @@ impl EmbeddedHub {
             callback: request.callback.clone(),
         };
         let quota_key = QuotaKey::new(&request.callback, requester);
-        let is_known = inner.is_subscribed(&key);
+        let kind = match inner.is_subscribed(&key) {
+            true => VerificationKind::Renewal,
+            false => VerificationKind::New,
+        };
         let now = inner.started.elapsed();
         let mut admission = inner.admission();
-        admission.begin(&quota_key, &request.action, is_known, now)?;
+        admission.begin(&quota_key, &request.action, kind, now)?;
         drop(admission);
         let pending = PendingVerification {
             request,
             quota_key,
-            is_known,
+            kind,
         };
         if inner.verifications.push(&key, pending) {
             let verification = verify_all(Arc::clone(inner), key);

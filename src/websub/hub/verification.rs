@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::announce::time::later;
 use crate::http::retry::backoff;
+use crate::hub::admission::VerificationKind;
 use crate::hub::fair_queue::Priority;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::request::{Action, SubscriptionRequest};
@@ -36,8 +37,7 @@ const LIMITED_WAIT: Duration = Duration::from_secs(1);
 pub struct PendingVerification {
     pub request: SubscriptionRequest,
     pub quota_key: QuotaKey,
-    /// True if the subscription existed when the request came.
-    pub is_known: bool,
+    pub kind: VerificationKind,
 }
 
 /// Verifies the pending requests for one topic and callback, in order: the last confirmed one wins.
@@ -47,7 +47,7 @@ pub async fn verify_all(hub: Arc<HubInner>, key: SubscriptionKey) {
         let PendingVerification {
             request,
             quota_key,
-            is_known,
+            kind,
         } = pending;
         if let Some((sent_at, _slot)) = confirmed {
             match request.action {
@@ -67,7 +67,7 @@ pub async fn verify_all(hub: Arc<HubInner>, key: SubscriptionKey) {
                 }
             }
         }
-        hub.admission().end(&quota_key, is_known);
+        hub.admission().end(&quota_key, kind);
         if !hub.verifications.done(&key) {
             return;
         }
@@ -129,7 +129,8 @@ async fn confirmed(hub: &HubInner, pending: &PendingVerification) -> Option<(Tim
             }
         }
         let allowed = hub.prepared().settings.verification_attempts;
-        if attempts >= allowed || !pending.is_known && hub.admission().is_full() {
+        let is_new = pending.kind == VerificationKind::New;
+        if attempts >= allowed || is_new && hub.admission().is_full() {
             break;
         }
         tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
@@ -168,13 +169,11 @@ async fn attempt(
     pending: &PendingVerification,
     attempts: u32,
 ) -> VerificationOutcome {
-    let PendingVerification {
-        request, is_known, ..
-    } = pending;
-    let priority = match (is_known, attempts) {
-        (true, _) => Priority::Known,
-        (false, 1) => Priority::First,
-        (false, _) => Priority::Retry,
+    let PendingVerification { request, kind, .. } = pending;
+    let priority = match (kind, attempts) {
+        (VerificationKind::Renewal, _) => Priority::Known,
+        (VerificationKind::New, 1) => Priority::First,
+        (VerificationKind::New, _) => Priority::Retry,
     };
     let (prepared, location, mut slot) = loop {
         let prepared = hub.prepared();
@@ -183,7 +182,7 @@ async fn attempt(
             Err(error) => return VerificationOutcome::Failed(error.to_string()),
         };
         // An address in the URL was counted with the request.
-        if let (Some(address), false) = (location.by_name, is_known) {
+        if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
             let now = hub.started.elapsed();
             if let Err(exceeded) = hub.admission().connect(address, now) {
                 return VerificationOutcome::Limited(exceeded);
