@@ -35,7 +35,7 @@ use crate::config::server::ServerSettings;
 use crate::daemon::event_loop::{Ended, EventLoop, Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::front::Front;
-use crate::daemon::listen::{BoundListener, ServedListener, bind};
+use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::log::error_chain;
 use crate::daemon::signals::Signals;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
@@ -188,12 +188,18 @@ impl<I: Send + 'static> Process<I> {
         let activated = socket_activation::take()?;
         let public = match activated.public {
             Some(public) => public,
-            None => self.runtime.block_on(bind(&server.listen, "public"))?,
+            None => {
+                let public = bind(&server.listen, ListenerRole::Public);
+                self.runtime.block_on(public)?
+            }
         };
         public.log_address();
         let admin = match activated.admin {
             Some(admin) => admin,
-            None => self.runtime.block_on(bind(&server.admin_listen, "admin"))?,
+            None => {
+                let admin = bind(&server.admin_listen, ListenerRole::Admin);
+                self.runtime.block_on(admin)?
+            }
         };
         admin.log_address();
         Ok((public, admin))

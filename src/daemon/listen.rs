@@ -33,9 +33,28 @@ const BACKLOG: i32 = 4_096;
 /// Maximum connections to the admin pages: probes, Prometheus and an operator or two.
 const ADMIN_CONNECTIONS: usize = 64;
 
+/// What a listener serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerRole {
+    /// Topics and the embedded hub.
+    Public,
+    /// The admin pages.
+    Admin,
+}
+
+impl ListenerRole {
+    /// Returns the role as logs and errors name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ListenerRole::Public => "public",
+            ListenerRole::Admin => "admin",
+        }
+    }
+}
+
 /// A listener that is bound and not served yet.
 pub struct BoundListener {
-    name: &'static str,
+    role: ListenerRole,
     /// Address as configured; nothing if the service manager passed the socket.
     address: Option<Address>,
     listener: Listener,
@@ -62,7 +81,8 @@ impl Drop for SocketFile {
 }
 
 /// Binds a listener.
-pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<BoundListener> {
+pub async fn bind(address: &Address, role: ListenerRole) -> anyhow::Result<BoundListener> {
+    let name = role.name();
     let (listener, file) = match address {
         Address::Tcp(tcp) => {
             let listener = TcpListener::bind(tcp).await.with_context(|| {
@@ -77,7 +97,7 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
                 .with_context(|| format!("cannot listen on unix:{} ({name})", path.display()))?;
             let file = SocketFile(path.clone());
             widen_backlog(&listener);
-            if name == "public" {
+            if role == ListenerRole::Public {
                 // The web server in front is another user. Its directory may still keep others out.
                 std::fs::set_permissions(path, Permissions::from_mode(0o666))
                     .with_context(|| format!("cannot open unix:{} to all", path.display()))?;
@@ -86,7 +106,7 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
         }
     };
     Ok(BoundListener {
-        name,
+        role,
         address: Some(address.clone()),
         listener,
         file,
@@ -107,9 +127,9 @@ impl ServedListener {
 
 impl BoundListener {
     /// Returns a listener that the service manager has bound, and whose file is its own.
-    pub fn activated(name: &'static str, listener: Listener) -> BoundListener {
+    pub fn activated(role: ListenerRole, listener: Listener) -> BoundListener {
         BoundListener {
-            name,
+            role,
             address: None,
             listener,
             file: None,
@@ -135,10 +155,11 @@ impl BoundListener {
             }),
         };
         let address = address.map_or_else(|error| error.to_string(), |it| it.to_string());
+        let listener = self.role.name();
         match self.address {
-            Some(_) => info!(listener = self.name, address, "listening"),
+            Some(_) => info!(listener, address, "listening"),
             None => info!(
-                listener = self.name,
+                listener,
                 address, "listening on the socket passed by the service manager"
             ),
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 
-use crate::daemon::listen::BoundListener;
+use crate::daemon::listen::{BoundListener, ListenerRole};
 use crate::websub::server::Listener;
 
 /// The listeners that were passed.
@@ -26,14 +26,15 @@ pub fn take() -> anyhow::Result<ActivatedSockets> {
     let mut sockets = ListenFd::from_env();
     let mut activated = ActivatedSockets::default();
     for index in 0..sockets.len() {
-        let (name, slot) = match names.next() {
-            Some("admin") => ("admin", &mut activated.admin),
-            _ => ("public", &mut activated.public),
+        let (role, slot) = match names.next() {
+            Some("admin") => (ListenerRole::Admin, &mut activated.admin),
+            _ => (ListenerRole::Public, &mut activated.public),
         };
+        let name = role.name();
         let listener = listener(&mut sockets, index).with_context(|| {
             format!("cannot use the socket passed by the service manager ({name})")
         })?;
-        let bound = BoundListener::activated(name, listener);
+        let bound = BoundListener::activated(role, listener);
         if slot.replace(bound).is_some() {
             bail!(
                 "the service manager passed more than one socket ({name}): pass one, and name another one \"admin\" \

@@ -17,7 +17,7 @@ use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput};
 use crate::daemon::event_loop::hub_link::start_hub;
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::front::admin_pages;
-use crate::daemon::listen::{BoundListener, ServedListener, bind};
+use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::{Daemon, Process, settings};
 use crate::hub::SavedHub;
 use crate::resourcesync::uri::{Hub, Uri};
@@ -76,8 +76,8 @@ impl Daemon<Announcer, Config> {
         let clients = HubClients::new(settings::publish_settings(config)?)?;
         let brokers = settings::brokers(config)?;
         let (public, admin) = (self.front.public(), self.front.admin());
-        let new_public = self.bound(public, &config.server.listen, "public")?;
-        let new_admin = self.bound(admin, &config.server.admin_listen, "admin")?;
+        let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
+        let new_admin = self.bound(admin, &config.server.admin_listen, ListenerRole::Admin)?;
         let tcp = match &new_public {
             Some(elsewhere) => elsewhere.tcp_address(),
             None => public.tcp,
@@ -119,9 +119,9 @@ impl Daemon<Announcer, Config> {
         &self,
         served: &ServedListener,
         address: &Address,
-        name: &'static str,
+        role: ListenerRole,
     ) -> anyhow::Result<Option<BoundListener>> {
-        let elsewhere = (!served.is_at(address)).then(|| bind(address, name));
+        let elsewhere = (!served.is_at(address)).then(|| bind(address, role));
         elsewhere
             .map(|binding| self.runtime.block_on(binding))
             .transpose()
