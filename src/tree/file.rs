@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::tree::ids::DirectoryId;
-use crate::tree::pending_hints::Hint;
+use crate::tree::pending_hints::{Hint, WriterState};
 use crate::tree::watches::WatchKey;
 
 /// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
@@ -143,7 +143,7 @@ impl File {
 
     /// Takes note of events about this file. R3: until its writer is done, it is not read.
     pub(super) fn hint(&mut self, hint: Hint, now: Instant, open_writer: Duration) -> HintOutcome {
-        if hint.writing {
+        if hint.writer == Some(WriterState::Writing) {
             return match &mut self.activity {
                 Activity::Writing(writing) if !hint.renamed => {
                     writing.last = now;
@@ -159,7 +159,8 @@ impl File {
             };
         }
         let is_writing = matches!(self.activity, Activity::Writing(_));
-        let is_done = hint.ended || hint.touched && !hint.renamed && !is_writing;
+        let is_done =
+            hint.writer == Some(WriterState::Done) || hint.touched && !hint.renamed && !is_writing;
         if is_done || hint.renamed {
             self.activity = Activity::Closed;
         } else if hint.unclear {

@@ -33,15 +33,21 @@ pub(super) enum NameEvent {
     Unclear,
 }
 
+/// The last event about a writer of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriterState {
+    /// It was written.
+    Writing,
+    /// It was closed or renamed into place.
+    Done,
+}
+
 /// All events about a name since it was checked last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Hint {
     /// True if the name may stand for something else now.
     pub(super) renamed: bool,
-    /// True if it was written, and not closed since.
-    pub(super) writing: bool,
-    /// True if it was closed or renamed into place, and not written since.
-    pub(super) ended: bool,
+    pub(super) writer: Option<WriterState>,
     pub(super) touched: bool,
     pub(super) unclear: bool,
 }
@@ -61,20 +67,17 @@ impl Hint {
 
     const NONE: Hint = Hint {
         renamed: false,
-        writing: false,
-        ended: false,
+        writer: None,
         touched: false,
         unclear: false,
     };
 
     pub(super) fn add(&mut self, happened: NameEvent) {
         match happened {
-            NameEvent::Created | NameEvent::Gone => {
-                (self.renamed, self.writing, self.ended) = (true, false, false);
-            }
-            NameEvent::MovedIn => (self.renamed, self.writing, self.ended) = (true, false, true),
-            NameEvent::Written => (self.writing, self.ended) = (true, false),
-            NameEvent::Closed => (self.writing, self.ended) = (false, true),
+            NameEvent::Created | NameEvent::Gone => (self.renamed, self.writer) = (true, None),
+            NameEvent::MovedIn => (self.renamed, self.writer) = (true, Some(WriterState::Done)),
+            NameEvent::Written => self.writer = Some(WriterState::Writing),
+            NameEvent::Closed => self.writer = Some(WriterState::Done),
             NameEvent::Touched => self.touched = true,
             NameEvent::Unclear => self.unclear = true,
         }
@@ -277,7 +280,7 @@ impl PendingHints {
             directory_hints
                 .names
                 .get(name)
-                .is_some_and(|hint| hint.writing)
+                .is_some_and(|hint| hint.writer == Some(WriterState::Writing))
         })
     }
 }
@@ -345,7 +348,7 @@ impl HintSink<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hint, NameEvent, PendingHints};
+    use super::{Hint, NameEvent, PendingHints, WriterState};
     use crate::announce::candidates::Candidates;
     use crate::announce::plan::DEFAULT_INCLUDE;
     use crate::tree::watches::WatchKey;
@@ -353,19 +356,20 @@ mod tests {
     #[test]
     fn the_last_of_written_and_closed_wins() {
         use NameEvent::{Closed, Created, Gone, MovedIn, Touched, Written};
-        for (happened, writing, ended) in [
-            (&[Created, Written][..], true, false),
-            (&[Created, Written, Closed], false, true),
-            (&[Written, Closed, Written], true, false),
-            (&[Written, MovedIn], false, true),
-            (&[Written, Gone], false, false),
-            (&[Written, Touched], true, false),
+        use WriterState::{Done, Writing};
+        for (happened, want) in [
+            (&[Created, Written][..], Some(Writing)),
+            (&[Created, Written, Closed], Some(Done)),
+            (&[Written, Closed, Written], Some(Writing)),
+            (&[Written, MovedIn], Some(Done)),
+            (&[Written, Gone], None),
+            (&[Written, Touched], Some(Writing)),
         ] {
             let mut hint = Hint::default();
             for &it in happened {
                 hint.add(it);
             }
-            assert_eq!((hint.writing, hint.ended), (writing, ended), "{happened:?}");
+            assert_eq!(hint.writer, want, "{happened:?}");
         }
     }
 
