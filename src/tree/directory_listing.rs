@@ -15,7 +15,7 @@ use crate::tree::entries::EntryUpdate;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
 use crate::tree::ids::DirectoryId;
-use crate::tree::work_queue::Depth;
+use crate::tree::work_queue::{Depth, Trigger};
 
 /// The mode of a listing.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ struct ListingMode {
     /// Position of its mount.
     mount: usize,
     depth: Depth,
-    in_sweep: bool,
+    trigger: Trigger,
 }
 
 /// Outcome of a listing that did not take place, or ended early.
@@ -44,7 +44,7 @@ impl EntryUpdate<'_, '_> {
         &mut self,
         id: DirectoryId,
         depth: Depth,
-        in_sweep: bool,
+        trigger: Trigger,
     ) -> Result<(), ListingFailure> {
         let Some(directory) = self.model.directories().get(id) else {
             return Ok(());
@@ -106,7 +106,7 @@ impl EntryUpdate<'_, '_> {
                 true => Depth::Subtree,
                 false => depth,
             },
-            in_sweep,
+            trigger,
         };
         for ListedName { name, kind } in found {
             self.update_listed(mode, &fd, &name, kind);
@@ -194,7 +194,8 @@ impl EntryUpdate<'_, '_> {
             },
         };
         let depth = Some(mode.depth).filter(|depth| *depth == Depth::Subtree);
-        let sweep = mode.in_sweep.then_some(at);
+        let is_in_sweep = mode.trigger == Trigger::Sweep;
+        let sweep = is_in_sweep.then_some(at);
         let Some(TreeEntry::File(file)) = self.update(id, name, kind, depth, sweep) else {
             return;
         };
@@ -211,7 +212,7 @@ impl EntryUpdate<'_, '_> {
         };
         let must_read = status.map_or(true, |status| needs_look(&status.stat));
         let sweep = self.mounts[at].sweep.as_mut();
-        match sweep.filter(|_| mode.in_sweep) {
+        match sweep.filter(|_| is_in_sweep) {
             Some(sweep) => {
                 sweep.met += 1;
                 if must_read {

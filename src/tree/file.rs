@@ -9,6 +9,7 @@ use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::tree::ids::DirectoryId;
 use crate::tree::pending_hints::{Hint, WriterState};
 use crate::tree::watches::WatchKey;
+use crate::tree::work_queue::Trigger;
 
 /// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
 /// `O_TMPFILE`).
@@ -216,8 +217,8 @@ impl File {
 
     /// Returns true if a report is due even though there is nothing to read: somebody waits for it, or the baseline of a
     /// sweep does.
-    pub(super) fn is_report_awaited(&self, in_sweep: bool) -> bool {
-        self.is_requested || in_sweep && self.reported == Reported::Nothing
+    pub(super) fn is_report_awaited(&self, trigger: Trigger) -> bool {
+        self.is_requested || trigger == Trigger::Sweep && self.reported == Reported::Nothing
     }
 
     /// Returns true if a listing that met it with this stat data must have it looked at.

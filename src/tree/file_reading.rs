@@ -20,7 +20,7 @@ use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
 use crate::tree::recent_keys::RecentKeys;
 use crate::tree::reports::Reports;
-use crate::tree::work_queue::WorkQueue;
+use crate::tree::work_queue::{Trigger, WorkQueue};
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.
@@ -121,14 +121,13 @@ impl FileReading<'_, '_> {
         }
     }
 
-    /// Looks at a file, and decides whether it must and may be read; `in_sweep` if the baseline may depend on what is
-    /// reported about it now (R13).
-    pub(super) fn look(&mut self, id: FileId, in_sweep: bool) -> FileLook {
-        self.try_look(id, in_sweep).unwrap_or(FileLook::Done)
+    /// Looks at a file, and decides whether it must and may be read.
+    pub(super) fn look(&mut self, id: FileId, trigger: Trigger) -> FileLook {
+        self.try_look(id, trigger).unwrap_or(FileLook::Done)
     }
 
     /// Looks at a file as [`FileReading::look`] does; returns nothing if the file is not known, or its mount not there.
-    fn try_look(&mut self, id: FileId, in_sweep: bool) -> Option<FileLook> {
+    fn try_look(&mut self, id: FileId, trigger: Trigger) -> Option<FileLook> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
@@ -159,9 +158,9 @@ impl FileReading<'_, '_> {
                 return None;
             }
         }
-        let can_wait = self.waits_for_writer(id, in_sweep)
+        let can_wait = self.waits_for_writer(id, trigger)
             || self.is_known(id, &status.stat)
-            || self.waits_to_settle(id, mount, &status.stat, in_sweep);
+            || self.waits_to_settle(id, mount, &status.stat, trigger);
         (!can_wait).then_some(FileLook::Due(FileReadJob {
             id,
             directory,
@@ -197,14 +196,14 @@ impl FileReading<'_, '_> {
     }
 
     /// Returns true if the file must wait for a writer that has it open.
-    fn waits_for_writer(&mut self, id: FileId, in_sweep: bool) -> bool {
+    fn waits_for_writer(&mut self, id: FileId, trigger: Trigger) -> bool {
         let Some(file) = self.model.file_mut(id) else {
             return true;
         };
         let Some(wait) = file.writer_wait(Instant::now(), self.settings.open_writer) else {
             return false;
         };
-        if wait.is_long || file.is_report_awaited(in_sweep) {
+        if wait.is_long || file.is_report_awaited(trigger) {
             self.report_incomplete(id, Incomplete::BeingWritten);
         }
         self.queue.push_file_after(id, wait.again_after);
@@ -225,7 +224,7 @@ impl FileReading<'_, '_> {
     }
 
     /// Returns true if the file must be left alone for longer.
-    fn waits_to_settle(&mut self, id: FileId, at: usize, stat: &Stat, in_sweep: bool) -> bool {
+    fn waits_to_settle(&mut self, id: FileId, at: usize, stat: &Stat, trigger: Trigger) -> bool {
         let now = Instant::now();
         let Some(file) = self.model.file_mut(id) else {
             return true;
@@ -238,7 +237,7 @@ impl FileReading<'_, '_> {
         // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
         let is_new =
             !self.settings.is_one_shot && wait.has_age && mount.is_changed_since_found(stat);
-        let is_in_baseline = in_sweep && !mount.was_swept() && !is_new;
+        let is_in_baseline = trigger == Trigger::Sweep && !mount.was_swept() && !is_new;
         if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
             sweep.push_unsettled(id, now + wait.left);
         } else {

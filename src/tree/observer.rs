@@ -25,7 +25,7 @@ use crate::tree::read_file::ReadOutcome;
 use crate::tree::reports::Reports;
 use crate::tree::unreadable_directories::DeniedDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
-use crate::tree::work_queue::{Depth, Task, WorkQueue};
+use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
 use crate::tree::{KnownFile, TreeNotice, TreeReport, TreeSettings};
 
 /// Maximum duration of one round, before the next hints are taken.
@@ -209,7 +209,7 @@ impl<'a> Observer<'a> {
         let mut has_swept = false;
         while !self.reports.is_stopped() && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
-                Some(Task::List(id, depth)) => self.list(id, depth, false),
+                Some(Task::List(id, depth)) => self.list(id, depth, Trigger::Task),
                 Some(Task::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
                 None => match self.queue.pop_question() {
@@ -296,8 +296,8 @@ impl<'a> Observer<'a> {
     }
 
     /// Lists a directory, or finds out what has become of it.
-    fn list(&mut self, id: DirectoryId, depth: Depth, in_sweep: bool) {
-        match self.updating().list(id, depth, in_sweep) {
+    fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
+        match self.updating().list(id, depth, trigger) {
             Ok(()) => {}
             Err(ListingFailure::Gone) => self.recheck_directory(id),
             Err(ListingFailure::AnotherRoot(at)) => self.check_mount(at),
@@ -310,7 +310,7 @@ impl<'a> Observer<'a> {
 
     /// Looks at a file, and reads it if it must and may be read.
     fn read_if_due(&mut self, id: FileId) {
-        match self.reading().look(id, false) {
+        match self.reading().look(id, Trigger::Task) {
             FileLook::Done => {}
             FileLook::NameChanged => self.recheck_file(id),
             FileLook::Due(job) => {

@@ -24,6 +24,15 @@ pub(super) enum Task {
     Read(FileId),
 }
 
+/// What a listing or a look at a file is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// The work that hints and timers ask for.
+    Task,
+    /// A sweep: the baseline of the mount may depend on what is reported now (R13).
+    Sweep,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
     directories: VecDeque<DirectoryId>,

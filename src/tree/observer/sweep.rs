@@ -8,7 +8,7 @@ use crate::tree::TreeReport;
 use crate::tree::file_reading::{FileLook, ReadBatch};
 use crate::tree::mount::SweepStep;
 use crate::tree::observer::Observer;
-use crate::tree::work_queue::Depth;
+use crate::tree::work_queue::{Depth, Trigger};
 
 impl Observer<'_> {
     /// Performs one step of a sweep. Returns false if there is none to perform.
@@ -18,7 +18,7 @@ impl Observer<'_> {
         };
         match step {
             SweepStep::ReportProgress => self.report_progress(at),
-            SweepStep::List(id) => self.list(id, Depth::Subtree, true),
+            SweepStep::List(id) => self.list(id, Depth::Subtree, Trigger::Sweep),
             SweepStep::ReadFiles => self.read_next_of_sweep(at),
             SweepStep::ReadUnsettled(id) => self.read_if_due(id),
             SweepStep::End => self.end_sweep(at, true),
@@ -42,7 +42,7 @@ impl Observer<'_> {
             && let Some(sweep) = &mut self.mounts[at].sweep
             && let Some(id) = sweep.pop_file()
         {
-            match self.reading().look(id, true) {
+            match self.reading().look(id, Trigger::Sweep) {
                 FileLook::Done => {}
                 FileLook::NameChanged => self.recheck_file(id),
                 FileLook::Due(job) => batch.push(job),
