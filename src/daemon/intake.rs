@@ -25,7 +25,7 @@ use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::Doing;
 use crate::resourcesync::uri::Topic;
-use crate::websub::hub::fetches::{FetchOutcome, Fetches};
+use crate::websub::hub::fetches::{FailedAttempt, FetchOutcome, Fetches};
 use crate::websub::hub::hub_topics::TopicDirectory;
 use crate::websub::hub::intake::{AcceptedRequest, PublicHub};
 
@@ -214,14 +214,17 @@ impl Intake {
                 publisher,
                 reason,
                 began,
-                is_first,
-                is_last,
+                attempt,
             } => {
-                if is_last {
-                    warn!(%topic, %publisher, "giving up on fetching {topic} after a ping of {publisher}: {reason}");
-                    self.settle_ping(&topic, began, parts);
-                } else if is_first {
-                    warn!(%topic, %publisher, "cannot fetch {topic} after a ping of {publisher}, will retry: {reason}");
+                match attempt {
+                    FailedAttempt::First => {
+                        warn!(%topic, %publisher, "cannot fetch {topic} after a ping of {publisher}, will retry: {reason}");
+                    }
+                    FailedAttempt::Again => {}
+                    FailedAttempt::Last => {
+                        warn!(%topic, %publisher, "giving up on fetching {topic} after a ping of {publisher}: {reason}");
+                        self.settle_ping(&topic, began, parts);
+                    }
                 }
                 let now = Timestamp::now();
                 self.hub

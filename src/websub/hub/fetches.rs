@@ -36,15 +36,22 @@ pub enum FetchOutcome {
         topic: Topic,
         publisher: Arc<str>,
     },
-    /// An attempt failed; if it was the last one, the ping is given up.
     Failed {
         topic: Topic,
         publisher: Arc<str>,
         reason: String,
         began: Timestamp,
-        is_first: bool,
-        is_last: bool,
+        attempt: FailedAttempt,
     },
+}
+
+/// The position of a failed attempt among those of its fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailedAttempt {
+    First,
+    Again,
+    /// The ping is given up.
+    Last,
 }
 
 /// A fetch under way.
@@ -159,14 +166,18 @@ impl Fetches {
                     }));
                 }
                 Err(error) => {
+                    let attempt = match attempts {
+                        MAX_ATTEMPTS => FailedAttempt::Last,
+                        _ if is_first => FailedAttempt::First,
+                        _ => FailedAttempt::Again,
+                    };
                     debug!(%topic, attempts, "fetch after a ping failed: {error}");
                     (self.report)(FetchOutcome::Failed {
                         topic: topic.clone(),
                         publisher: Arc::clone(publisher),
                         reason: error.to_string(),
                         began,
-                        is_first,
-                        is_last: attempts == MAX_ATTEMPTS,
+                        attempt,
                     });
                 }
             }
