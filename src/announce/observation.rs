@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::announce::candidates::Exclusion;
 use crate::resourcesync::document::{Malformed, NotADocument, Parsed};
 use crate::resourcesync::escape;
+
+/// The time within which two changes of a file may have the same metadata (R4).
+pub const RACY: Duration = Duration::from_secs(2);
 
 /// A mount of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::log::{LogPart, LogPosition, Logged};
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::ids::ChannelId;
-use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use crate::announce::observation::{DocumentPath, Identity, MountId, RACY, Stat};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::small_set::SmallSet;
 use crate::announce::time::later;
@@ -26,8 +26,6 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// Time after which a closed Change List that did not change is not expected to (C7).
 const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The time within which two changes of a file may look like one (R4).
-const RACY: Duration = Duration::from_secs(2);
 
 /// One version of a document, as far as versions are compared (R4, R14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

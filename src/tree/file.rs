@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::announce::observation::{Identity, Incomplete, Stat};
+use crate::announce::observation::{Identity, Incomplete, RACY, Stat};
 use crate::tree::ids::DirectoryId;
 use crate::tree::pending_hints::{Hint, WriterState};
 use crate::tree::watches::WatchKey;
@@ -18,8 +18,6 @@ const CREATED_GRACE: Duration = Duration::from_millis(2);
 pub(super) const EMPTY_GRACE: Duration = Duration::from_millis(50);
 /// Duration from which a write is reported as long.
 pub(super) const LONG_WRITE: Duration = Duration::from_secs(2);
-/// R4: time between a change and a read within which the stat data may not tell the next version apart.
-pub(super) const RACY: Duration = Duration::from_secs(2);
 /// Age of a change until which a broken file may be mended through a map without new times: a write to a mapped page
 /// changes them once, and not again until the kernel has saved the page.
 const MAPPED: SignedDuration = SignedDuration::from_secs(60);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{DocumentPath, Incomplete, Look, Stat};
+use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::resourcesync::document::Content;
 use crate::tree::directories::join;
 use crate::tree::directory_watching::DirectoryWatching;
-use crate::tree::file::{File, HintOutcome, IncompleteRead, RACY, is_racy};
+use crate::tree::file::{File, HintOutcome, IncompleteRead, is_racy};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Model;
