@@ -23,13 +23,6 @@ pub struct PlannedSubmission {
     pub submission: Submission,
 }
 
-const ACCEPTED: Answer = Answer::Status {
-    status: 202,
-    content_type: None,
-    retry_after: None,
-    excerpt: String::new(),
-};
-
 /// Access to Change Lists and to the log of their changes, which the engine does not have.
 #[expect(missing_debug_implementations, reason = "it has closures only")]
 pub struct ChangeFiles<'a> {
@@ -117,7 +110,7 @@ fn consequences(effect: &Effect, at: Timestamp) -> Vec<Event> {
                 channel: submission.channel,
                 hub: submission.hub.clone(),
                 seq: submission.seq,
-                answer: ACCEPTED,
+                answer: Answer::ACCEPTED,
                 jitter: 0.0,
             };
             let is_ping = submission.mode == Mode::Ping;

@@ -45,6 +45,14 @@ pub enum BrokerRefusal {
 }
 
 impl Answer {
+    /// The answer of the embedded hub to a submission, and of any hub in a dry run.
+    pub const ACCEPTED: Answer = Answer::Status {
+        status: 202,
+        content_type: None,
+        retry_after: None,
+        excerpt: String::new(),
+    };
+
     /// Returns the wait of its `Retry-After`, clamped (R23).
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         match self {

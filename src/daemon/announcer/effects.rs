@@ -15,21 +15,13 @@ use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log;
 use crate::http::answer::Answer;
 
-/// Answer of the embedded hub to a submission.
-const ACCEPTED: Answer = Answer::Status {
-    status: 202,
-    content_type: None,
-    retry_after: None,
-    excerpt: String::new(),
-};
-
 /// Returns the event of a submission that the embedded hub has accepted.
 pub fn accepted(submission: Submission) -> Event {
     Event::Answered {
         channel: submission.channel,
         hub: submission.hub,
         seq: submission.seq,
-        answer: ACCEPTED,
+        answer: Answer::ACCEPTED,
         jitter: 0.0,
     }
 }
