@@ -15,6 +15,9 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 /// The globs of files that may be documents unless the configuration says otherwise (R1).
 pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
 
+/// Name of the embedded hub in commands, besides its URI. No broker may have it.
+pub const EMBEDDED_NAME: &str = "embedded";
+
 /// Configuration of the engine, given to it at the start and on a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use crate::announce::plan::BrokerPlan;
+use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
 use crate::config::broker::address::URL;
 use crate::config::channel::KINDS;
 use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
@@ -193,9 +193,6 @@ pub struct LoginConfig {
     pub password: HeldSecret,
 }
 
-/// The word for the embedded hub in commands.
-const EMBEDDED: &str = "embedded";
-
 /// Headers that the protocol decides, or that each message has (F3).
 const RESERVED_HEADERS: [&str; 26] = [
     "content-length",
@@ -345,7 +342,7 @@ fn name(text: &str) -> Result<String, &'static str> {
             "a name has letters, digits, \".\", \"_\" and \"-\" only, and begins with one of the first two",
         );
     }
-    if text == EMBEDDED {
+    if text == EMBEDDED_NAME {
         return Err("it means the embedded hub in commands: choose another name");
     }
     Ok(text.to_owned())

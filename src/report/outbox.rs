@@ -12,7 +12,7 @@ use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::notification::{NotificationLimits, spoken};
-use crate::announce::plan::Mode;
+use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use crate::announce::state::Told;
 use crate::report::status::account::{AccountView, FlightView, ResourceView};
 use crate::report::{channels, limited, waiting};
@@ -23,8 +23,6 @@ use crate::resourcesync::uri::{Hub, Uri};
 
 /// Maximum names that are suggested for an unknown one.
 const MAX_NAMES: usize = 10;
-/// The name of the embedded hub, besides its URI.
-const EMBEDDED: &str = "embedded";
 
 /// The error for an unknown account name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -149,7 +147,7 @@ fn named<'a>(engine: &'a Engine, names: AccountNames<'_>) -> Result<Account<'a>,
         });
     };
     let named = meant.ledgers.iter().find(|(name, ledger)| {
-        name.as_str() == hub || (hub == EMBEDDED && ledger.mode == Mode::Embedded)
+        name.as_str() == hub || (hub == EMBEDDED_NAME && ledger.mode == Mode::Embedded)
     });
     match named {
         Some((hub, ledger)) => Ok(Account {
