@@ -27,6 +27,7 @@ use crate::cli::resend::resources::{List, Set, sets};
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
+use crate::contentchange::message::INITIAL;
 use crate::daemon::settings;
 use crate::http::answer::{Answer, BrokerAnswer};
 use crate::http::secret::Secret;
@@ -37,8 +38,6 @@ use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::uri::Uri;
 
-/// The property that distinguishes these messages from those about changes.
-const INITIAL: &str = "initial";
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
 /// Waits between attempts to send the same transaction, in seconds.

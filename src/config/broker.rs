@@ -26,6 +26,7 @@ use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::tls::{TlsConfig, TlsKeys};
+use crate::contentchange::message::INITIAL;
 use crate::resourcesync::uri::Hub;
 
 pub use crate::config::broker::address::BrokerAddress;
@@ -218,7 +219,7 @@ const RESERVED_HEADERS: [&str; 26] = [
     "parentUri",
     "objectTypes",
     "itemCount",
-    "initial",
+    INITIAL,
     "user",
     "ack",
 ];

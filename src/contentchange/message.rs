@@ -7,6 +7,9 @@ use crate::resourcesync::channel_kind::ChannelKind;
 /// The `type` of each message, which JMS has as `JMSType`.
 pub const MESSAGE_TYPE: &str = "content-change";
 
+/// The property that distinguishes messages about all resources, which `resend` sends, from those about changes.
+pub const INITIAL: &str = "initial";
+
 /// Longest value of a property or header that is made of a URI, in bytes. ActiveMQ refuses longer headers than 10 KiB.
 pub(crate) const LONGEST_PROPERTY: usize = 4 << 10;
 

@@ -27,6 +27,7 @@ use crate::cli::options::ListenOptions;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
 use crate::contentchange::feed::{Feed, ItemChange};
+use crate::contentchange::message::INITIAL;
 use crate::daemon::settings;
 use crate::resourcesync::escape::escaped;
 use crate::resourcesync::receive::Notification;
@@ -287,7 +288,7 @@ impl ReceivedMessage {
             object.insert("changeTypes".to_owned(), json!(types));
             object.insert("itemCount".to_owned(), json!(feed.items.len()));
         }
-        let is_initial = message.header("initial") == Some("true");
+        let is_initial = message.header(INITIAL) == Some("true");
         object.insert("initial".to_owned(), json!(is_initial));
         Value::Object(object)
     }

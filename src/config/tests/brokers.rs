@@ -6,6 +6,8 @@ use crate::announce::plan::Mode;
 use crate::config::broker::BrokerAddress;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, message, read};
+use crate::contentchange::message::{BrokerNotification, resourcesync_message};
+use crate::contentchange::objects::{AtomForm, atom_messages};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
 
@@ -140,4 +142,37 @@ fn certificates_need_tls() {
     std::fs::write(&path, "-----BEGIN CERTIFICATE-----\n").unwrap();
     let said = wrong(&format!("ca_file = \"{}\"", path.display()));
     assert!(said.contains("it has no effect without TLS"), "{said}");
+}
+
+#[test]
+fn headers_and_properties_of_messages_are_reserved() {
+    let body = br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+        xmlns:rs="http://www.openarchives.org/rs/terms/">
+        <rs:md capability="change-notification" from="2026-11-20T10:00:00Z" until="2026-11-20T10:05:00Z"/>
+        <url>
+            <loc>https://e.org/reports/1.txt</loc>
+            <rs:md change="updated" type="text/plain"/>
+            <rs:ln rel="author" href="mailto:ada@e.org"/>
+        </url>
+        </urlset>"#;
+    let notification = BrokerNotification {
+        source: "main",
+        topic: "https://e.org/changes",
+        kind: ChannelKind::Change,
+        seq: 1,
+        body,
+    };
+    let mut messages = atom_messages(&notification, &AtomForm::default()).unwrap();
+    // It has every optional property.
+    for name in ["parentUri", "objectTypes", "user"] {
+        assert!(messages[0].property(name).is_some(), "{name}");
+    }
+    messages.push(resourcesync_message(&notification));
+    for message in messages {
+        for (name, _) in message.headers.iter().chain(&message.properties) {
+            let said = wrong(&format!("headers = {{ \"{name}\" = \"x\" }}\n"));
+            let want = "each message has this header already";
+            assert!(said.contains(want), "{name}: {said}");
+        }
+    }
 }
