@@ -252,7 +252,12 @@ impl Plan {
         self.sources
             .iter()
             .enumerate()
-            .find(|(_, source)| source.mounts.iter().any(|plan| plan.id == mount))
+            .find(|(_, source)| source.mount(mount).is_some())
+    }
+
+    /// Returns a mount of any source.
+    pub fn mount(&self, id: MountId) -> Option<&MountPlan> {
+        self.sources.iter().find_map(|source| source.mount(id))
     }
 
     /// Returns the position of the source that an operator calls `name`.
@@ -286,9 +291,14 @@ impl SourcePlan {
             .any(|acknowledged| acknowledged.covers(finding))
     }
 
+    /// Returns a mount of this source.
+    pub fn mount(&self, id: MountId) -> Option<&MountPlan> {
+        self.mounts.iter().find(|mount| mount.id == id)
+    }
+
     /// Returns true if the file at this path may be a document.
     pub fn accepts(&self, path: &DocumentPath) -> bool {
-        let mount = self.mounts.iter().find(|mount| mount.id == path.mount);
+        let mount = self.mount(path.mount);
         mount.is_some_and(|mount| self.candidates.accepts(&mount.published(), &path.below))
     }
 
@@ -303,7 +313,7 @@ impl SourcePlan {
     /// Returns the URI that the file at `path` is published as; nothing if another mount, with a longer prefix, publishes
     /// that URI (R1).
     pub fn uri_of(&self, path: &DocumentPath) -> Option<Uri> {
-        let mount = self.mounts.iter().find(|mount| mount.id == path.mount)?;
+        let mount = self.mount(path.mount)?;
         let uri = Uri::below(&mount.prefix, &path.below);
         (self.mount_of(&uri)?.id == mount.id).then_some(uri)
     }

@@ -13,11 +13,11 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ScanOptions;
 use crate::cli::output::{grouped, print, say};
 use crate::config::Config;
-use crate::daemon::change_reader::file;
 use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
 use crate::tree::change_list::ChangeListFile;
+use crate::tree::file_path;
 
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
@@ -72,7 +72,7 @@ fn read_changes(plan: &Plan, document: &mut DocumentView) {
     let Some(stat) = changes.unread else {
         return;
     };
-    let path = file(plan, &document.path);
+    let path = file_path(plan, &document.path);
     let opened = path.and_then(|path| ChangeListFile::open(&path, stat).ok());
     if let Some(listed) = opened.and_then(|mut list| list.keys().ok()) {
         changes.listed = listed.entries.len();

@@ -1,10 +1,8 @@
 //! The thread that reads Change Lists and compares them with what was taken, so that the loop never waits for it (C6).
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fmt;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use crate::announce::changes::inventory::{DeletionRules, take_inventory};
 use crate::announce::changes::round::{
     ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken, TakenRound,
 };
-use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::observation::Stat;
 use crate::announce::plan::Plan;
 use crate::announce::state::KeyRow;
 use crate::daemon::log::error_chain;
@@ -25,8 +23,8 @@ use crate::resourcesync::change::Change;
 use crate::resourcesync::change_list::{EntryPlace, ListedChanges};
 use crate::resourcesync::uri::Uri;
 use crate::store::{KeyReader, StoreError, TakenRows};
-use crate::tree::RecentKeys;
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
+use crate::tree::{RecentKeys, file_path};
 
 /// A request with the files of its lists, in order.
 #[derive(Debug)]
@@ -46,7 +44,7 @@ impl ReadJob {
         recent_keys: RecentKeys,
     ) -> ReadJob {
         let lists = request.lists.iter();
-        let paths = lists.filter_map(|list| file(plan, &list.path));
+        let paths = lists.filter_map(|list| file_path(plan, &list.path));
         ReadJob {
             paths: paths.collect(),
             request,
@@ -62,13 +60,6 @@ impl ReadJob {
         let path = path.ok_or_else(|| RoundError::Stale(list.list.clone()))?;
         ChangeListFile::open(path, list.stat).map_err(RoundError::of(list))
     }
-}
-
-/// Returns where a document lies in the file system.
-pub fn file(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
-    let (_, source) = plan.source_of(path.mount)?;
-    let mount = source.mounts.iter().find(|mount| mount.id == path.mount)?;
-    Some(mount.directory.join(OsStr::from_bytes(&path.below)))
 }
 
 /// Callback for an answer: the round, its request, and the time that it took.

@@ -57,8 +57,7 @@ pub fn engine_event(report: TreeReport) -> Option<Event> {
 /// Logs the reports of a tree that are no events.
 pub fn log_report(report: &TreeReport, plan: &Plan) {
     let directory = |mount: &MountId| {
-        let (_, source) = plan.source_of(*mount)?;
-        let mount = source.mounts.iter().find(|plan| plan.id == *mount)?;
+        let mount = plan.mount(*mount)?;
         Some(mount.directory.display())
     };
     match report {

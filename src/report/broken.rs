@@ -25,8 +25,7 @@ pub fn first(engine: &Engine, now: Timestamp) -> (Vec<BrokenView>, usize) {
     });
     let first = all.iter().take(MAX_BROKEN);
     let first = first.map(|(source, plan, uri, trouble)| {
-        let mut mounts = plan.mounts.iter();
-        let mount = mounts.find(|mount| mount.id == trouble.path.mount);
+        let mount = plan.mount(trouble.path.mount);
         let below = trouble.path.text();
         BrokenView {
             source: plan.name.clone(),

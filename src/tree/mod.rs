@@ -63,8 +63,9 @@ use crate::announce::observation::{
     DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, Stat,
     UnreadableDirectory,
 };
-use crate::announce::plan::MountPlan;
+use crate::announce::plan::{MountPlan, Plan};
 use crate::report::figures;
+use crate::tree::directories::join;
 use crate::tree::file_system::FileSystem;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::PendingHints;
@@ -358,6 +359,12 @@ pub fn scan_once(
     let mut observer = Observer::new(settings, Vec::new(), Watches::none(), report);
     observer.scan_once();
     Ok(observer.directories_to_watch())
+}
+
+/// Returns where a document lies in the file system.
+pub fn file_path(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
+    let mount = plan.mount(path.mount)?;
+    Some(join(&mount.directory, &path.below))
 }
 
 /// Returns all bytes of the file at `path`, read with the same care as documents.

@@ -142,7 +142,7 @@ impl Sources {
     // Events of the tree.
 
     fn position(&self, mount: MountId) -> Option<usize> {
-        let is_its = |source: &Source| source.plan().mounts.iter().any(|plan| plan.id == mount);
+        let is_its = |source: &Source| source.plan().mount(mount).is_some();
         self.sources.iter().position(is_its)
     }
 

@@ -1,9 +1,7 @@
 //! Every set of resources, with the entries that its Capability List lacks to advertise its channels.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::announce::engine::Engine;
@@ -94,9 +92,7 @@ pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<AdvertisedSet> {
 }
 
 fn file_of(engine: &Engine, path: &DocumentPath) -> Option<PathBuf> {
-    let (_, source) = engine.plan().source_of(path.mount)?;
-    let mount = source.mounts.iter().find(|mount| mount.id == path.mount)?;
-    let path = mount.directory.join(OsStr::from_bytes(&path.below));
+    let path = tree::file_path(engine.plan(), path)?;
     // `patch` refuses paths that lead through a link.
     Some(path.canonicalize().unwrap_or(path))
 }

@@ -12,7 +12,6 @@ use crate::announce::engine::Engine;
 use crate::announce::observation::Stat;
 use crate::announce::state::Record;
 use crate::config::broker::Broker;
-use crate::daemon::change_reader::file;
 use crate::report;
 use crate::report::documents::DocumentState;
 use crate::resourcesync::capability::Capability;
@@ -22,6 +21,7 @@ use crate::resourcesync::document::Form;
 use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::uri::{Topic, Uri};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
+use crate::tree::file_path;
 
 /// A set of resources with the lists that name them.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ pub fn sets(engine: &Engine, broker: &Broker) -> Vec<Set> {
                     uri: document.uri.clone(),
                     number,
                     capability,
-                    path: file(engine.plan(), &document.path)?,
+                    path: file_path(engine.plan(), &document.path)?,
                 })
             });
             lists.collect()

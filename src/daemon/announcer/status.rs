@@ -91,7 +91,7 @@ impl Announcer {
             unwatched,
         } = report
             && let Some((_, source)) = self.engine.plan().source_of(*mount)
-            && let Some(mount) = source.mounts.iter().find(|plan| plan.id == *mount)
+            && let Some(mount) = source.mount(*mount)
         {
             let directory = mount.directory.to_string_lossy().into_owned();
             let sweeps = parts.counts.mounts.entry((source.name.clone(), directory));
