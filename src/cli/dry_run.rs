@@ -20,6 +20,7 @@ use crate::cli::output::{print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::daemon::{reduced, settings};
+use crate::http::secret::MASKED;
 use crate::hub::relay::headers;
 use crate::hub::{DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription};
 use crate::resourcesync::uri::Hub;
@@ -30,9 +31,6 @@ use crate::websub::publish::PublishSettings;
 
 /// Maximum wait before a retry (R23).
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
-
-/// Text shown instead of header values that may be secrets.
-const MASKED: &str = "***";
 
 /// A request with its description.
 struct Shown {

@@ -8,7 +8,7 @@ use crate::config::holder::{HeaderValue, Holder};
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
 use crate::config::secret::secret_at;
-use crate::http::secret::Secret;
+use crate::http::secret::{MASKED, Secret};
 
 /// A header that is sent with each request or message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +18,6 @@ pub struct Header {
     /// The holder of the value; nothing if it is written in the configuration, so that it is no secret.
     pub holder: Option<Holder>,
 }
-
-/// The text shown instead of a secret.
-pub const MASKED: &str = "***";
 
 /// Returns the headers that a key has as its value. `check` returns an error for a name that cannot be one, or must not
 /// be with a value that is written in the file.

@@ -9,7 +9,7 @@ use crate::config::definition::Fallback::{Default, Described, Nothing, Required}
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, quoted, word};
 use crate::config::form::{HOLDER, WEB_URI_TEXT, choice, text, words};
-use crate::config::header::{self, MASKED};
+use crate::config::header;
 use crate::config::holder::Holder;
 use crate::config::http::{self, HttpSettings};
 use crate::config::key::{ConfigKey, ValueForm};
@@ -20,7 +20,7 @@ use crate::config::secret::secret;
 use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::web_uri;
-use crate::http::secret::Secret;
+use crate::http::secret::{MASKED, Secret};
 use crate::resourcesync::uri::Hub;
 
 pub static HUB: Definition = Definition {

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use url::form_urlencoded::{self, byte_serialize};
 
+/// The text shown instead of a secret.
+pub const MASKED: &str = "***";
+
 /// A password, token or shared secret. Only [`Secret::reveal`] gives it out.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
@@ -29,7 +32,7 @@ impl From<String> for Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
+        f.write_str(MASKED)
     }
 }
 
@@ -64,7 +67,7 @@ impl Mask {
     /// Returns the text with secrets replaced by stars.
     pub fn hide(&self, text: &str) -> String {
         let hidden = |text: String, secret: &Secret| match text.contains(secret.reveal()) {
-            true => text.replace(secret.reveal(), "***"),
+            true => text.replace(secret.reveal(), MASKED),
             false => text,
         };
         self.0.iter().fold(text.to_owned(), hidden)

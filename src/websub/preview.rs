@@ -6,11 +6,10 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::announce::delivery::{Submission, request};
+use crate::http::secret::MASKED;
 use crate::websub::client::USER_AGENT;
 use crate::websub::publish::settings::mask;
 use crate::websub::publish::{HubCredentials, PublishSettings};
-
-const MASKED: &str = "***";
 
 /// A `POST` request as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
