@@ -20,6 +20,7 @@ use crate::cli::output::{print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::daemon::{reduced, settings};
+use crate::http::retry::MAX_RETRY_AFTER;
 use crate::http::secret::MASKED;
 use crate::hub::relay::headers;
 use crate::hub::{DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription};
@@ -28,9 +29,6 @@ use crate::store::Store;
 use crate::tree::RecentKeys;
 use crate::websub::preview::Preview;
 use crate::websub::publish::PublishSettings;
-
-/// Maximum wait before a retry (R23).
-const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
 /// A request with its description.
 struct Shown {
@@ -109,7 +107,7 @@ fn horizon(config: &Config) -> Duration {
         .iter()
         .map(|source| source.plan.deletion_grace);
     let window = config.window.max_wait + config.window.hold;
-    graces.max().unwrap_or_default() + window + LONGEST_RETRY
+    graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER
 }
 
 fn submitted(

@@ -10,7 +10,10 @@ const MIN_WAIT: Duration = Duration::from_secs(1);
 /// The maximum backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
 /// The maximum `Retry-After` that is honoured.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// Attempts of the embedded hub before it gives up a delivery or a fetch, after about eleven hours of [`backoff`].
+pub const MAX_ATTEMPTS: u32 = 100;
 
 /// Returns the time of the next attempt: by `Retry-After`, clamped, else after [`backoff`].
 pub fn next_try(

@@ -9,13 +9,10 @@ use sha2::{Sha256, Sha384, Sha512};
 
 use crate::http::answer::Answer;
 use crate::http::link::link_header;
-use crate::http::retry::next_try;
+use crate::http::retry::{MAX_ATTEMPTS, next_try};
 use crate::http::secret::Secret;
 use crate::hub::{Relay, RelayHeaders};
 use crate::resourcesync::uri::Hub;
-
-/// Attempts before a delivery is abandoned, after about eleven hours. The subscription stays until its lease ends.
-const MAX_ATTEMPTS: u32 = 100;
 
 /// The outcome of an attempt to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +36,7 @@ pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> D
         Answer::Status { retry_after, .. } => retry_after.as_deref(),
         Answer::Failed(_) | Answer::Broker(_) => None,
     };
+    // The subscription stays until its lease ends.
     if attempts >= MAX_ATTEMPTS {
         return DeliveryOutcome::Abandoned;
     }

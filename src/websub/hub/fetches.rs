@@ -8,14 +8,12 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
-use crate::http::retry::backoff;
+use crate::http::retry::{MAX_ATTEMPTS, backoff};
 use crate::hub::published_topics::Publication;
 use crate::resourcesync::uri::Topic;
 use crate::websub::hub::hub_topics::TopicDirectory;
 use crate::websub::hub::topic_client::{FetchError, FetchedTopic, TopicClient};
 
-/// Attempts before a fetch is given up, after about eleven hours, as with deliveries.
-const MAX_ATTEMPTS: u32 = 100;
 /// Fetches from one publisher at a time.
 const CONCURRENT_FETCHES: usize = 8;
 /// Time between a failed attempt and the next one if the topic is pinged in between.
