@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::admin::metrics::ExpositionFormat;
 use crate::http::host::is_addressed_to;
+use crate::report::JSON_VERSION;
 use crate::report::status::{Detail, Status};
 use crate::resourcesync::escape::escaped_lines;
 
@@ -159,7 +160,7 @@ impl Admin {
     async fn status_json(&self) -> Result<AdminResponse, Unanswered> {
         let status = self.status(Detail::Everything).await?;
         let page = StatusPage {
-            version: 1,
+            version: JSON_VERSION,
             status: &status,
         };
         Ok(match serde_json::to_string(&page) {

@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::options::AcceptOptions;
 use crate::cli::output::{counted, print};
 use crate::control::{ControlReply, ControlRequest};
+use crate::report::JSON_VERSION;
 use crate::report::status::MissingView;
 use crate::resourcesync::escape::escaped;
 
@@ -34,7 +35,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     print(|out| {
         if options.ask.output.json {
             let answer = json!({
-                "version": 1,
+                "version": JSON_VERSION,
                 "source": source,
                 "accepted": documents,
                 "running": is_running,
@@ -78,7 +79,7 @@ fn write_missing(
     let (source, documents) = (&missing.source, missing.documents);
     if as_json {
         let answer = json!({
-            "version": 1,
+            "version": JSON_VERSION,
             "source": source,
             "dry_run": true,
             "accepted": 0,

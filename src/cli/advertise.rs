@@ -20,6 +20,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{Output, print, say};
 use crate::config::Config;
+use crate::report::JSON_VERSION;
 use crate::resourcesync::advertise::entry;
 use crate::resourcesync::escape::escaped;
 use crate::resourcesync::uri::Hub;
@@ -58,7 +59,8 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     print(|out| {
         if options.output.json {
             let sets: Vec<Value> = sets.iter().map(to_json).collect();
-            writeln!(out, "{:#}", json!({ "version": 1, "sets": sets }))
+            let answer = json!({ "version": JSON_VERSION, "sets": sets });
+            writeln!(out, "{answer:#}")
         } else if options.entry {
             sets.iter().try_for_each(|set| write_entry(out, set))
         } else {

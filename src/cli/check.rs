@@ -28,8 +28,8 @@ use crate::daemon::settings;
 use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, Severity, changes, clock};
-use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
+use crate::report::{self, JSON_VERSION};
 use crate::resourcesync::escape::escaped;
 use crate::store::StoreError;
 use crate::websub::publish::PublishSettings;
@@ -114,7 +114,7 @@ fn report_sections(
         if options.output.json {
             let notes = of(Severity::Note);
             let answer = json!({
-                "version": 1,
+                "version": JSON_VERSION,
                 "documents": documents.unwrap_or_default(),
                 "findings": findings,
                 "count": count,

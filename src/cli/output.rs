@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 
 use serde::Serialize;
 
+use crate::report::JSON_VERSION;
 use crate::resourcesync::escape::{escaped, escaped_lines};
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
@@ -69,7 +70,7 @@ struct Printed<'a, T> {
 /// Prints an answer as JSON: with the version of its shape, and whether a daemon gave it.
 pub fn print_json<T: Serialize>(running: bool, answer: &T) -> anyhow::Result<()> {
     let printed = Printed {
-        version: 1,
+        version: JSON_VERSION,
         running,
         answer,
     };

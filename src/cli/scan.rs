@@ -13,8 +13,8 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ScanOptions;
 use crate::cli::output::{grouped, print, say};
 use crate::config::Config;
-use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
+use crate::report::{self, JSON_VERSION};
 use crate::resourcesync::escape::escaped;
 use crate::tree::change_list::ChangeListFile;
 use crate::tree::file_path;
@@ -55,7 +55,8 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     print(|out| {
         if options.output.json {
             let documents: Vec<Value> = documents.iter().map(to_json).collect();
-            return writeln!(out, "{:#}", json!({ "version": 1, "documents": documents }));
+            let answer = json!({ "version": JSON_VERSION, "documents": documents });
+            return writeln!(out, "{answer:#}");
         }
         documents
             .iter()

@@ -32,6 +32,9 @@ use crate::report::last_day::Totals;
 use crate::report::status::{Condition, MutedSet, SourceStatus, Status};
 use crate::report::summary::Summary;
 
+/// The version of the shape of JSON output: `version` in each object that programs read.
+pub const JSON_VERSION: u64 = 1;
+
 /// Items of a list that are reported; of others, their number.
 const MAX_LISTED: usize = 1_000;
 
