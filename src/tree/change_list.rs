@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::announce::observation::Stat;
@@ -15,7 +14,7 @@ use crate::resourcesync::change_list::{
 };
 use crate::resourcesync::gzip::unpacked;
 use crate::tree::file_status::{self, FileKind, FileStatus};
-use crate::tree::read_file::open;
+use crate::tree::read_file::{is_packed, open};
 use crate::tree::recent_keys::RecentKeys;
 
 /// An open Change List, in the version that was asked for.
@@ -66,7 +65,7 @@ impl ChangeListFile {
         Ok(ChangeListFile {
             file,
             opened,
-            is_packed: path.as_os_str().as_bytes().ends_with(b".gz"),
+            is_packed: is_packed(path),
         })
     }
 

@@ -48,13 +48,12 @@ pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> ReadOutcome {
         Ok(status) => return ReadOutcome::Incomplete(Incomplete::NotAFile, Some(status)),
         Err(error) => return denied(error),
     };
-    let is_packed = path.as_os_str().as_bytes().ends_with(b".gz");
     let are_wanted = recent_keys.are_wanted();
     let parse = |reader: &mut dyn Read| match are_wanted {
         true => parse_with_keys(reader),
         false => Ok((parse(reader)?, None)),
     };
-    let content = match is_packed {
+    let content = match is_packed(path) {
         true => parse_gzip(&file, parse),
         false => parse(&mut &file),
     };
@@ -84,6 +83,11 @@ pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> ReadOutcome {
             ReadOutcome::Incomplete(Incomplete::Denied(error.to_string()), None)
         }
     }
+}
+
+/// Returns true if the file at `path` is read as gzip.
+pub(super) fn is_packed(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b".gz")
 }
 
 fn denied(error: Errno) -> ReadOutcome {
