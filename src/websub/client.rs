@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::body::Bytes;
-use hyper::header::{self, CONTENT_TYPE, RETRY_AFTER};
+use hyper::header::{self, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
@@ -78,6 +78,14 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
         retry_after,
         excerpt: excerpt(&said, max_chars),
     }
+}
+
+/// Returns the values of a header, in order.
+pub fn header_values(response: &Response, name: HeaderName) -> Vec<String> {
+    let values = response.headers().get_all(name).iter();
+    values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect()
 }
 
 /// Reads the first bytes of a body. Returns them with the error that broke it off, if any.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hyper::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderName, LINK, LOCATION};
+use hyper::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, DATE, LINK, LOCATION};
 use jiff::Timestamp;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use tokio::task::JoinSet;
 
 use crate::diagnostics::topic::TopicReplies;
@@ -198,10 +198,10 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         return Err(failed(error));
     }
     let header = |name| {
-        let values = values(&response, name);
+        let values = client::header_values(&response, name);
         (!values.is_empty()).then(|| mask.hide(&values.join(", ")))
     };
-    let link_values = values(&response, LINK);
+    let link_values = client::header_values(&response, LINK);
     let links = parse_links(link_values.iter().map(String::as_str));
     let of = |relation| targets(&links, relation).map(str::to_owned).collect();
     Ok(ProbeReply {
@@ -234,13 +234,6 @@ fn unknown(message: String) -> ProbeError {
         cause: FailureCause::Unknown,
         message,
     }
-}
-
-fn values(response: &Response, name: HeaderName) -> Vec<String> {
-    let values = response.headers().get_all(name).iter();
-    values
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .collect()
 }
 
 #[cfg(test)]

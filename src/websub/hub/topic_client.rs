@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, LINK,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK,
 };
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, StatusCode};
 use url::Url;
 
 use crate::http::link::{Link, parse_links, targets};
@@ -146,7 +146,7 @@ impl TopicClient {
         for method in [Method::HEAD, Method::GET] {
             match self.client.request(method, topic.as_str()).send().await {
                 Ok(response) if response.status().is_success() => {
-                    let values = values(&response, LINK);
+                    let values = client::header_values(&response, LINK);
                     let links = parse_links(values.iter().map(String::as_str));
                     if targets(&links, "hub").any(|target| target == hub.as_str()) {
                         return Ok(is_itself(topic, &links));
@@ -202,12 +202,12 @@ impl TopicClient {
             let topic = topic.clone();
             return Err(FetchError::Status { topic, status });
         }
-        let encoding = values(&response, CONTENT_ENCODING).join(", ");
+        let encoding = client::header_values(&response, CONTENT_ENCODING).join(", ");
         if !is_plain(&encoding) {
             let topic = topic.clone();
             return Err(FetchError::Encoded { topic, encoding });
         }
-        let header = |name| values(&response, name).into_iter().next();
+        let header = |name| client::header_values(&response, name).into_iter().next();
         let content_type = header(CONTENT_TYPE).unwrap_or_default();
         if !is_xml(&content_type) {
             return Err(FetchError::MediaType {
@@ -216,7 +216,7 @@ impl TopicClient {
             });
         }
         let etag = header(ETAG);
-        let links = values(&response, LINK);
+        let links = client::header_values(&response, LINK);
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let capability_list = capability_list(&links);
         match client::beginning(&mut response, max.saturating_add(1)).await {
@@ -255,13 +255,6 @@ fn is_xml(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     let media_type = media_type.to_ascii_lowercase();
     media_type == PAYLOAD_TYPE || media_type == "text/xml" || media_type.ends_with("+xml")
-}
-
-fn values(response: &Response, name: HeaderName) -> Vec<String> {
-    let values = response.headers().get_all(name).iter();
-    values
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .collect()
 }
 
 #[cfg(test)]
