@@ -44,6 +44,11 @@ pub enum BrokerRefusal {
     Other,
 }
 
+/// Returns true for statuses after which the same request may succeed.
+pub fn is_temporary(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500..)
+}
+
 impl Answer {
     /// The answer of the embedded hub to a submission, and of any hub in a dry run.
     pub const ACCEPTED: Answer = Answer::Status {

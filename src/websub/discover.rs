@@ -7,11 +7,11 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
 use url::Url;
 
+use crate::http::answer::is_temporary;
 use crate::http::link::{parse_links, targets};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::websub::client;
 use crate::websub::failure::describe;
-use crate::websub::retrieve::is_temporary;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -45,7 +45,7 @@ impl DiscoverError {
         match self {
             DiscoverError::Url { .. } => false,
             DiscoverError::Request { .. } => true,
-            DiscoverError::Status { status, .. } => is_temporary(*status),
+            DiscoverError::Status { status, .. } => is_temporary(status.as_u16()),
         }
     }
 }

@@ -9,6 +9,7 @@ use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
 use url::{Origin, Url};
 
+use crate::http::answer::is_temporary;
 use crate::http::retry::asked_for;
 use crate::resourcesync::gzip::unpacked;
 use crate::websub::client;
@@ -56,7 +57,7 @@ impl RetrieveError {
         match self {
             // It may be read while it is written.
             RetrieveError::Request { .. } | RetrieveError::Unpack { .. } => true,
-            RetrieveError::Status { status, .. } => is_temporary(*status),
+            RetrieveError::Status { status, .. } => is_temporary(status.as_u16()),
             RetrieveError::Url { .. }
             | RetrieveError::Client(_)
             | RetrieveError::TooLarge { .. }
@@ -82,11 +83,6 @@ impl RetrieveError {
             _ => None,
         }
     }
-}
-
-/// Returns true for statuses after which the same request may succeed.
-pub fn is_temporary(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 408 | 425 | 429 | 500..)
 }
 
 /// The origins to which requests may go: those of the URLs that are trusted.

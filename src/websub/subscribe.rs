@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use url::Url;
 use uuid::Uuid;
 
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, is_temporary};
 use crate::http::form::{FORM_TYPE, encode_form};
 use crate::http::secret::{Mask, Secret};
 use crate::resourcesync::uri::{Hub, Topic};
@@ -120,7 +120,7 @@ impl SubscribeError {
     pub fn is_temporary(&self) -> bool {
         match self {
             SubscribeError::NoAnswer { .. } => true,
-            SubscribeError::Refused { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
+            SubscribeError::Refused { status, .. } => is_temporary(*status),
             SubscribeError::Listen { .. }
             | SubscribeError::Client(_)
             | SubscribeError::Denied { .. }

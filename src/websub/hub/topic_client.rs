@@ -12,6 +12,7 @@ use hyper::header::{
 use reqwest::{Client, StatusCode};
 use url::Url;
 
+use crate::http::answer::is_temporary;
 use crate::http::link::{Link, parse_links, targets};
 use crate::hub::RelayHeaders;
 use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
@@ -19,7 +20,6 @@ use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::describe;
-use crate::websub::retrieve::is_temporary;
 
 /// Timeout of one request, including the body.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -153,7 +153,7 @@ impl TopicClient {
                     }
                     reason.clear();
                 }
-                Ok(response) if is_temporary(response.status()) => {
+                Ok(response) if is_temporary(response.status().as_u16()) => {
                     reason = format!("it answers {}", response.status());
                 }
                 // A page that is not there names no hub.
