@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
 use crate::resourcesync::namespaces::Namespace;
 use crate::resourcesync::parse::{ReadError, read};
@@ -47,6 +48,11 @@ impl Listing {
         Ok(read.ok().and_then(|(handler, _)| handler.listing))
     }
 
+    /// Returns the capability, unless it is none of a document.
+    pub fn known_capability(&self) -> Option<Capability> {
+        self.capability.as_deref()?.parse().ok()
+    }
+
     /// Returns true if the root element is `urlset`.
     pub fn is_list(&self) -> bool {
         self.form == Form::List
@@ -54,6 +60,11 @@ impl Listing {
 }
 
 impl ListedEntry {
+    /// Returns the capability, unless it is none of a document.
+    pub fn known_capability(&self) -> Option<Capability> {
+        self.capability.as_deref()?.parse().ok()
+    }
+
     /// Returns the targets of its links with a relation, in order.
     pub fn targets(&self, relation: &str) -> impl Iterator<Item = &str> {
         self.links.iter().filter_map(move |link| {

@@ -10,14 +10,13 @@ use crate::cli::listen::memory::Memory;
 use crate::cli::listen::missed::{Following, Missed, MissedSelection};
 use crate::cli::listen::patience::Patience;
 use crate::daemon::log::error_chain;
+use crate::resourcesync::capability::Capability;
 use crate::resourcesync::listing::{ListedEntry, Listing};
 use crate::resourcesync::receive::{ReceivedChange, time_span};
 use crate::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;
-/// The capability of an archive of Change Lists.
-const ARCHIVE: &str = "changelist-archive";
 /// Missed changes kept at most.
 const MAX_CHANGES: usize = 1_000_000;
 
@@ -101,7 +100,7 @@ pub async fn missed(
             }
         };
         patience.succeeded(&url);
-        if listing.is_list() && listing.capability.as_deref() != Some(ARCHIVE) {
+        if listing.is_list() && listing.known_capability() != Some(Capability::ChangeListArchive) {
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
             // The selected changes are handed over: another attempt would not read more.
@@ -189,7 +188,7 @@ async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry
             reason: "it has no entries".to_owned(),
         });
     }
-    lists.retain(|entry| entry.loc.is_some() && names_changes(entry.capability.as_deref()));
+    lists.retain(|entry| entry.loc.is_some() && names_changes(entry.known_capability()));
     match lists.is_empty() {
         true => Err(Unreadable::NoChangeList(up.to_owned())),
         false => Ok(lists),
@@ -199,7 +198,7 @@ async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry
 /// Reads a Change List, an index or an archive of them.
 async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
     let listing = read(retriever, url).await?;
-    match names_changes(listing.capability.as_deref()) {
+    match names_changes(listing.known_capability()) {
         true => Ok(listing),
         false => Err(Unreadable::Document {
             url: url.to_owned(),
@@ -208,11 +207,12 @@ async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, Unreadab
     }
 }
 
-/// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3); DSpace has
-/// a value of its own for indexes.
-fn names_changes(capability: Option<&str>) -> bool {
-    let capabilities = ["changelist", "changelistindex", ARCHIVE];
-    capability.is_some_and(|capability| capabilities.contains(&capability))
+/// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3).
+fn names_changes(capability: Option<Capability>) -> bool {
+    matches!(
+        capability,
+        Some(Capability::ChangeList | Capability::ChangeListArchive)
+    )
 }
 
 async fn read(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::cli::listen::exit::Failure;
+use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::listing::{ListedEntry, Listing};
 use crate::resourcesync::uri::{Hub, Topic};
@@ -175,8 +176,8 @@ impl Advertised {
 /// Returns true for a Source Description or Capability List, or an index of them.
 fn is_of_source(listing: &Listing) -> bool {
     matches!(
-        listing.capability.as_deref(),
-        Some("description" | "capabilitylist")
+        listing.known_capability(),
+        Some(Capability::SourceDescription | Capability::CapabilityList)
     )
 }
 
@@ -192,7 +193,7 @@ async fn advertised(
     let mut known = BTreeSet::from([asked.to_owned()]);
     let mut waiting = VecDeque::from([(asked.to_owned(), first)]);
     while let Some((url, listing)) = waiting.pop_front() {
-        if listing.is_list() && listing.capability.as_deref() == Some("capabilitylist") {
+        if listing.is_list() && listing.known_capability() == Some(Capability::CapabilityList) {
             let entries = listing.entries.iter();
             channels.extend(entries.filter_map(|entry| Advertised::of(entry, &url)));
             found.lists.insert(url);
