@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use crate::cli::block_on;
 use crate::cli::exit::Exit;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
@@ -37,12 +38,8 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
     };
     let address = reached(admin_address(file, &overrides)?)?;
     let page = if options.ready { "/readyz" } else { "/healthz" };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the network threads")?;
     let patience = duration::display(options.timeout);
-    let answered = runtime.block_on(async { timeout(options.timeout, ask(&address, page)).await });
+    let answered = block_on(async { timeout(options.timeout, ask(&address, page)).await })?;
     let Ok(answered) = answered else {
         bail!("no answer from {address} to {page} within {patience}");
     };

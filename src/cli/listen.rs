@@ -30,6 +30,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::cli::block_on;
 use crate::cli::exit::Exit;
 use crate::cli::listen::change_key::Heard;
 use crate::cli::listen::channels::{ListenedChannel, Unusable, channels};
@@ -68,15 +69,11 @@ const STOP_PRINTING_AFTER: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the network threads")?;
     let reporter = Reporter {
         is_json: options.json,
         printer: Printer::start().context("cannot start the thread that prints")?,
     };
-    runtime.block_on(async {
+    block_on(async {
         let ended = match &options.broker {
             Some(name) => broker::run(name, file, options, &reporter).await,
             None => run(options, &reporter).await,
@@ -90,7 +87,7 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
             |()| Exit::Fine,
         );
         reporter.printer.finish().await;
-        Ok(exit)
+        exit
     })
 }
 

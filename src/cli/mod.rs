@@ -28,6 +28,7 @@ mod snippet;
 mod status;
 mod subscriptions;
 
+use anyhow::Context;
 use clap::Parser;
 
 use crate::broker::settings::BrokerSettingsError;
@@ -78,6 +79,17 @@ pub fn main() -> Exit {
             }
         }
     }
+}
+
+/// Runs a future to its end. Nothing that it leaves behind is waited for, such as a name server that never answers.
+fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the network threads")?;
+    let output = runtime.block_on(future);
+    runtime.shutdown_background();
+    Ok(output)
 }
 
 /// Returns true if trying again is of no use before the configuration is edited (exit code 78).

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
+use crate::cli::block_on;
 use crate::cli::check::{CheckSection, machine, network};
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
@@ -35,12 +36,7 @@ pub(super) fn sections(
     let (is_running, note) = network::is_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the network")?;
-        let get = runtime.block_on(inspect::hub_in_public(&config.hub.url));
-        runtime.shutdown_background();
+        let get = block_on(inspect::hub_in_public(&config.hub.url))?;
         let get = get.context("cannot prepare requests")?;
         of_hub.extend(hub::embedded(&config.hub.url, &get, HubTable::Hub));
     }

@@ -12,6 +12,7 @@ use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
 use crate::broker::settings::BrokerSettings;
+use crate::cli::block_on;
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
@@ -117,12 +118,7 @@ fn agreements(
         let topics = topics.map(|topic| topic.topic.clone()).collect();
         (settings.clone(), topics)
     });
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the network")?;
-    let answers = runtime.block_on(inspect::agreements(asked.collect()));
-    runtime.shutdown_background();
+    let answers = block_on(inspect::agreements(asked.collect()))?;
     let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
         let inspect::Agreement { status, reason } = answer?;
         Some(hub::disagreement(&settings.hub, status, &reason))
@@ -184,15 +180,11 @@ fn ask(
     embedded: Option<Hub>,
     channels: &[ChannelView],
 ) -> anyhow::Result<Answers> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the network")?;
     let topics = expected
         .iter()
         .map(|expected| expected.topic.clone())
         .collect();
-    let (replies, heads, get, brokers) = runtime.block_on(async {
+    let (replies, heads, get, brokers) = block_on(async {
         tokio::join!(
             inspect::topics(topics, PATIENCE),
             inspect::hubs(hubs.clone()),
@@ -204,9 +196,7 @@ fn ask(
             },
             probed(brokers)
         )
-    });
-    // A name server that never answers is not waited for.
-    runtime.shutdown_background();
+    })?;
     let asked = hubs
         .into_iter()
         .zip(heads)
