@@ -3,11 +3,11 @@
 
 use crate::announce::delivery::Submission;
 use crate::broker::frame::Frame;
-use crate::broker::settings::{BrokerSettings, PayloadFormat};
+use crate::broker::settings::BrokerSettings;
 use crate::contentchange::message::{
     BrokerNotification, HashedPayload, Message, resourcesync_message,
 };
-use crate::contentchange::objects::atom_messages;
+use crate::contentchange::objects::{PayloadFormat, atom_messages};
 
 /// Returns the messages of a notification, in the order in which they are sent.
 pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Message> {

@@ -307,7 +307,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::broker::settings::{HEART_BEAT, PayloadFormat};
+    use crate::broker::settings::HEART_BEAT;
+    use crate::contentchange::objects::PayloadFormat;
     use crate::resourcesync::uri::Hub;
 
     /// Longest wait for an event.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::broker::tls;
-use crate::contentchange::objects::AtomForm;
+use crate::contentchange::objects::PayloadFormat;
 use crate::http::secret::{Mask, Secret};
 use crate::resourcesync::uri::Hub;
 
@@ -64,15 +64,6 @@ pub struct ClientCertificate {
 pub struct Login {
     pub username: String,
     pub password: Secret,
-}
-
-/// The content of messages (F6).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PayloadFormat {
-    /// The notification as hubs get it.
-    ResourceSync,
-    /// A feed for each object that changed.
-    Atom(AtomForm),
 }
 
 /// An error of connection settings.

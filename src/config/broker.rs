@@ -27,10 +27,10 @@ use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::tls::{TlsConfig, TlsKeys};
 use crate::contentchange::message::INITIAL;
+use crate::contentchange::objects::PayloadFormat;
 use crate::resourcesync::uri::Hub;
 
 pub use crate::config::broker::address::BrokerAddress;
-pub use crate::config::broker::payload::PayloadConfig;
 
 pub static BROKER: Definition = Definition::table(
     "broker",
@@ -178,7 +178,7 @@ pub struct Broker {
     pub plan: BrokerPlan,
     pub address: BrokerAddress,
     pub destination: String,
-    pub payload: PayloadConfig,
+    pub payload: PayloadFormat,
     pub vhost: String,
     pub login: Option<LoginConfig>,
     pub tls: TlsConfig,

@@ -9,12 +9,11 @@ use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
 use crate::broker::settings::{
-    self as broker, BrokerHeader, BrokerSettings, BrokerSettingsError, Login, PayloadFormat,
-    Transport,
+    self as broker, BrokerHeader, BrokerSettings, BrokerSettingsError, Login, Transport,
 };
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::config::broker::{Broker, PayloadConfig};
+use crate::config::broker::Broker;
 use crate::config::embedded_hub::EmbeddedHubConfig;
 use crate::config::http;
 use crate::config::hub::ExternalHub;
@@ -123,10 +122,7 @@ fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
             password: login.password.content.clone(),
         }),
         destination: broker.destination.clone(),
-        payload: match &broker.payload {
-            PayloadConfig::ResourceSync => PayloadFormat::ResourceSync,
-            PayloadConfig::Atom(form) => PayloadFormat::Atom(form.clone()),
-        },
+        payload: broker.payload.clone(),
         headers: headers
             .map(|header| BrokerHeader {
                 name: header.name.clone(),

@@ -7,7 +7,7 @@ use crate::config::form::{choice, text, words};
 use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
-use crate::contentchange::objects::AtomForm;
+use crate::contentchange::objects::{AtomForm, PayloadFormat};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::is_clean;
 
@@ -91,15 +91,6 @@ const LOCATION_PREFIX: ValueForm<String> = ValueForm {
     read: |loader, key, value| text(loader, key, &value, location_prefix),
 };
 
-/// The content of messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PayloadConfig {
-    /// The notification as hubs get it.
-    ResourceSync,
-    /// A feed for each object that changed.
-    Atom(AtomForm),
-}
-
 /// The words for the content of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -123,7 +114,7 @@ const IDENTIFIER_FORMS: [(&str, Identifiers); 2] = [
 ];
 
 /// Returns the content of messages, of which feeds have changed resources only (F6).
-pub fn read(section: &mut Section<'_, '_, '_>, kinds: &[ChannelKind]) -> PayloadConfig {
+pub fn read(section: &mut Section<'_, '_, '_>, kinds: &[ChannelKind]) -> PayloadFormat {
     const ONLY_CHANGES: &str = "feeds are about changed resources: write channels = [\"change\"], and send changes of \
                                 documents to another [[broker]] with payload = \"resourcesync\"";
     const WITHOUT_FEEDS: &str =
@@ -146,7 +137,7 @@ pub fn read(section: &mut Section<'_, '_, '_>, kinds: &[ChannelKind]) -> Payload
         if has_location {
             loader.report(origin, &LOCATION, WITHOUT_FEEDS);
         }
-        return PayloadConfig::ResourceSync;
+        return PayloadFormat::ResourceSync;
     }
     if let Some(payload) = payload.filter(|_| kinds.contains(&ChannelKind::Framework)) {
         loader.report(payload.origin, &PAYLOAD.definition, ONLY_CHANGES);
@@ -164,7 +155,7 @@ pub fn read(section: &mut Section<'_, '_, '_>, kinds: &[ChannelKind]) -> Payload
             to: to.value,
         });
     }
-    PayloadConfig::Atom(form)
+    PayloadFormat::Atom(form)
 }
 
 fn location_prefix(text: &str) -> Result<String, &'static str> {
@@ -180,13 +171,13 @@ fn location_prefix(text: &str) -> Result<String, &'static str> {
 }
 
 /// Writes the keys about the content of messages.
-pub fn effective(page: &mut Page<'_>, payload: &PayloadConfig) {
+pub fn effective(page: &mut Page<'_>, payload: &PayloadFormat) {
     let format = match payload {
-        PayloadConfig::ResourceSync => Format::ResourceSync,
-        PayloadConfig::Atom(_) => Format::Atom,
+        PayloadFormat::ResourceSync => Format::ResourceSync,
+        PayloadFormat::Atom(_) => Format::Atom,
     };
     page.key(&PAYLOAD.definition, quoted(word(&PAYLOADS, format)));
-    if let PayloadConfig::Atom(AtomForm {
+    if let PayloadFormat::Atom(AtomForm {
         object,
         identifiers,
         location,
