@@ -73,7 +73,7 @@ pub fn outline(engine: &Engine, now: Timestamp) -> Status {
         holdings: holdings.collect(),
         ..Figures::default()
     };
-    let (muted, more_muted) = limited(muted);
+    let (muted, more_muted) = limited(muted, MAX_LISTED);
     Status {
         sources: sources.into_iter().map(SourceStatus::from).collect(),
         channels: channels::outline(engine).collect(),
@@ -156,8 +156,8 @@ pub fn totals(counts: &Counts, pending: usize, hub: Option<&HubStatus>) -> Total
 }
 
 /// Returns the first items of a list, and the number of the others.
-fn limited<T>(mut all: Vec<T>) -> (Vec<T>, usize) {
-    let more = all.len().saturating_sub(MAX_LISTED);
-    all.truncate(MAX_LISTED);
+pub fn limited<T>(mut all: Vec<T>, max: usize) -> (Vec<T>, usize) {
+    let more = all.len().saturating_sub(max);
+    all.truncate(max);
     (all, more)
 }

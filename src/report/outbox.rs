@@ -15,7 +15,7 @@ use crate::announce::notification::{NotificationLimits, spoken};
 use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use crate::announce::state::Told;
 use crate::report::status::account::{AccountView, FlightView, ResourceView};
-use crate::report::{channels, limited, waiting};
+use crate::report::{MAX_LISTED, channels, limited, waiting};
 use crate::resourcesync::change_payload::ChangePayload;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::{Entry, Payload};
@@ -85,12 +85,12 @@ pub fn account_view(
         hub,
         ledger,
     } = account;
-    let (changes, more_changes) = limited(next_changes(engine, &account));
+    let (changes, more_changes) = limited(next_changes(engine, &account), MAX_LISTED);
     let waits = match changes.is_empty() {
         true => None,
         false => waiting::reason(engine, id, ledger, now),
     };
-    let (held, more_held) = limited(waiting::held(engine, channel, hub));
+    let (held, more_held) = limited(waiting::held(engine, channel, hub), MAX_LISTED);
     Ok(AccountView {
         at: now,
         source: channel.row.source.clone(),

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use crate::admin::page::day::DayPicture;
 use crate::admin::page::parts::{self, PendingChange, waiting};
+use crate::report::limited;
 use crate::report::status::alerts::{Alert, Health};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::{ChannelView, Status};
@@ -42,11 +43,11 @@ pub struct Overview<'a> {
 
 impl<'a> Overview<'a> {
     pub fn new(status: &'a Status, is_still: bool) -> Overview<'a> {
-        let (alerts, more_alerts) = first(status.alerts(), MAX_ALERTS);
-        let (channels, more_channels) = first(status.by_trouble(), MAX_CHANNELS);
+        let (alerts, more_alerts) = limited(status.alerts(), MAX_ALERTS);
+        let (channels, more_channels) = limited(status.by_trouble(), MAX_CHANNELS);
         let pending = status.channels.iter().map(ChannelView::pending_count).sum();
         let held = status.channels.iter().map(ChannelView::held_count).sum();
-        let (waiting, beyond) = first(waiting(status.channels.iter()), MAX_WAITING);
+        let (waiting, beyond) = limited(waiting(status.channels.iter()), MAX_WAITING);
         let not_listed = status
             .channels
             .iter()
@@ -76,11 +77,4 @@ impl<'a> Overview<'a> {
             is_still,
         }
     }
-}
-
-/// Returns the first items, and the number of others.
-fn first<T>(mut all: Vec<T>, limit: usize) -> (Vec<T>, usize) {
-    let more = all.len().saturating_sub(limit);
-    all.truncate(limit);
-    (all, more)
 }
