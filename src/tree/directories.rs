@@ -170,7 +170,7 @@ impl Directories {
         self.get(id)?.entries.get(name).copied()
     }
 
-    /// Sets the entry of a name in a directory. The entry is no directory itself.
+    /// Sets the entry of a name in a directory.
     pub(super) fn set_entry(&mut self, id: DirectoryId, name: Arc<[u8]>, entry: TreeEntry) {
         if let Some(directory) = self.get_mut(id) {
             directory.entries.insert(name, entry);

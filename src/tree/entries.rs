@@ -163,7 +163,8 @@ impl EntryUpdate<'_, '_> {
     pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) {
         let Removed { directories, files } = self.model.remove(id, name);
         self.links.remove(id, name);
-        // Their numbers may be used again: no part may refer to them from here on.
+        // Their numbers may be used again: no part refers to them from here on, but for the queues of sweeps, which are
+        // looked up again.
         for removed in files {
             if let Some(target) = &removed.file.link {
                 self.watching.unwatch_target(removed.id, target);

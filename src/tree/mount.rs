@@ -305,6 +305,9 @@ fn is_swapping(since: Option<Instant>, now: Instant) -> bool {
 }
 
 /// A sweep that goes on. All directories are listed first: changes in a watched directory need not settle.
+///
+/// The queues keep the numbers of entries that were removed since, which others may have by now: each is looked up when
+/// it is taken.
 #[derive(Debug)]
 pub(super) struct Sweep {
     directories: VecDeque<DirectoryId>,
