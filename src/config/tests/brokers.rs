@@ -6,7 +6,7 @@ use crate::announce::plan::Mode;
 use crate::config::broker::BrokerAddress;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, message, read};
-use crate::contentchange::message::{BrokerNotification, resourcesync_message};
+use crate::contentchange::message::{BrokerNotification, HashedPayload, resourcesync_message};
 use crate::contentchange::objects::{AtomForm, atom_messages};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
@@ -160,7 +160,7 @@ fn headers_and_properties_of_messages_are_reserved() {
         topic: "https://e.org/changes",
         kind: ChannelKind::Change,
         seq: 1,
-        body,
+        body: HashedPayload::new(body),
     };
     let mut messages = atom_messages(&notification, &AtomForm::default()).unwrap();
     // It has every optional property.
