@@ -82,13 +82,14 @@ pub struct Outage {
     pub next_probe: Timestamp,
     /// True if the hub may take other notifications than those that failed, so that new ones need not wait for long.
     is_doubtful: bool,
-    next_first: Timestamp,
+    /// The earliest first submission of a notification while the hub may take others.
+    earliest_first: Timestamp,
     /// Failures in a row that need an operator.
-    refused: u32,
+    operator_failures: u32,
     probes: BTreeSet<(ChannelId, u64)>,
     probes_at_once: usize,
     /// The last log line about it.
-    told: Option<Timestamp>,
+    logged: Option<Timestamp>,
 }
 
 /// The limits of the next notifications of a hub after a 413.
@@ -104,10 +105,10 @@ pub struct SizeLimit {
 #[derive(Debug, Clone, PartialEq)]
 struct Refusals {
     since: Timestamp,
-    told: usize,
+    logged: usize,
     more: usize,
     reason: String,
-    last_told: Timestamp,
+    last_logged: Timestamp,
 }
 
 /// A failure that is the hub's own.
@@ -223,7 +224,7 @@ impl HubQueue {
     }
 
     /// Notes that an answer came, whatever it was; returns whether it was awaited as a probe.
-    pub fn ended(&mut self, channel: ChannelId, seq: u64) -> bool {
+    pub fn answered(&mut self, channel: ChannelId, seq: u64) -> bool {
         self.sending.remove(&(channel, seq));
         let outage = self.outage.as_mut();
         outage.is_some_and(|outage| outage.probes.remove(&(channel, seq)))
@@ -235,11 +236,11 @@ impl HubQueue {
         self.acceptances += 1;
         self.at_fault.clear();
         self.at_once = (self.at_once + 1).min(MAX_AT_ONCE);
-        self.answers()
+        self.end_outage()
     }
 
     /// Notes an answer that says nothing against the hub. Returns the outage that this ends.
-    pub fn answers(&mut self) -> Option<Outage> {
+    pub fn end_outage(&mut self) -> Option<Outage> {
         let ended = self.outage.take();
         if ended.is_some() {
             self.at_once = AT_ONCE_AFTER_OUTAGE;
@@ -280,16 +281,16 @@ impl HubQueue {
             refusal: refusal.clone(),
             next_probe: now,
             is_doubtful,
-            next_first: now,
-            refused: 0,
+            earliest_first: now,
+            operator_failures: 0,
             probes: BTreeSet::new(),
             probes_at_once: 1,
-            told: None,
+            logged: None,
         });
         outage.attempts += 1;
         outage.is_doubtful &= is_doubtful;
-        outage.refused = match refusal.needs_operator {
-            true => outage.refused + 1,
+        outage.operator_failures = match refusal.needs_operator {
+            true => outage.operator_failures + 1,
             false => 0,
         };
         let is_other = outage.refusal.kind != refusal.kind;
@@ -297,17 +298,21 @@ impl HubQueue {
         if is_new || was_probe {
             outage.probes_at_once = 1;
             outage.next_probe = later(now, outage.wait(is_new, jitter, now));
-            outage.next_first = later(now, PROBES_APART);
+            outage.earliest_first = later(now, PROBES_APART);
         }
         if let Some(wait) = retry_after {
             let at = later(now, wait);
             outage.next_probe = outage.next_probe.max(at);
-            outage.next_first = outage.next_first.max(at);
+            outage.earliest_first = outage.earliest_first.max(at);
         }
-        let told_within = |wait| outage.told.is_some_and(|told| now < later(told, wait));
-        let is_news = !told_within(REMINDER) || (is_other && !told_within(CHANGED_REASON));
+        let logged_within = |wait| {
+            outage
+                .logged
+                .is_some_and(|logged| now < later(logged, wait))
+        };
+        let is_news = !logged_within(REMINDER) || (is_other && !logged_within(CHANGED_REASON));
         if is_news {
-            outage.told = Some(now);
+            outage.logged = Some(now);
         }
         is_news
     }
@@ -333,17 +338,17 @@ impl HubQueue {
         if let (Some(outage), Some(before)) = (&mut self.outage, &before.outage) {
             outage.since = before.since;
             outage.attempts = before.attempts;
-            outage.told = before.told;
+            outage.logged = before.logged;
         }
     }
 
     /// Makes the next probe of a failing hub due now, and has its outcome logged even if the outage was logged before.
     pub fn hurry(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
-            (outage.next_probe, outage.next_first) = (now, now);
+            (outage.next_probe, outage.earliest_first) = (now, now);
             outage.probes_at_once = FIRST_AT_ONCE;
-            outage.refused = 0;
-            outage.told = None;
+            outage.operator_failures = 0;
+            outage.logged = None;
         }
     }
 
@@ -372,24 +377,24 @@ impl HubQueue {
     ) -> (bool, Option<Timestamp>) {
         let new = Refusals {
             since: now,
-            told: 0,
+            logged: 0,
             more: 0,
             reason: refusal.reason.clone(),
-            last_told: Timestamp::MIN,
+            last_logged: Timestamp::MIN,
         };
         let alike = self.refusals.entry(refusal.kind).or_insert(new);
         alike.reason.clone_from(&refusal.reason);
-        if is_repeated && now < later(alike.last_told, REMINDER) {
+        if is_repeated && now < later(alike.last_logged, REMINDER) {
             return (false, None);
         }
         let mut sum_up_at = None;
-        if alike.told == 0 || later(alike.since, SUMMED_UP_FOR) <= now {
-            (alike.since, alike.told) = (now, 0);
+        if alike.logged == 0 || later(alike.since, SUMMED_UP_FOR) <= now {
+            (alike.since, alike.logged) = (now, 0);
             sum_up_at = Some(later(now, SUMMED_UP_FOR));
         }
-        let is_news = alike.told < EXAMPLES;
+        let is_news = alike.logged < EXAMPLES;
         match is_news {
-            true => (alike.told, alike.last_told) = (alike.told + 1, now),
+            true => (alike.logged, alike.last_logged) = (alike.logged + 1, now),
             false => alike.more += 1,
         }
         (is_news, sum_up_at)
@@ -400,7 +405,7 @@ impl HubQueue {
         let due = self.refusals.iter_mut();
         let due = due.filter(|(_, alike)| later(alike.since, SUMMED_UP_FOR) <= now);
         due.filter_map(|(kind, alike)| {
-            alike.told = 0;
+            alike.logged = 0;
             let more = std::mem::take(&mut alike.more);
             (more > 0).then(|| (*kind, alike.reason.clone(), more))
         })
@@ -416,13 +421,13 @@ impl HubQueue {
         }
         for alike in self.refusals.values_mut() {
             moved(&mut alike.since);
-            moved(&mut alike.last_told);
+            moved(&mut alike.last_logged);
         }
         if let Some(outage) = &mut self.outage {
             moved(&mut outage.since);
             moved(&mut outage.next_probe);
-            moved(&mut outage.next_first);
-            outage.told.iter_mut().for_each(moved);
+            moved(&mut outage.earliest_first);
+            outage.logged.iter_mut().for_each(moved);
         }
     }
 }
@@ -438,14 +443,14 @@ impl Outage {
         Outage {
             since,
             attempts,
-            refused: u32::from(refusal.needs_operator),
+            operator_failures: u32::from(refusal.needs_operator),
             refusal,
             next_probe,
             is_doubtful: false,
-            next_first: next_probe,
+            earliest_first: next_probe,
             probes: BTreeSet::new(),
             probes_at_once: 1,
-            told: None,
+            logged: None,
         }
     }
 
@@ -453,16 +458,16 @@ impl Outage {
     fn next_first(&self) -> Timestamp {
         // Topics without subscribers must not keep others waiting for longer and longer.
         match self.is_doubtful || self.refusal.kind == RefusalKind::NoSubscribersLikely {
-            true => self.next_first.min(self.next_probe),
+            true => self.earliest_first.min(self.next_probe),
             false => self.next_probe,
         }
     }
 
     /// Returns the wait before the next probe.
     fn wait(&self, is_new: bool, jitter: f64, now: Timestamp) -> Duration {
-        if self.refused > 0 {
+        if self.operator_failures > 0 {
             // One topic may need to be registered while others are: those are tried before long.
-            let doubled = 2_u32.saturating_pow(self.refused - 1);
+            let doubled = 2_u32.saturating_pow(self.operator_failures - 1);
             return FIRST_PROBE
                 .saturating_mul(doubled)
                 .min(OPERATOR_PROBES_APART);

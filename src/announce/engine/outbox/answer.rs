@@ -74,7 +74,7 @@ impl AnswerHandler<'_> {
     ) -> Option<Uri> {
         let (id, seq, now) = (*id, *seq, self.step.now());
         let Outbox { channels, hubs, .. } = &mut *self.outbox;
-        let was_probe = hubs.ended(hub, id, seq);
+        let was_probe = hubs.answered(hub, id, seq);
         let size = hubs.size_limit(hub, now);
         let channel = channels.get_mut(id)?;
         let ledger = channel.ledgers.get_mut(hub)?;
@@ -241,7 +241,7 @@ impl AnswerHandler<'_> {
         let content = bytes.saturating_sub(overhead);
         let queue = hubs.queue(hub);
         let is_news = queue.too_large(limit, overhead + content.div_ceil(2), now);
-        let ended = queue.answers();
+        let ended = queue.end_outage();
         if !is_of_changes {
             history.note(id, answered.seq, hub, Fate::Withdrawn);
         }
@@ -339,7 +339,7 @@ impl Answered<'_> {
             }
         } else {
             if scope == Some(RefusalScope::Notification) {
-                retry.ended = queue.answers();
+                retry.ended = queue.end_outage();
             }
             let before = self.before.as_ref().and_then(|last| last.refusal.as_ref());
             let is_repeated = before.is_some_and(|before| before.kind == refusal.kind);

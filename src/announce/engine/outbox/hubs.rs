@@ -147,9 +147,9 @@ impl Hubs {
     // Answers.
 
     /// Notes that a submission was answered. Returns true if it was a probe of a failing hub.
-    pub fn ended(&mut self, hub: &Hub, id: ChannelId, seq: u64) -> bool {
+    pub fn answered(&mut self, hub: &Hub, id: ChannelId, seq: u64) -> bool {
         let queue = self.queues.get_mut(hub);
-        queue.is_some_and(|queue| queue.ended(id, seq))
+        queue.is_some_and(|queue| queue.answered(id, seq))
     }
 
     /// Releases everything that waited for a failing hub, now that it answers.
@@ -201,7 +201,7 @@ impl Hubs {
             queue.remove(id);
             // Nothing is left that could find out whether the hub still fails: the next notification does.
             if is_last {
-                queue.answers();
+                queue.end_outage();
             }
         }
     }
