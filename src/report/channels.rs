@@ -7,7 +7,7 @@ use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
-use crate::report::status::{BacklogView, ChannelView, Condition, FailingHub, HubView};
+use crate::report::status::{BacklogView, ChannelView, Condition, FailingHub, HubView, failure};
 use crate::report::waiting::{self, HeldDocuments};
 use crate::resourcesync::uri::{Hub, Topic};
 
@@ -95,21 +95,38 @@ pub fn failing_hubs(engine: &Engine) -> Vec<FailingHub> {
 
 /// Returns the state of a hub on a channel.
 pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> HubView {
-    let mut view = account_view(hub, ledger);
     let channel = engine.channels().get(id);
-    if let Some(channel) = channel.filter(|channel| channel.is_of_changes()) {
-        view.due = channel.due_changes(ledger);
-        view.backlog = Some(backlog(engine, id, channel, ledger));
-    }
+    let changes = channel.filter(|channel| channel.is_of_changes());
+    let due = changes.map_or_else(
+        || ledger.owed().count(),
+        |channel| channel.due_changes(ledger),
+    );
+    let flight = ledger.row.flight.as_ref();
+    let in_flight = flight.map(|flight| flight.seq);
     let queue = engine.hubs().get(hub);
-    let queue = queue.filter(|queue| view.in_flight.is_some() && queue.is_waiting(id));
-    if let Some(outage) = queue.and_then(HubQueue::outage) {
-        view.next_try = Some(outage.next_probe);
-        view.hub_failure = Some(outage.refusal.clone());
+    let queue = queue.filter(|queue| in_flight.is_some() && queue.is_waiting(id));
+    let outage = queue.and_then(HubQueue::outage);
+    let hub_failure = outage.map(|outage| &outage.refusal);
+    let failure = failure(hub_failure, ledger.row.last.as_ref(), in_flight);
+    let next_try = outage.map(|outage| outage.next_probe);
+    let fetch_confirmed = fetch_confirmed(ledger);
+    HubView {
+        hub: hub.clone(),
+        mode: ledger.mode,
+        state: Condition::of(failure, fetch_confirmed, due),
+        due,
+        backlog: changes.map(|channel| backlog(engine, id, channel, ledger)),
+        in_flight,
+        since: flight.map(|flight| flight.cut),
+        attempts: flight.map_or(0, |flight| flight.attempts),
+        sending: ledger.sending.is_some(),
+        next_try: next_try.or(flight.map(|flight| flight.next_try)),
+        last_failure: failure.map(|refusal| refusal.reason.clone()),
+        hub_failure: hub_failure.cloned(),
+        last: ledger.row.last.clone(),
+        accepted: ledger.row.accepted,
+        fetch_confirmed,
     }
-    view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
-    view.state = view.condition();
-    view
 }
 
 /// Returns the part of the log of a change channel that a hub was not told.
@@ -130,29 +147,12 @@ fn backlog(engine: &Engine, id: ChannelId, channel: &Channel, ledger: &Ledger) -
     }
 }
 
-/// Returns the state of a hub on a channel, as far as its ledger has it.
-fn account_view(hub: &Hub, ledger: &Ledger) -> HubView {
-    let flight = ledger.row.flight.as_ref();
-    let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);
-    HubView {
-        hub: hub.clone(),
-        mode: ledger.mode,
-        state: Condition::Fine,
-        due: ledger.owed().count(),
-        backlog: None,
-        in_flight: flight.map(|flight| flight.seq),
-        since: flight.map(|flight| flight.cut),
-        attempts: flight.map_or(0, |flight| flight.attempts),
-        sending: ledger.sending.is_some(),
-        next_try: flight.map(|flight| flight.next_try),
-        last_failure: None,
-        hub_failure: None,
-        last: ledger.row.last.clone(),
-        accepted: ledger.row.accepted,
-        fetch_confirmed: ping.and_then(|ping| match (ping.fetched, ping.reported) {
-            (true, _) => Some(true),
-            (false, true) => Some(false),
-            (false, false) => None,
-        }),
+/// Returns whether the topic was fetched after the last ping, as far as that is known (R26).
+fn fetch_confirmed(ledger: &Ledger) -> Option<bool> {
+    let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping)?;
+    match (ping.fetched, ping.reported) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
     }
 }

@@ -349,6 +349,23 @@ impl Condition {
         Condition::Fine,
     ];
 
+    /// Returns the condition of a hub that is told: the notification in flight failed like this, if it did, and so many
+    /// changes are due.
+    pub(crate) fn of(
+        failure: Option<&Refusal>,
+        fetch_confirmed: Option<bool>,
+        due: usize,
+    ) -> Condition {
+        match failure {
+            Some(refusal) if refusal.needs_operator => Condition::NeedsOperator,
+            Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => Condition::Failing,
+            _ if fetch_confirmed == Some(false) => Condition::Unfetched,
+            Some(_) => Condition::NoSubscribers,
+            None if due > 0 => Condition::Due,
+            None => Condition::Fine,
+        }
+    }
+
     /// Returns the name in JSON and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -423,10 +440,11 @@ impl ChannelView {
 impl HubView {
     /// Returns why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
     pub fn failure(&self) -> Option<&Refusal> {
-        let last = self.last.as_ref();
-        let last = last.filter(|last| self.in_flight == Some(last.seq));
-        let refusal = last.and_then(|last| last.refusal.as_ref());
-        self.hub_failure.as_ref().or(refusal)
+        failure(
+            self.hub_failure.as_ref(),
+            self.last.as_ref(),
+            self.in_flight,
+        )
     }
 
     /// Returns the reason for trouble, if there is any.
@@ -439,15 +457,14 @@ impl HubView {
             None => None,
         }
     }
+}
 
-    pub(crate) fn condition(&self) -> Condition {
-        match self.failure() {
-            Some(refusal) if refusal.needs_operator => Condition::NeedsOperator,
-            Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => Condition::Failing,
-            _ if self.fetch_confirmed == Some(false) => Condition::Unfetched,
-            Some(_) => Condition::NoSubscribers,
-            None if self.due > 0 => Condition::Due,
-            None => Condition::Fine,
-        }
-    }
+/// Returns why a notification in flight was not accepted when it was last tried, or waits to be tried at all.
+pub(crate) fn failure<'a>(
+    hub_failure: Option<&'a Refusal>,
+    last: Option<&'a Attempt>,
+    in_flight: Option<u64>,
+) -> Option<&'a Refusal> {
+    let last = last.filter(|last| in_flight == Some(last.seq));
+    hub_failure.or(last.and_then(|last| last.refusal.as_ref()))
 }
