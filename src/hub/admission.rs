@@ -9,7 +9,7 @@ use crate::hub::client_address::Requester;
 use crate::hub::limits::{HubLimits, LimitExceeded, LimitKind, LimitScope, Quota};
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::request::Action;
-use crate::hub::usage::{Bucket, QuotaKey, Usage, callbacks, requesters};
+use crate::hub::usage::{Bucket, QuotaKey, Usage, address_buckets, requester_buckets};
 
 /// `Retry-After` where verifications are exceeded: most end within this time.
 const VERIFICATION: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ impl Admission {
         count: u32,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
-        let buckets = from.as_ref().map(requesters).unwrap_or_default();
+        let buckets = from.as_ref().map(requester_buckets).unwrap_or_default();
         self.acquire(&buckets, count, now)
     }
 
@@ -102,7 +102,7 @@ impl Admission {
         }
         check_quota(&[&self.verifications], quota_key, quota)
             .map_err(exceeded(LimitKind::Verifications, VERIFICATION))?;
-        self.acquire(&quota_key.hosts(), 1, now)?;
+        self.acquire(&quota_key.host_buckets(), 1, now)?;
         self.verifications.add(quota_key);
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Admission {
     /// Counts a connection of a verification to an address that a name resolved to: names cost nothing, so the address
     /// counts as a host too.
     pub fn connect(&mut self, address: IpAddr, now: Duration) -> Result<(), LimitExceeded> {
-        self.acquire(&callbacks(address), 1, now)
+        self.acquire(&address_buckets(address), 1, now)
     }
 
     /// Returns true if the total of verifications is reached. Then each is attempted only once.
@@ -154,9 +154,9 @@ impl Admission {
 /// Returns the scope of the first quota that the sum of the usages has reached, as an error.
 fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result<(), LimitScope> {
     let sum = |count: &dyn Fn(&Usage) -> u32| usages.iter().map(|usage| count(usage)).sum::<u32>();
-    let requesters = quota_key.requesters().into_iter();
+    let requesters = quota_key.requester_buckets().into_iter();
     let requesters = requesters.map(|(bucket, times)| (bucket, quota.per_address, times));
-    let hosts = quota_key.hosts().into_iter();
+    let hosts = quota_key.host_buckets().into_iter();
     let hosts = hosts.map(|(bucket, times)| (bucket, quota.per_host, times));
     for (bucket, limit, times) in requesters.chain(hosts) {
         if sum(&|usage| usage.of(&bucket)) >= limit.saturating_mul(times) {

@@ -18,16 +18,16 @@ use crate::hub::network;
 pub enum Bucket {
     Requester(IpNet),
     /// A callback host, by name.
-    Host(String),
+    HostName(String),
     /// Callback hosts, by address.
-    Callbacks(IpNet),
+    HostAddress(IpNet),
 }
 
 impl Bucket {
     pub fn scope(&self) -> LimitScope {
         match self {
             Bucket::Requester(_) => LimitScope::Requester,
-            Bucket::Host(_) | Bucket::Callbacks(_) => LimitScope::Host,
+            Bucket::HostName(_) | Bucket::HostAddress(_) => LimitScope::Host,
         }
     }
 }
@@ -59,26 +59,32 @@ impl QuotaKey {
     }
 
     /// Returns the buckets of the requester, each with the multiple of the quota that it allows.
-    pub fn requesters(&self) -> Vec<(Bucket, u32)> {
-        self.requester.as_ref().map(requesters).unwrap_or_default()
+    pub fn requester_buckets(&self) -> Vec<(Bucket, u32)> {
+        self.requester
+            .as_ref()
+            .map(requester_buckets)
+            .unwrap_or_default()
     }
 
     /// Returns the buckets of the callback host as the URL has it, each with the multiple of the quota that it allows.
-    pub fn hosts(&self) -> Vec<(Bucket, u32)> {
+    pub fn host_buckets(&self) -> Vec<(Bucket, u32)> {
         match &self.host {
-            CallbackHost::Name(name) => vec![(Bucket::Host(name.clone()), 1)],
-            CallbackHost::Address(address) => callbacks(*address),
+            CallbackHost::Name(name) => vec![(Bucket::HostName(name.clone()), 1)],
+            CallbackHost::Address(address) => address_buckets(*address),
         }
     }
 
     fn buckets(&self) -> impl Iterator<Item = Bucket> {
-        let buckets = self.requesters().into_iter().chain(self.hosts());
+        let buckets = self
+            .requester_buckets()
+            .into_iter()
+            .chain(self.host_buckets());
         buckets.map(|(bucket, _)| bucket)
     }
 }
 
 /// Returns the buckets of a requester.
-pub fn requesters(requester: &Requester) -> Vec<(Bucket, u32)> {
+pub fn requester_buckets(requester: &Requester) -> Vec<(Bucket, u32)> {
     let networks = requester.networks().into_iter();
     networks
         .map(|(network, times)| (Bucket::Requester(network), times))
@@ -86,10 +92,10 @@ pub fn requesters(requester: &Requester) -> Vec<(Bucket, u32)> {
 }
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
-pub fn callbacks(address: IpAddr) -> Vec<(Bucket, u32)> {
+pub fn address_buckets(address: IpAddr) -> Vec<(Bucket, u32)> {
     let networks = network::counted(destination(address)).into_iter();
     networks
-        .map(|(network, times)| (Bucket::Callbacks(network), times))
+        .map(|(network, times)| (Bucket::HostAddress(network), times))
         .collect()
 }
 
