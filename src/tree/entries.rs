@@ -8,11 +8,11 @@ use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::{Model, Removed};
 use crate::tree::mount::UnmetFile;
-use crate::tree::mount_presence::TreeMounts;
-use crate::tree::nested_file_systems::NestedDirectories;
+use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::pending_hints::Hint;
 use crate::tree::reports::Reports;
-use crate::tree::unreadable_directories::DeniedDirectories;
+use crate::tree::tree_mounts::TreeMounts;
+use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::work_queue::{Depth, WorkQueue};
 
 /// An update of the model: the model, and the parts that have to know of what it finds.
@@ -23,7 +23,7 @@ pub(super) struct EntryUpdate<'a, 'r> {
     pub(super) mounts: &'a mut TreeMounts,
     pub(super) watching: &'a mut DirectoryWatching,
     pub(super) queue: &'a mut WorkQueue,
-    pub(super) unreadable: &'a mut DeniedDirectories,
+    pub(super) unreadable: &'a mut UnreadableDirectories,
     pub(super) nested: &'a mut NestedDirectories,
     pub(super) reports: &'a mut Reports<'r>,
     /// Room for the names in a directory.

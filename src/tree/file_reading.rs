@@ -15,11 +15,11 @@ use crate::tree::file::{File, HintOutcome, IncompleteRead, is_racy};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Model;
-use crate::tree::mount_presence::TreeMounts;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
 use crate::tree::recent_keys::RecentKeys;
 use crate::tree::reports::Reports;
+use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::work_queue::{Trigger, WorkQueue};
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all

@@ -6,9 +6,9 @@
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `linked_directories`, `mount_presence` and `mount`, `directory_watching` (which has the
+//! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, `directory_watching` (which has the
 //! `watches` of a backend, `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`,
-//! `nested_file_systems` (which has the `mount_table`), and the `work_queue` with its `timers`.
+//! `nested_directories` (which has the `mount_table`), and the `work_queue` with its `timers`.
 //!
 //! Two kinds of work borrow the parts that they change: an `EntryUpdate` brings the model up to date, name by name
 //! (`entries`), with links (`links`) and whole directories (`directory_listing`); a `FileReading` decides whether a file
@@ -32,9 +32,8 @@ mod linked_directories;
 mod links;
 mod model;
 mod mount;
-mod mount_presence;
 mod mount_table;
-mod nested_file_systems;
+mod nested_directories;
 mod notify;
 mod observer;
 mod pending_hints;
@@ -44,6 +43,7 @@ mod reports;
 mod slab;
 mod system_limit;
 mod timers;
+mod tree_mounts;
 mod unreadable_directories;
 mod watches;
 mod work_queue;

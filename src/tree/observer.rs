@@ -18,12 +18,12 @@ use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::Model;
 use crate::tree::mount::{Sweep, TreeMount};
-use crate::tree::mount_presence::{RootChange, TreeMounts};
-use crate::tree::nested_file_systems::NestedDirectories;
+use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
 use crate::tree::read_file::ReadOutcome;
 use crate::tree::reports::Reports;
-use crate::tree::unreadable_directories::DeniedDirectories;
+use crate::tree::tree_mounts::{RootChange, TreeMounts};
+use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
 use crate::tree::{KnownFile, TreeNotice, TreeReport, TreeSettings};
@@ -39,7 +39,7 @@ pub(super) struct Observer<'a> {
     links: LinkedDirectories,
     mounts: TreeMounts,
     queue: WorkQueue,
-    unreadable: DeniedDirectories,
+    unreadable: UnreadableDirectories,
     nested: NestedDirectories,
     reports: Reports<'a>,
     /// Room for the names in a directory.
@@ -67,7 +67,7 @@ impl<'a> Observer<'a> {
             links: LinkedDirectories::default(),
             mounts,
             queue: WorkQueue::default(),
-            unreadable: DeniedDirectories::default(),
+            unreadable: UnreadableDirectories::default(),
             nested: NestedDirectories::new(),
             reports: Reports::new(report),
             buffer: Vec::with_capacity(256 << 10),

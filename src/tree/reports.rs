@@ -12,7 +12,7 @@ use crate::tree::file_status;
 use crate::tree::ids::FileId;
 use crate::tree::model::Model;
 use crate::tree::mount::{TreeMount, UnmetFile};
-use crate::tree::mount_presence::TreeMounts;
+use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::{TreeNotice, TreeReport};
 
 /// Maximum observations in one report.

@@ -10,7 +10,7 @@ use crate::announce::observation::UnreadableDirectory;
 use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::ids::DirectoryId;
-use crate::tree::mount_presence::TreeMounts;
+use crate::tree::tree_mounts::TreeMounts;
 
 /// Delay of the first retry, doubled each time, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const MAX_NAMED: usize = 20;
 
 #[derive(Debug, Default)]
-pub(super) struct DeniedDirectories {
+pub(super) struct UnreadableDirectories {
     denials: HashMap<DirectoryId, Denial>,
     /// Positions of mounts of which the last report is outdated.
     outdated: BTreeSet<usize>,
@@ -36,7 +36,7 @@ struct Denial {
     since: Timestamp,
 }
 
-impl DeniedDirectories {
+impl UnreadableDirectories {
     /// Takes note that a directory of a mount could not be read, perhaps once more.
     pub(super) fn deny(
         &mut self,

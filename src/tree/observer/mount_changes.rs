@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use crate::announce::observation::Identity;
 use crate::tree::file_system::file_system;
-use crate::tree::mount_presence::RootChange;
 use crate::tree::observer::Observer;
+use crate::tree::tree_mounts::RootChange;
 use crate::tree::work_queue::Depth;
 use crate::tree::{TreeNotice, TreeReport};
 

@@ -10,9 +10,9 @@ use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::file_status;
 use crate::tree::ids::DirectoryId;
-use crate::tree::mount_presence::TreeMounts;
 use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
+use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::work_queue::{Depth, WorkQueue};
 
 /// Delay of the sweep after a file system came or went, so that several cause one sweep.
@@ -226,7 +226,7 @@ mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::directories::Directories;
     use crate::tree::ids::DirectoryId;
-    use crate::tree::nested_file_systems::{NestedDirectories, NestedReport};
+    use crate::tree::nested_directories::{NestedDirectories, NestedReport};
 
     /// A root and a directory in it, on these devices.
     fn tree(device: u64, below: u64) -> (Directories, DirectoryId) {
