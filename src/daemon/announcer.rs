@@ -38,7 +38,7 @@ use crate::daemon::log;
 use crate::report;
 use crate::report::pending::PendingCount;
 use crate::report::status::{Detail, Status};
-use crate::report::summary::{Doing, Summary};
+use crate::report::summary::{DaemonActivity, Summary};
 use crate::tree::TreeReport;
 use crate::websub::publish::Submitter;
 use crate::websub::topics::Topics;
@@ -237,14 +237,14 @@ impl Role for Announcer {
         }
     }
 
-    fn activity(&self, refused: Option<&str>, _: &RunParts) -> Doing {
+    fn activity(&self, refused: Option<&str>, _: &RunParts) -> DaemonActivity {
         if self.engine.sources().are_settled() {
-            Doing::Watching(Summary {
+            DaemonActivity::Watching(Summary {
                 refused: refused.map(str::to_owned),
                 ..report::summary(&self.engine)
             })
         } else {
-            Doing::Sweeping {
+            DaemonActivity::Sweeping {
                 files: self.trees.files_met(),
             }
         }

@@ -28,7 +28,7 @@ use crate::report;
 use crate::report::figures::Counts;
 use crate::report::last_day::Totals;
 use crate::report::status::{ConfigurationStatus, Detail, Status};
-use crate::report::summary::Doing;
+use crate::report::summary::DaemonActivity;
 use crate::store::Store;
 
 /// Inputs of the loop; `I` are those that only one of the daemons has.
@@ -106,7 +106,7 @@ pub trait Role: Sized {
 
     /// Returns its activity, while the state can be saved. `refused` is the reason why the last configuration was not
     /// reloaded.
-    fn activity(&self, refused: Option<&str>, parts: &LoopParts<Self::Input>) -> Doing;
+    fn activity(&self, refused: Option<&str>, parts: &LoopParts<Self::Input>) -> DaemonActivity;
 
     /// Begins to shut down: begins nothing new.
     fn stop(&mut self);
@@ -362,7 +362,7 @@ impl<R: Role> EventLoop<R> {
         }
         reporter.note_totals(|now| totals(role, parts, now));
         reporter.report_activity(|refused| match parts.saver.trouble() {
-            Some(trouble) => Doing::Waiting {
+            Some(trouble) => DaemonActivity::Waiting {
                 trouble: trouble.to_owned(),
             },
             None => role.activity(refused, parts),

@@ -23,7 +23,7 @@ use crate::hub::publisher_counts::{PublisherView, views};
 use crate::hub::subscriptions::NotificationToRelay;
 use crate::report;
 use crate::report::status::{Detail, Status};
-use crate::report::summary::Doing;
+use crate::report::summary::DaemonActivity;
 use crate::resourcesync::uri::Topic;
 use crate::websub::hub::fetches::{FailedAttempt, FetchOutcome, Fetches};
 use crate::websub::hub::hub_topics::TopicDirectory;
@@ -361,9 +361,9 @@ impl Role for Intake {
         Settled::Yes
     }
 
-    fn activity(&self, refused: Option<&str>, _: &HubParts) -> Doing {
+    fn activity(&self, refused: Option<&str>, _: &HubParts) -> DaemonActivity {
         let status = self.hub.hub.status(Timestamp::now());
-        Doing::Relaying {
+        DaemonActivity::Relaying {
             subscriptions: status.subscriptions,
             owed: status.owed,
             refused: refused.map(str::to_owned),

@@ -9,7 +9,7 @@ use crate::resourcesync::uri::Hub;
 
 /// The activity of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doing {
+pub enum DaemonActivity {
     /// Not every present mount was swept yet.
     Sweeping {
         files: u64,
@@ -47,16 +47,18 @@ pub struct Summary {
     pub absent: Vec<PathBuf>,
 }
 
-impl Doing {
+impl DaemonActivity {
     /// Returns one line without control characters, and of bounded length, whatever hubs and files are called.
     pub fn line(&self) -> String {
         printable(&match self {
-            Doing::Sweeping { files: 0 } => "sweeping".to_owned(),
-            Doing::Sweeping { files: 1 } => "sweeping 1 file".to_owned(),
-            Doing::Sweeping { files } => format!("sweeping {} files", grouped(*files)),
-            Doing::Waiting { trouble } => format!("cannot save, nothing is sent: {trouble}"),
-            Doing::Watching(summary) => summary.line(),
-            Doing::Relaying {
+            DaemonActivity::Sweeping { files: 0 } => "sweeping".to_owned(),
+            DaemonActivity::Sweeping { files: 1 } => "sweeping 1 file".to_owned(),
+            DaemonActivity::Sweeping { files } => format!("sweeping {} files", grouped(*files)),
+            DaemonActivity::Waiting { trouble } => {
+                format!("cannot save, nothing is sent: {trouble}")
+            }
+            DaemonActivity::Watching(summary) => summary.line(),
+            DaemonActivity::Relaying {
                 subscriptions,
                 owed,
                 refused,
@@ -71,7 +73,7 @@ impl Doing {
                     grouped(*owed as u64)
                 )
             }
-            Doing::Stopping => "stopping".to_owned(),
+            DaemonActivity::Stopping => "stopping".to_owned(),
         })
     }
 }
@@ -129,28 +131,28 @@ mod tests {
 
     use super::*;
 
-    fn watching(change: impl FnOnce(&mut Summary)) -> Doing {
+    fn watching(change: impl FnOnce(&mut Summary)) -> DaemonActivity {
         let mut summary = Summary {
             channels: 12,
             ..Summary::default()
         };
         change(&mut summary);
-        Doing::Watching(summary)
+        DaemonActivity::Watching(summary)
     }
 
-    fn troubled(hubs: &[&str]) -> Doing {
+    fn troubled(hubs: &[&str]) -> DaemonActivity {
         let hub = |hub: &&str| (Hub::new(*hub), "it refuses (400)".to_owned());
         watching(|summary| summary.troubled = hubs.iter().map(hub).collect())
     }
 
     #[rstest]
-    #[case(Doing::Sweeping { files: 0 }, "sweeping")]
-    #[case(Doing::Sweeping { files: 1 }, "sweeping 1 file")]
-    #[case(Doing::Sweeping { files: 999 }, "sweeping 999 files")]
-    #[case(Doing::Sweeping { files: 41_200 }, "sweeping 41,200 files")]
-    #[case(Doing::Sweeping { files: 1_000_000 }, "sweeping 1,000,000 files")]
-    #[case(Doing::Waiting { trouble: "the disk is full".into() }, "cannot save, nothing is sent: the disk is full")]
-    #[case(Doing::Stopping, "stopping")]
+    #[case(DaemonActivity::Sweeping { files: 0 }, "sweeping")]
+    #[case(DaemonActivity::Sweeping { files: 1 }, "sweeping 1 file")]
+    #[case(DaemonActivity::Sweeping { files: 999 }, "sweeping 999 files")]
+    #[case(DaemonActivity::Sweeping { files: 41_200 }, "sweeping 41,200 files")]
+    #[case(DaemonActivity::Sweeping { files: 1_000_000 }, "sweeping 1,000,000 files")]
+    #[case(DaemonActivity::Waiting { trouble: "the disk is full".into() }, "cannot save, nothing is sent: the disk is full")]
+    #[case(DaemonActivity::Stopping, "stopping")]
     #[case(watching(|_| ()), "12 channels, 0 pending")]
     #[case(watching(|summary| (summary.channels, summary.pending) = (1, 1_234)), "1 channel, 1,234 pending")]
     #[case(
@@ -178,8 +180,8 @@ mod tests {
         watching(|summary| summary.absent = vec!["/a".into(), "/b".into()]),
         "2 mounts are not there; 12 channels, 0 pending"
     )]
-    fn a_line_says_what_is_being_done(#[case] doing: Doing, #[case] want: &str) {
-        assert_eq!(doing.line(), want);
+    fn a_line_says_what_is_being_done(#[case] activity: DaemonActivity, #[case] want: &str) {
+        assert_eq!(activity.line(), want);
     }
 
     #[test]

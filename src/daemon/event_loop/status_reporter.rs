@@ -9,7 +9,7 @@ use crate::admin::Readiness;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report::last_day::{IntervalView, LastDay, Totals};
 use crate::report::status::ConfigurationStatus;
-use crate::report::summary::Doing;
+use crate::report::summary::DaemonActivity;
 
 /// Minimum time between two additions to the counts of the last day.
 const NOTED_EACH: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ impl StatusReporter {
     }
 
     /// Tells the service manager what the daemon does. `activity` takes the reason why a configuration was refused.
-    pub fn report_activity(&mut self, activity: impl FnOnce(Option<&str>) -> Doing) {
+    pub fn report_activity(&mut self, activity: impl FnOnce(Option<&str>) -> DaemonActivity) {
         let refused = self.configuration.refused.as_ref();
         let refused = refused.map(|refused| refused.error.as_str());
         self.service_manager.report_status(|| activity(refused));
