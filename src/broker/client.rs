@@ -34,14 +34,14 @@ struct BrokerTask {
     settings: Arc<BrokerSettings>,
     requests: UnboundedSender<SendRequest>,
     /// Durations of submissions.
-    took: Mutex<Histogram>,
+    durations: Mutex<Histogram>,
 }
 
 /// A notification to be sent.
 struct SendRequest {
     /// The `SEND` frames, without transaction and receipt.
     sends: Vec<Frame>,
-    taken: oneshot::Sender<Result<(), BrokerError>>,
+    answer: oneshot::Sender<Result<(), BrokerError>>,
 }
 
 impl Brokers {
@@ -63,7 +63,7 @@ impl Brokers {
             let name = settings.name.clone();
             let broker = match before.remove(&name) {
                 Some(broker) if *broker.settings == settings => broker,
-                Some(broker) => Arc::new(BrokerTask::new(settings, broker.took(), runtime)),
+                Some(broker) => Arc::new(BrokerTask::new(settings, broker.durations(), runtime)),
                 None => Arc::new(BrokerTask::new(settings, Histogram::default(), runtime)),
             };
             current.insert(name, broker);
@@ -81,8 +81,11 @@ impl Brokers {
         };
         let began = Instant::now();
         let sent = broker.send(submission).await;
-        let mut took = broker.took.lock().unwrap_or_else(PoisonError::into_inner);
-        took.observe(began.elapsed());
+        let mut durations = broker
+            .durations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        durations.observe(began.elapsed());
         match sent {
             Ok(()) => Answer::Broker(BrokerAnswer::Receipts),
             Err(error) => error.answer(),
@@ -90,11 +93,11 @@ impl Brokers {
     }
 
     /// Returns the durations of the submissions to each broker.
-    pub fn took(&self) -> BTreeMap<Hub, Histogram> {
+    pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
         let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
-        let took = brokers.iter();
-        took.map(|(name, broker)| (name.clone(), broker.took()))
-            .collect()
+        let durations =
+            |(name, broker): (&Hub, &Arc<BrokerTask>)| (name.clone(), broker.durations());
+        brokers.iter().map(durations).collect()
     }
 }
 
@@ -107,30 +110,33 @@ impl fmt::Debug for Brokers {
 }
 
 impl BrokerTask {
-    fn new(settings: BrokerSettings, took: Histogram, runtime: &Handle) -> BrokerTask {
+    fn new(settings: BrokerSettings, durations: Histogram, runtime: &Handle) -> BrokerTask {
         let settings = Arc::new(settings);
         let (requests, received) = unbounded_channel();
         runtime.spawn(serve(Arc::clone(&settings), received));
         BrokerTask {
             settings,
             requests,
-            took: Mutex::new(took),
+            durations: Mutex::new(durations),
         }
     }
 
-    fn took(&self) -> Histogram {
-        let took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
-        took.clone()
+    fn durations(&self) -> Histogram {
+        let durations = self
+            .durations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        durations.clone()
     }
 
     async fn send(&self, submission: &Submission) -> Result<(), BrokerError> {
         let destination = self.settings.destination_of(&submission.source);
         let sends = messages(submission, &self.settings).into_iter();
         let sends = sends.map(|message| send_frame(message, &destination, &self.settings));
-        let (taken, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let request = SendRequest {
             sends: sends.collect(),
-            taken,
+            answer: sender,
         };
         let ended = |_| BrokerError::Failed("the daemon stops".to_owned());
         self.requests.send(request).map_err(|_| ended(()))?;
@@ -151,7 +157,7 @@ async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Se
                 // Notifications that arrived meanwhile would fail in the same way.
                 let waiting = std::iter::from_fn(|| requests.try_recv().ok());
                 for request in std::iter::once(first).chain(waiting) {
-                    let _ = request.taken.send(Err(error.clone()));
+                    let _ = request.answer.send(Err(error.clone()));
                 }
             }
         }
@@ -173,7 +179,7 @@ struct PendingTransaction {
     /// The pending receipts; the last one is that of the `COMMIT`.
     receipts: BTreeSet<usize>,
     deadline: tokio::time::Instant,
-    taken: oneshot::Sender<Result<(), BrokerError>>,
+    answer: oneshot::Sender<Result<(), BrokerError>>,
 }
 
 impl<'a> Connection<'a> {
@@ -217,7 +223,7 @@ impl<'a> Connection<'a> {
             }
         };
         for pending in self.pending.into_values() {
-            let _ = pending.taken.send(Err(error.clone()));
+            let _ = pending.answer.send(Err(error.clone()));
         }
     }
 
@@ -243,7 +249,7 @@ impl<'a> Connection<'a> {
         let pending = PendingTransaction {
             receipts: (0..=commit).collect(),
             deadline: tokio::time::Instant::now() + self.settings.timeout,
-            taken: request.taken,
+            answer: request.answer,
         };
         self.pending.insert(number, pending);
     }
@@ -260,7 +266,7 @@ impl<'a> Connection<'a> {
                     if pending.receipts.is_empty()
                         && let Some(pending) = self.pending.remove(&number)
                     {
-                        let _ = pending.taken.send(Ok(()));
+                        let _ = pending.answer.send(Ok(()));
                     }
                 }
                 Ok(())
@@ -276,7 +282,7 @@ impl<'a> Connection<'a> {
                 match blamed {
                     Some(pending) => {
                         let outcome = if is_repeat(frame) { Ok(()) } else { Err(error) };
-                        let _ = pending.taken.send(outcome);
+                        let _ = pending.answer.send(outcome);
                         Err(BrokerError::Closed)
                     }
                     None => Err(BrokerError::Failed(error.to_string())),

@@ -55,7 +55,7 @@ struct HubClient {
 struct Traffic {
     permits: Semaphore,
     /// Durations of submissions, including redirections.
-    took: Mutex<Histogram>,
+    durations: Mutex<Histogram>,
 }
 
 impl Submitter {
@@ -98,21 +98,22 @@ impl Submitter {
         };
         let began = Instant::now();
         let answer = clients.follow(client, submission).await;
-        traffic.took().observe(began.elapsed());
+        traffic.durations().observe(began.elapsed());
         answer
     }
 
     /// Returns the durations of the submissions to each hub.
-    pub fn took(&self) -> BTreeMap<Hub, Histogram> {
+    pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
         let clients = self.clients();
-        let took = |(hub, client): (&Hub, &HubClient)| (hub.clone(), client.traffic.took().clone());
-        clients.clients.iter().map(took).collect()
+        let durations =
+            |(hub, client): (&Hub, &HubClient)| (hub.clone(), client.traffic.durations().clone());
+        clients.clients.iter().map(durations).collect()
     }
 }
 
 impl fmt::Debug for Submitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Publisher").field(&self.clients()).finish()
+        f.debug_tuple("Submitter").field(&self.clients()).finish()
     }
 }
 
@@ -187,8 +188,10 @@ impl fmt::Debug for HubClients {
 }
 
 impl Traffic {
-    fn took(&self) -> MutexGuard<'_, Histogram> {
-        self.took.lock().unwrap_or_else(PoisonError::into_inner)
+    fn durations(&self) -> MutexGuard<'_, Histogram> {
+        self.durations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -200,7 +203,7 @@ impl HubClient {
             publish_url: settings.publish_url,
             traffic: Arc::new(Traffic {
                 permits: Semaphore::new(CONCURRENT_REQUESTS),
-                took: Mutex::default(),
+                durations: Mutex::default(),
             }),
             is_open: AtomicBool::new(false),
         })

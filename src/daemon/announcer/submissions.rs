@@ -102,9 +102,9 @@ impl Submissions {
 
     /// Returns the durations of submissions, by hub or broker.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
-        let mut took = self.submitter.took();
-        took.extend(self.brokers.took());
-        took
+        let mut durations = self.submitter.durations();
+        durations.extend(self.brokers.durations());
+        durations
     }
 }
 
