@@ -239,6 +239,6 @@ fn configuration_status(config: &impl DaemonConfig) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
-        in_force: config.effective(),
+        effective: config.effective(),
     }
 }

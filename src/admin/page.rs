@@ -73,7 +73,7 @@ pub(super) async fn payload(admin: &Admin, query: &str) -> Result<AdminResponse,
 pub(super) async fn configuration(admin: &Admin) -> Result<AdminResponse, Unanswered> {
     let status = admin.status(Detail::Figures).await?;
     Ok(match status.configuration {
-        Some(configuration) => text(configuration.in_force),
+        Some(configuration) => text(configuration.effective),
         None => not_found("no configuration is known"),
     })
 }

@@ -115,7 +115,8 @@ pub struct ConfigurationStatus {
     /// The last attempt at another one, if it failed and none came after it.
     pub refused: Option<RefusedConfiguration>,
     /// Every key with its value, secrets masked.
-    pub in_force: String,
+    #[serde(rename = "in_force")]
+    pub effective: String,
 }
 
 /// A configuration that was not reloaded: the previous one is kept.

@@ -19,14 +19,14 @@ struct Case {
     /// What the file says.
     written: &'static str,
     /// The effective value without any of them, with the file, with the variable too, and with the flag too.
-    in_force: [&'static str; 4],
+    effective: [&'static str; 4],
 }
 
 const CASES: [Case; 6] = [
     Case {
         flags: &[("state-dir", "/flag", "/variable")],
         written: "state_dir = \"/state\"\n",
-        in_force: [
+        effective: [
             "state_dir = \"/home/ann/.local/state/rsnotify\"  # default",
             "state_dir = \"/state\"",
             "state_dir = \"/variable\"  # RSNOTIFY_STATE_DIR",
@@ -36,7 +36,7 @@ const CASES: [Case; 6] = [
     Case {
         flags: &[("listen", "127.0.0.1:1", "127.0.0.2:2")],
         written: "[server]\nlisten = \"127.0.0.3:3\"\n",
-        in_force: [
+        effective: [
             "listen = \"127.0.0.1:8400\"  # default",
             "listen = \"127.0.0.3:3\"",
             "listen = \"127.0.0.2:2\"  # RSNOTIFY_LISTEN",
@@ -46,7 +46,7 @@ const CASES: [Case; 6] = [
     Case {
         flags: &[("admin-listen", "unix:/flag", "[::1]:0")],
         written: "[server]\nadmin_listen = \"127.0.0.3:3\"\n",
-        in_force: [
+        effective: [
             "admin_listen = \"127.0.0.1:8401\"  # default",
             "admin_listen = \"127.0.0.3:3\"",
             "admin_listen = \"[::1]:0\"  # RSNOTIFY_ADMIN_LISTEN",
@@ -60,7 +60,7 @@ const CASES: [Case; 6] = [
             "http://variable.example",
         )],
         written: "[server]\npublic_url = \"http://file.example\"\n",
-        in_force: [
+        effective: [
             "public_url = \"http://127.0.0.1:8400/\"  # default",
             "public_url = \"http://file.example/\"",
             "public_url = \"http://variable.example/\"  # RSNOTIFY_PUBLIC_URL",
@@ -70,7 +70,7 @@ const CASES: [Case; 6] = [
     Case {
         flags: &[("hub", "http://flag.example/", "http://variable.example/")],
         written: "[[hub]]\nurl = \"http://file.example/\"\n",
-        in_force: [
+        effective: [
             "enabled = true  # default",
             "url = \"http://file.example/\"",
             "url = \"http://variable.example/\"  # RSNOTIFY_HUB",
@@ -83,7 +83,7 @@ const CASES: [Case; 6] = [
             ("url", "http://flag.example/", "http://variable.example/"),
         ],
         written: "",
-        in_force: [
+        effective: [
             "mount = [{ path = \"/file\", url = \"http://file.example/\", aliases = [] }]",
             "mount = [{ path = \"/file\", url = \"http://file.example/\", aliases = [] }]",
             "mount = [{ path = \"/variable\", url = \"http://variable.example/\", aliases = [] }]  # RSNOTIFY_ROOT RSNOTIFY_URL",
@@ -97,7 +97,7 @@ fn a_flag_counts_before_its_variable_before_the_file_before_the_default() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.toml");
     for case in &CASES {
-        for (sources, want) in case.in_force.iter().enumerate() {
+        for (sources, want) in case.effective.iter().enumerate() {
             let written = if sources > 0 { case.written } else { "" };
             fs::write(&path, format!("{written}{SOURCE}")).unwrap();
             let mut command = rsnotify(&["config", "--config", path.to_str().unwrap()]);

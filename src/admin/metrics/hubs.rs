@@ -22,7 +22,7 @@ struct HubSums {
     oldest: i64,
     in_flight: i64,
     refused: BTreeMap<RefusalKind, i64>,
-    needs_person: i64,
+    needs_operator: i64,
     accepted: Option<Timestamp>,
     /// Topics that it did not fetch after a ping; `None` if it is not pinged.
     unfetched: Option<i64>,
@@ -43,7 +43,7 @@ impl HubSums {
         if let Some(refusal) = refusal {
             *self.refused.entry(refusal.kind).or_default() += 1;
         }
-        self.needs_person += i64::from(hub.state == Condition::NeedsOperator);
+        self.needs_operator += i64::from(hub.state == Condition::NeedsOperator);
         self.accepted = self.accepted.max(hub.accepted);
         if hub.mode.is_pinged() {
             let unfetched = self.unfetched.get_or_insert_default();
@@ -109,7 +109,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     exposition.gauges(
         "rsnotify_needs_person",
         "Notifications that a hub refuses for a reason that retries do not solve",
-        each(|sum| sum.needs_person),
+        each(|sum| sum.needs_operator),
     );
     exposition.gauges(
         "rsnotify_last_accepted_timestamp_seconds",

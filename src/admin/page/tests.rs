@@ -174,7 +174,7 @@ fn status(channels: usize, words: &str) -> Status {
                 at: NOW,
                 error: words.to_owned(),
             }),
-            in_force: words.repeat(10_000),
+            effective: words.repeat(10_000),
         }),
         figures: Figures::default(),
     }
