@@ -350,7 +350,7 @@ impl Engine {
         let Some(mut changes) = self.sources[position].documents_mut().take_changes() else {
             return;
         };
-        let is_first = self.sources[position].documents().times_settled() == 1;
+        let is_first = self.sources[position].documents().revision() == 1;
         if is_first {
             let channels = self.outbox.channels().of_source(position);
             changes

@@ -55,8 +55,8 @@ pub struct Ledger {
 /// what is due is not computed a hundred times. Derived.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// The number of times that the source had settled: what was prepared before it did again is out of date.
-    pub settled: u64,
+    /// The revision of the documents: what was prepared at an earlier one is out of date.
+    pub revision: u64,
     /// In the order in which they are announced.
     pub spoken: VecDeque<Spoken>,
     /// The earliest change that was not prepared.
@@ -84,8 +84,8 @@ pub struct Withdrawn {
 
 impl Prepared {
     /// Returns true if something was prepared since the source last settled.
-    pub fn is_valid(&self, settled: u64) -> bool {
-        self.settled == settled && !self.spoken.is_empty()
+    pub fn is_valid(&self, revision: u64) -> bool {
+        self.revision == revision && !self.spoken.is_empty()
     }
 }
 

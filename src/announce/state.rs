@@ -386,7 +386,7 @@ pub struct ClosedList {
 
 impl ClosedList {
     /// Returns true if it has not changed for so long that it is not expected to.
-    pub fn is_settled(&self, now: Timestamp) -> bool {
+    pub fn is_final(&self, now: Timestamp) -> bool {
         later(self.since, CLOSED_FOR_GOOD) <= now
     }
 }

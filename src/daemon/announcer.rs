@@ -31,7 +31,7 @@ use crate::daemon::announcer::watched_trees::{Generation, WatchedTrees};
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::commands::{execute, no_embedded_hub};
 use crate::daemon::event_loop::state_saver::Unsaved;
-use crate::daemon::event_loop::status_reporter::Settled;
+use crate::daemon::event_loop::status_reporter::Knowledge;
 use crate::daemon::event_loop::{Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log;
@@ -226,14 +226,14 @@ impl Role for Announcer {
         self.pending.update(&mut self.engine)
     }
 
-    fn settle(&mut self) -> Settled {
+    fn step_ended(&mut self) -> Knowledge {
         if self.engine.sources().are_settled() {
             self.trees.settled();
-            Settled::Yes
+            Knowledge::Complete
         } else if self.trees.was_settled() {
-            Settled::Before
+            Knowledge::CompleteBefore
         } else {
-            Settled::No
+            Knowledge::Partial
         }
     }
 

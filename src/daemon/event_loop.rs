@@ -21,7 +21,7 @@ use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::commands::{CommandReply, ask_hub, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::{StateSaver, Unsaved};
-use crate::daemon::event_loop::status_reporter::{Settled, StatusReporter};
+use crate::daemon::event_loop::status_reporter::{Knowledge, StatusReporter};
 use crate::daemon::failpoints::Failpoints;
 use crate::hub::HubRecord;
 use crate::report;
@@ -102,7 +102,7 @@ pub trait Role: Sized {
     fn pending(&mut self) -> usize;
 
     /// Ends a step, and returns whether every present mount was swept.
-    fn settle(&mut self) -> Settled;
+    fn step_ended(&mut self) -> Knowledge;
 
     /// Returns its activity, while the state can be saved. `refused` is the reason why the last configuration was not
     /// reloaded.
@@ -354,7 +354,7 @@ impl<R: Role> EventLoop<R> {
             reporter,
             ..
         } = self;
-        if reporter.stepped(is_saved, role.settle()) {
+        if reporter.stepped(is_saved, role.step_ended()) {
             parts.failpoints.ready();
         }
         if parts.is_stopping() {

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::state_saver::Unsaved;
-use crate::daemon::event_loop::status_reporter::Settled;
+use crate::daemon::event_loop::status_reporter::Knowledge;
 use crate::daemon::event_loop::{LoopParts, Role};
 use crate::hub::HubRecord;
 use crate::hub::publication::PublicationRefusal;
@@ -202,7 +202,7 @@ impl Intake {
                 publisher,
                 began,
             } => {
-                self.settle_ping(&topic, began, parts);
+                self.end_ping(&topic, began, parts);
                 self.accepted.push(AcceptedNow {
                     reply: None,
                     publisher,
@@ -223,7 +223,7 @@ impl Intake {
                     FailedAttempt::Again => {}
                     FailedAttempt::Last => {
                         warn!(%topic, %publisher, "giving up on fetching {topic} after a ping of {publisher}: {reason}");
-                        self.settle_ping(&topic, began, parts);
+                        self.end_ping(&topic, began, parts);
                     }
                 }
                 let now = Timestamp::now();
@@ -235,12 +235,12 @@ impl Intake {
 
     fn withdraw(&self, topic: &Topic, publisher: &str, parts: &mut HubParts) {
         info!(%topic, %publisher, "dropped a ping of {publisher}, which may not publish {topic} any more");
-        self.settle_ping(topic, Timestamp::now(), parts);
+        self.end_ping(topic, Timestamp::now(), parts);
     }
 
     /// Takes note that a ping needs no fetch any more.
-    fn settle_ping(&self, topic: &Topic, began: Timestamp, parts: &mut HubParts) {
-        if let Some(saved) = self.directory.write().settle(topic, began) {
+    fn end_ping(&self, topic: &Topic, began: Timestamp, parts: &mut HubParts) {
+        if let Some(saved) = self.directory.write().end_ping(topic, began) {
             let record = HubRecord::Published(Box::new(saved));
             parts.saver.unsaved().records.push(record);
         }
@@ -357,8 +357,8 @@ impl Role for Intake {
         0
     }
 
-    fn settle(&mut self) -> Settled {
-        Settled::Yes
+    fn step_ended(&mut self) -> Knowledge {
+        Knowledge::Complete
     }
 
     fn activity(&self, refused: Option<&str>, _: &HubParts) -> DaemonActivity {

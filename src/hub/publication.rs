@@ -277,12 +277,12 @@ impl PublishedTopic {
     }
 
     /// Ends the wait for a fetch, unless the topic was pinged after the fetch began. Returns true if it ended.
-    pub fn settle(&mut self, began: Timestamp) -> bool {
-        let is_settled = self.pinged.is_some_and(|pinged| pinged <= began);
-        if is_settled {
+    pub fn end_ping(&mut self, began: Timestamp) -> bool {
+        let is_ended = self.pinged.is_some_and(|pinged| pinged <= began);
+        if is_ended {
             self.pinged = None;
         }
-        is_settled
+        is_ended
     }
 
     /// Returns true if nobody has published it for so long.

@@ -118,7 +118,7 @@ impl PublishedTopics {
         } = publication;
         let digest = Some(BodyDigest::of(body));
         let entry = self.entry(topic, publisher, now);
-        let was_pinged = fetched.is_some_and(|began| entry.settle(began));
+        let was_pinged = fetched.is_some_and(|began| entry.end_ping(began));
         let before = entry.etag.clone();
         if etag.is_some() {
             entry.etag.clone_from(etag);
@@ -152,9 +152,9 @@ impl PublishedTopics {
 
     /// Takes note that the content of a pinged topic had not changed, or could not be fetched, by a fetch that began at a
     /// time. Returns the entry to save.
-    pub fn settle(&mut self, topic: &Topic, began: Timestamp) -> Option<PublishedTopic> {
+    pub fn end_ping(&mut self, topic: &Topic, began: Timestamp) -> Option<PublishedTopic> {
         let entry = self.topics.get_mut(topic)?;
-        entry.settle(began).then(|| entry.clone())
+        entry.end_ping(began).then(|| entry.clone())
     }
 
     /// Returns the topics whose fetch has not succeeded.
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(topics.find("https://e.org/t"), None);
         // It still waits for its fetch.
         assert_eq!(topics.find(other.as_str()), Some(&other));
-        topics.settle(&other, late);
+        topics.end_ping(&other, late);
         assert_eq!(topics.forget(ttl, late, |_| false), [other]);
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let mut topics = PublishedTopics::restore(restored);
         topics.ping(&topic(3), "library", now);
         assert_eq!(status(&topics, "library", &[topic(4)]), Err(403));
-        topics.settle(&topic(3), now);
+        topics.end_ping(&topic(3), now);
         let late = at("2026-01-02T00:00:00Z");
         topics.forget(Duration::from_secs(60), late, |_| false);
         assert_eq!(status(&topics, "library", &[topic(4)]), Ok(()));

@@ -546,7 +546,7 @@ enum TagPosition {
 }
 
 impl TagPosition {
-    fn settle(&mut self, line: &dyn Fn(usize) -> u64) {
+    fn resolve(&mut self, line: &dyn Fn(usize) -> u64) {
         if let TagPosition::Left(left) = *self {
             *self = TagPosition::Line(line(left));
         }
@@ -667,10 +667,10 @@ impl Handler for KeysHandler {
 
     fn window_end(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
         match &mut self.first_skipped {
-            Some((place, _)) => place.settle(line),
+            Some((place, _)) => place.resolve(line),
             None => {
                 if let Some(entry) = &mut self.entry {
-                    entry.place.settle(line);
+                    entry.place.resolve(line);
                 }
             }
         }

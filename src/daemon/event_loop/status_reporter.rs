@@ -16,12 +16,12 @@ const NOTED_EACH: Duration = Duration::from_secs(60);
 
 /// Whether every present mount was swept; `rsnotify hub` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum Knowledge {
     /// Some were not swept yet.
-    No,
+    Partial,
     /// Some were not swept yet since the configuration changed; before, all were.
-    Before,
-    Yes,
+    CompleteBefore,
+    Complete,
 }
 
 /// Readiness, the service manager, and the configuration that the status shows.
@@ -97,10 +97,11 @@ impl StatusReporter {
     }
 
     /// Reports the end of a step to probes. Returns true if the daemon became ready with it.
-    pub fn stepped(&mut self, is_saved: bool, settled: Settled) -> bool {
+    pub fn stepped(&mut self, is_saved: bool, knowledge: Knowledge) -> bool {
         // Mounts that were swept under the plan before are known.
-        self.readiness.update(is_saved, settled != Settled::No);
-        let is_ready_now = is_saved && settled == Settled::Yes && !self.is_ready;
+        self.readiness
+            .update(is_saved, knowledge != Knowledge::Partial);
+        let is_ready_now = is_saved && knowledge == Knowledge::Complete && !self.is_ready;
         if is_ready_now {
             self.is_ready = true;
             info!("ready");

@@ -157,20 +157,20 @@ impl KnownLists {
     pub fn closed_for_good(&self, list: &Uri, step: &Step) -> Option<ClosedList> {
         let closed = self.row(list).and_then(|row| row.closed);
         let now = step.now().min(step.steady());
-        closed.filter(|closed| closed.is_settled(now))
+        closed.filter(|closed| closed.is_final(now))
     }
 
     /// Returns how a list that was taken now is closed. Another version of one that was closed for good has to stay for as
     /// long once it was taken as a whole; its last entry counts as no earlier than before.
     fn closed(&self, taken: &TakenList, step: &Step) -> Option<ClosedList> {
-        let settled = self.closed_for_good(&taken.list, step);
+        let before = self.closed_for_good(&taken.list, step);
         if taken.fingerprint.is_none() {
-            return settled;
+            return before;
         }
         let last = taken.closed_until?;
         Some(ClosedList {
             since: step.now(),
-            last: settled.map_or(last, |settled| last.max(settled.last)),
+            last: before.map_or(last, |before| last.max(before.last)),
         })
     }
 

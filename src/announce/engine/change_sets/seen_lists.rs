@@ -26,7 +26,7 @@ pub fn note_lists(
     let (plan, catalog) = (source.plan(), source.catalog());
     let (grace, compares_lists) = (plan.deletion_grace, plan.changes_from_resource_lists);
     let mut known_lists = Vec::new();
-    if source.documents().times_settled() == 1 {
+    if source.documents().revision() == 1 {
         for known in change_sets.of_source_mut(source.documents().source()) {
             if compares_lists {
                 known.deletions_mut().look(step);

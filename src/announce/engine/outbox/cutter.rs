@@ -191,10 +191,10 @@ fn next_notification(
 ) -> Option<NextNotification> {
     let catalog = source.catalog();
     let overhead = overhead(&channel.row.set, catalog);
-    let settled = source.documents().times_settled();
+    let revision = source.documents().revision();
     let ledger = channel.ledgers.get(hub)?;
-    let prepared = (!ledger.prepared.is_valid(settled))
-        .then(|| prepare(channel, hub, catalog, source.plan(), limits, settled));
+    let prepared = (!ledger.prepared.is_valid(revision))
+        .then(|| prepare(channel, hub, catalog, source.plan(), limits, revision));
     let waiting = ledger.waiting_since(catalog);
 
     let ledger = channel.ledgers.get_mut(hub)?;
@@ -233,7 +233,7 @@ fn prepare(
     catalog: &Catalog,
     plan: &SourcePlan,
     limits: NotificationLimits,
-    settled: u64,
+    revision: u64,
 ) -> Prepared {
     let ledger = channel.ledgers.get(hub).into_iter();
     let uris = ledger.flat_map(|ledger| &ledger.due);
@@ -245,7 +245,7 @@ fn prepare(
     let max = limits.entries.saturating_mul(PREPARED).min(spoken.len());
     let beyond = spoken.drain(max..).map(|spoken| spoken.since).min();
     Prepared {
-        settled,
+        revision,
         spoken: spoken.into(),
         beyond,
     }

@@ -30,8 +30,8 @@ pub struct Documents {
     source: usize,
     catalog: Catalog,
     changes: Changes,
-    /// The number of times that anything was settled since the start.
-    settled: u64,
+    /// The number of times that changes were taken since the start.
+    revision: u64,
 }
 
 impl Documents {
@@ -40,7 +40,7 @@ impl Documents {
             source,
             catalog: Catalog::new(configured_sets),
             changes: Changes::default(),
-            settled: 0,
+            revision: 0,
         }
     }
 
@@ -53,9 +53,9 @@ impl Documents {
         &self.catalog
     }
 
-    /// Returns the number of times that anything was settled since the start.
-    pub fn times_settled(&self) -> u64 {
-        self.settled
+    /// Returns the number of times that changes were taken since the start.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Puts a stored document back.
@@ -301,11 +301,11 @@ impl Documents {
 
     /// Takes what changed since the source last settled; nothing if nothing did. The first time, that is all there is.
     pub fn take_changes(&mut self) -> Option<Changes> {
-        let is_first = self.settled == 0;
+        let is_first = self.revision == 0;
         if !is_first && self.changes.is_empty() {
             return None;
         }
-        self.settled += 1;
+        self.revision += 1;
         let mut changes = std::mem::take(&mut self.changes);
         if is_first {
             changes.relations = self.catalog.iter().map(|(uri, _)| uri.clone()).collect();
@@ -328,14 +328,14 @@ impl Documents {
     /// Looks again at the relations of documents, and at what is due of them, when the source settles; the first time, it
     /// looks at all.
     pub fn reconsider(&mut self, uris: impl IntoIterator<Item = Uri>) {
-        if self.settled > 0 {
+        if self.revision > 0 {
             self.changes.relations.extend(uris);
         }
     }
 
     /// Looks again at what is due of the deleted documents of an account that ended: they may be owed to nobody any more.
     pub fn account_ended(&mut self, ledger: &Ledger) {
-        if self.settled == 0 {
+        if self.revision == 0 {
             return;
         }
         let uris = ledger.told.keys().chain(ledger.owed());

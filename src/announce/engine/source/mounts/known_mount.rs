@@ -115,7 +115,7 @@ impl KnownMount {
         if !self.root.end_sweep() {
             return None;
         }
-        self.nested.settle(documents);
+        self.nested.decide(documents);
         Some(self.baseline.end_sweep(candidates, now))
     }
 

@@ -24,7 +24,7 @@ pub struct NestedFileSystems {
     found: Option<Found>,
     /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
     /// as away.
-    unsettled: BTreeSet<Arc<[u8]>>,
+    undecided: BTreeSet<Arc<[u8]>>,
 }
 
 /// The documents of one mount, to be asked for those below a directory.
@@ -79,7 +79,7 @@ impl NestedFileSystems {
             rows,
             are_noted,
             found: None,
-            unsettled: BTreeSet::new(),
+            undecided: BTreeSet::new(),
         }
     }
 
@@ -102,34 +102,34 @@ impl NestedFileSystems {
     pub fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
         let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
         let found: Found = found.collect();
-        let mut unsettled: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
+        let mut undecided: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
         if self.are_noted {
             // A link may lead elsewhere at any time: it hides nothing.
             let is_new =
                 |found: &&NestedFileSystem| !found.is_link && !self.rows.contains_key(&found.below);
             let new = found.values().filter(is_new);
-            unsettled.extend(new.map(|found| Arc::clone(&found.below)));
+            undecided.extend(new.map(|found| Arc::clone(&found.below)));
         }
-        let mut changed: BTreeSet<Arc<[u8]>> = unsettled
-            .symmetric_difference(&self.unsettled)
+        let mut changed: BTreeSet<Arc<[u8]>> = undecided
+            .symmetric_difference(&self.undecided)
             .cloned()
             .collect();
         for (top, row) in &mut self.rows {
             // One that was known to be away, and still is, did not change.
-            if row.is_away && unsettled.contains(top) {
+            if row.is_away && undecided.contains(top) {
                 changed.remove(top);
             } else if std::mem::take(&mut row.is_away) {
                 changed.insert(Arc::clone(top));
             }
         }
         self.found = Some(found);
-        self.unsettled = unsettled;
+        self.undecided = undecided;
         changed
     }
 
     /// Decides which are away, once everything below the root was looked at. Before the first time, the rows are not
     /// complete: nobody noted where file systems begin.
-    pub fn settle(&mut self, documents: &DocumentsBelow<'_>) {
+    pub fn decide(&mut self, documents: &DocumentsBelow<'_>) {
         let is_first = !std::mem::replace(&mut self.are_noted, true);
         let Some(found) = &self.found else { return };
         let rows = &mut self.rows;
@@ -148,20 +148,20 @@ impl NestedFileSystems {
                 }
             });
         }
-        rows.retain(|top, row| match settled(*row, found.get(top), below(top)) {
-            Some(settled) => {
-                *row = settled;
+        rows.retain(|top, row| match decided(*row, found.get(top), below(top)) {
+            Some(decided) => {
+                *row = decided;
                 true
             }
             None => false,
         });
-        self.unsettled.clear();
+        self.undecided.clear();
     }
 
     /// Returns true if a path lies where another file system was, or may have been, when documents were last seen there.
     pub fn is_away(&self, below: &[u8]) -> bool {
-        let is_unsettled = || tops_of(below).any(|top| self.unsettled.contains(top));
-        self.known_away(below).is_some() || !self.unsettled.is_empty() && is_unsettled()
+        let is_undecided = || tops_of(below).any(|top| self.undecided.contains(top));
+        self.known_away(below).is_some() || !self.undecided.is_empty() && is_undecided()
     }
 
     /// Returns the path of a file system above a path that is known to be away.
@@ -188,7 +188,7 @@ fn differing(rows: &Rows, found: &Found) -> impl Iterator<Item = Arc<[u8]>> {
 }
 
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
-fn settled(row: NestedRow, found: Option<&NestedFileSystem>, below: Below) -> Option<NestedRow> {
+fn decided(row: NestedRow, found: Option<&NestedFileSystem>, below: Below) -> Option<NestedRow> {
     let away = NestedRow {
         is_away: true,
         ..row
