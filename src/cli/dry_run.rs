@@ -68,8 +68,8 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     };
     let planned = play_forward(&mut scan.engine, scan.begun, &changes, now, until);
 
-    let own_hub = OwnHub::new(&scan.engine, &saved.subscriptions);
-    let mut shown = own_hub.owed(&saved.relays, now);
+    let embedded = EmbeddedDeliveries::new(&scan.engine, &saved.subscriptions);
+    let mut shown = embedded.owed(&saved.relays, now);
     for submission in &planned {
         let at = submission.at;
         let submission = &submission.submission;
@@ -79,7 +79,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         }
         match hubs.iter().find(|hub| hub.hub == submission.hub) {
             Some(hub) => shown.push(submitted(submission, hub, at, now)),
-            None => shown.extend(own_hub.relayed(submission, at, now)),
+            None => shown.extend(embedded.relayed(submission, at, now)),
         }
     }
     for notice in scan.notices {
@@ -165,16 +165,19 @@ fn sent(submission: &Submission, broker: &BrokerSettings, at: Timestamp, now: Ti
 }
 
 /// The deliveries of the embedded hub to its subscribers.
-struct OwnHub<'a> {
+struct EmbeddedDeliveries<'a> {
     hub: Option<Hub>,
     subscriptions: &'a [(Subscription, DeliveryProgress)],
 }
 
-impl<'a> OwnHub<'a> {
-    fn new(engine: &Engine, subscriptions: &'a [(Subscription, DeliveryProgress)]) -> OwnHub<'a> {
+impl<'a> EmbeddedDeliveries<'a> {
+    fn new(
+        engine: &Engine,
+        subscriptions: &'a [(Subscription, DeliveryProgress)],
+    ) -> EmbeddedDeliveries<'a> {
         let hubs = engine.plan().hubs.iter();
         let mut embedded = hubs.filter(|hub| hub.mode == Mode::Embedded);
-        OwnHub {
+        EmbeddedDeliveries {
             hub: embedded.next().map(|hub| hub.hub.clone()),
             subscriptions,
         }

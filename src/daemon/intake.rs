@@ -161,7 +161,7 @@ impl Intake {
         let kind = match published {
             Published::New { seq, saved } => {
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
-                let owed = self.hub.hub.relay_new(NotificationToRelay {
+                let owed = self.hub.embedded.relay_new(NotificationToRelay {
                     topic: topic.clone(),
                     seq,
                     body,
@@ -252,7 +252,7 @@ impl Intake {
             return;
         }
         self.forget_at = Instant::now() + FORGET_INTERVAL;
-        let hub = &self.hub.hub;
+        let hub = &self.hub.embedded;
         let has_subscribers =
             |topic: &Topic| hub.inspect(|subscriptions| subscriptions.has_topic(topic));
         let mut topics = self.directory.write();
@@ -362,7 +362,7 @@ impl Role for Intake {
     }
 
     fn activity(&self, refused: Option<&str>, _: &HubParts) -> DaemonActivity {
-        let status = self.hub.hub.status(Timestamp::now());
+        let status = self.hub.embedded.status(Timestamp::now());
         DaemonActivity::Relaying {
             subscriptions: status.subscriptions,
             owed: status.owed,
@@ -389,12 +389,12 @@ impl Role for Intake {
 fn end_foreign_topics(hub: &PublicHub, directory: &TopicDirectory) {
     let publishers = directory.publishers();
     let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
-    let foreign: Vec<Topic> = hub.hub.inspect(|subscriptions| {
+    let foreign: Vec<Topic> = hub.embedded.inspect(|subscriptions| {
         let foreign = subscriptions.topics().filter(is_foreign);
         foreign.cloned().collect()
     });
     for topic in foreign {
-        hub.hub.end_topic(&topic);
+        hub.embedded.end_topic(&topic);
     }
 }
 

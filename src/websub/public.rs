@@ -48,7 +48,7 @@ pub async fn serve_hub(
     let handler = move |request: Request<Incoming>| {
         let hub = hub.clone();
         async move {
-            match hub.hub.is_at(request.uri().path()) {
+            match hub.embedded.is_at(request.uri().path()) {
                 true => hub.answer(request, body_timeout).await,
                 false => text(StatusCode::NOT_FOUND, NOT_HERE),
             }

@@ -82,7 +82,7 @@ impl Daemon<Intake, HubConfig> {
 impl Intake {
     fn change(&mut self, settings: PreparedHub, config: &HubConfig) {
         let publishers = publisher::plan(&config.publishers);
-        self.hub.hub.apply(settings);
+        self.hub.embedded.apply(settings);
         self.hub.apply(intake_settings(config), publishers);
         self.topic_ttl = config.hub.topic_ttl;
         end_foreign_topics(&self.hub, &self.directory);

@@ -80,7 +80,7 @@ type Accept =
 #[derive(Clone)]
 pub struct PublicHub {
     /// The part that serves subscribers.
-    pub hub: EmbeddedHub,
+    pub embedded: EmbeddedHub,
     inner: Arc<Inner>,
 }
 
@@ -159,7 +159,7 @@ impl Drop for UnderWay {
 impl PublicHub {
     /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
     pub fn new(
-        hub: EmbeddedHub,
+        embedded: EmbeddedHub,
         settings: IntakeSettings,
         directory: Arc<TopicDirectory>,
         client: Arc<TopicClient>,
@@ -169,7 +169,7 @@ impl PublicHub {
         + 'static,
     ) -> PublicHub {
         PublicHub {
-            hub,
+            embedded,
             inner: Arc::new(Inner {
                 rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
                 settings: RwLock::new(Arc::new(settings)),
@@ -241,7 +241,7 @@ impl PublicHub {
         let payer = self.payer(&publishers, &request);
         let charged = self.charge(&payer, 1).inspect_err(|refused| {
             if matches!((&kind, &payer), (Ok(RequestKind::Form), Payer::Address(_))) {
-                self.hub.count_request(refused.status());
+                self.embedded.count_request(refused.status());
             }
         });
         let refused = match (charged, kind) {
@@ -271,7 +271,7 @@ impl PublicHub {
         let token = token_of(request.headers());
         match token.and_then(|token| publishers.with_token(&token)) {
             Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
-            None => Payer::Address(self.hub.requester(request)),
+            None => Payer::Address(self.embedded.requester(request)),
         }
     }
 
@@ -296,7 +296,7 @@ impl PublicHub {
                 })
             }
             Payer::Address(requester) => self
-                .hub
+                .embedded
                 .admit_many(*requester, count)
                 .map_err(|exceeded| RefusedPublication::Other(Box::new(limit_exceeded(&exceeded)))),
         }
@@ -371,14 +371,14 @@ impl PublicHub {
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
-        let requester = self.hub.requester(&request);
+        let requester = self.embedded.requester(&request);
         let (head, body) = request.into_parts();
         let form = match small_body(body, FORM_BYTES, body_timeout).await {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
         let answered = match form_request(&form) {
-            Ok(FormRequest::Subscription) => return self.hub.answer_form(&form, requester),
+            Ok(FormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
             Ok(FormRequest::Ping(topics)) => {
                 self.take_pings(publishers, payer, topics, &head.headers)
                     .await
