@@ -16,7 +16,7 @@ use crate::control::{
 use crate::hub::SubscriptionKey;
 use crate::hub::subscriptions::Subscriptions;
 use crate::report;
-use crate::report::outbox::{AccountNames, UnknownAccount};
+use crate::report::outbox::AccountNames;
 use crate::websub::hub::EmbeddedHub;
 
 /// An answer to a command that waits for its step to be saved.
@@ -97,66 +97,59 @@ pub fn execute(
     request: ControlRequest,
     now: Now,
 ) -> (ControlReply, Vec<Effect>) {
+    let mut effects = Vec::new();
+    let mut act = |engine: &mut Engine, event| {
+        effects = act(engine, event, now);
+        count(&effects)
+    };
     let account =
         |engine: &Engine, name: &AccountName| report::outbox::account(engine, names(name));
-    let refused = |unknown: UnknownAccount| (ControlReply::Error(unknown.to_string()), Vec::new());
-    match request {
-        ControlRequest::Accept { source } => {
-            if let Err(unknown) = engine.plan().source_named(&source) {
-                return (ControlReply::Error(unknown.to_string()), Vec::new());
+    let reply = match request {
+        ControlRequest::Accept { source } => match engine.plan().source_named(&source) {
+            Ok(_) => {
+                let event = Event::Accept {
+                    source: source.clone(),
+                };
+                let documents = act(engine, event);
+                ControlReply::Accepted { source, documents }
             }
-            let event = Event::Accept {
-                source: source.clone(),
-            };
-            let effects = act(engine, event, now);
-            let documents = count(&effects);
-            (ControlReply::Accepted { source, documents }, effects)
-        }
-        ControlRequest::Missing { source } => match engine.plan().source_named(&source) {
-            Ok(source) => (
-                ControlReply::Missing(report::missing::acceptable(engine, source)),
-                Vec::new(),
-            ),
-            Err(unknown) => (ControlReply::Error(unknown.to_string()), Vec::new()),
+            Err(unknown) => refused(&unknown),
         },
-        ControlRequest::Status => (
-            ControlReply::Status(Box::new(report::status(engine, now.wall))),
-            Vec::new(),
-        ),
-        ControlRequest::Outbox => (
-            ControlReply::Outbox(report::channels::all(engine)),
-            Vec::new(),
-        ),
+        ControlRequest::Retry { only } => {
+            match only.map(|name| account(engine, &name)).transpose() {
+                Ok(only) => ControlReply::Retried {
+                    notifications: act(engine, Event::Retry { only }),
+                },
+                Err(unknown) => refused(&unknown),
+            }
+        }
+        ControlRequest::Drop { account: name } => match account(engine, &name) {
+            Ok((channel, hub)) => ControlReply::Dropped {
+                changes: act(engine, Event::Drop { channel, hub }),
+            },
+            Err(unknown) => refused(&unknown),
+        },
+        ControlRequest::Missing { source } => match engine.plan().source_named(&source) {
+            Ok(source) => ControlReply::Missing(report::missing::acceptable(engine, source)),
+            Err(unknown) => refused(&unknown),
+        },
+        ControlRequest::Status => ControlReply::Status(Box::new(report::status(engine, now.wall))),
+        ControlRequest::Outbox => ControlReply::Outbox(report::channels::all(engine)),
         ControlRequest::Show {
             account: name,
             payload,
         } => match report::outbox::account_view(engine, names(&name), payload, logged, now.wall) {
-            Ok(shown) => (ControlReply::Account(Box::new(shown)), Vec::new()),
-            Err(unknown) => refused(unknown),
+            Ok(shown) => ControlReply::Account(Box::new(shown)),
+            Err(unknown) => refused(&unknown),
         },
-        ControlRequest::Retry { only } => {
-            let only = match only.map(|name| account(engine, &name)).transpose() {
-                Ok(only) => only,
-                Err(unknown) => return refused(unknown),
-            };
-            let effects = act(engine, Event::Retry { only }, now);
-            let notifications = count(&effects);
-            (ControlReply::Retried { notifications }, effects)
-        }
-        ControlRequest::Drop { account: name } => match account(engine, &name) {
-            Ok((channel, hub)) => {
-                let effects = act(engine, Event::Drop { channel, hub }, now);
-                let changes = count(&effects);
-                (ControlReply::Dropped { changes }, effects)
-            }
-            Err(unknown) => refused(unknown),
-        },
-        ControlRequest::Subscriptions(about) => (answer_about(about), Vec::new()),
-        ControlRequest::PublicUrl => {
-            let url = engine.plan().public_url.to_string();
-            (ControlReply::PublicUrl(url), Vec::new())
-        }
-    }
+        ControlRequest::Subscriptions(about) => answer_about(about),
+        ControlRequest::PublicUrl => ControlReply::PublicUrl(engine.plan().public_url.to_string()),
+    };
+    (reply, effects)
+}
+
+fn refused(unknown: &dyn std::error::Error) -> ControlReply {
+    ControlReply::Error(unknown.to_string())
 }
 
 fn names(name: &AccountName) -> AccountNames<'_> {
