@@ -10,7 +10,7 @@ use rusqlite::{
 };
 
 use crate::announce::changes::inventory::InventoryRow;
-use crate::announce::changes::log::{LogPart, Logged};
+use crate::announce::changes::log::{LogPart, LogRange, Logged};
 use crate::announce::ids::ChannelId;
 use crate::announce::state::{
     ChangeListRow, ChangeSetRow, ClosedList, KeyRow, ListKind, LogRow, Save,
@@ -248,10 +248,14 @@ pub(super) fn part(
     let first = fields.take::<Option<i64>>()?.map(count);
     let is_whole: Option<bool> = fields.take()?;
     let bytes = fields.take::<Option<i64>>()?.map(count);
-    Ok(first.map(|first| LogPart {
-        first,
-        entries,
-        is_whole: is_whole.unwrap_or_default(),
+    Ok(first.map(|start| LogPart {
+        range: match is_whole {
+            Some(true) => LogRange::Whole { entries },
+            Some(false) | None => LogRange::Part {
+                start,
+                end: start.saturating_add(entries),
+            },
+        },
         bytes: bytes.unwrap_or_default(),
     }))
 }

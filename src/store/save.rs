@@ -395,7 +395,7 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
             flight.attempts,
             Column(flight.next_try),
             Column(flight.cut),
-            flight.part.map(|part| count(part.first)),
+            flight.part.map(|part| count(part.range.start())),
             count(flight.entries),
             flight.until.map(Column),
         ])?;
@@ -420,8 +420,8 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
         flight.attempts,
         Column(flight.next_try),
         flight.until.map(Column),
-        flight.part.map(|part| count(part.first)),
-        flight.part.map(|part| part.is_whole),
+        flight.part.map(|part| count(part.range.start())),
+        flight.part.map(|part| part.range.is_whole()),
         flight.part.map(|part| count(part.bytes)),
     ])?;
     Ok(())

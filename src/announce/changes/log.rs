@@ -47,13 +47,16 @@ pub struct LogPosition {
 /// The entries of one logged notification that are sent together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogPart {
-    /// Entries before it.
-    pub first: usize,
-    pub entries: usize,
-    /// True if it is the whole notification.
-    pub is_whole: bool,
+    pub range: LogRange,
     /// Estimated size of the body.
     pub bytes: usize,
+}
+
+/// A range of the entries of one logged notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogRange {
+    Whole { entries: usize },
+    Part { start: usize, end: usize },
 }
 
 /// Notifications and entries that a hub was not told yet.
@@ -61,6 +64,28 @@ pub struct LogPart {
 pub struct Backlog {
     pub notifications: usize,
     pub entries: usize,
+}
+
+impl LogRange {
+    /// Returns the number of entries before it.
+    pub fn start(self) -> usize {
+        match self {
+            LogRange::Whole { .. } => 0,
+            LogRange::Part { start, .. } => start,
+        }
+    }
+
+    /// Returns the number of its entries.
+    pub fn entries(self) -> usize {
+        match self {
+            LogRange::Whole { entries } => entries,
+            LogRange::Part { start, end } => end.saturating_sub(start),
+        }
+    }
+
+    pub fn is_whole(self) -> bool {
+        matches!(self, LogRange::Whole { .. })
+    }
 }
 
 impl ChangeLog {
@@ -158,10 +183,15 @@ impl ChangeLog {
             false => 0,
         };
         let entries = (logged.entries - first).min(limit.max(1));
+        let range = match entries == logged.entries {
+            true => LogRange::Whole { entries },
+            false => LogRange::Part {
+                start: first,
+                end: first + entries,
+            },
+        };
         let part = LogPart {
-            first,
-            entries,
-            is_whole: entries == logged.entries,
+            range,
             bytes: logged.bytes * entries / logged.entries.max(1),
         };
         Some((seq, part))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::announce::changes::log::LogPart;
+use crate::announce::changes::log::{LogPart, LogRange};
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::WindowPlan;
 use crate::daemon::event_loop::state_saver::StateSaver;
@@ -21,12 +21,13 @@ pub fn logged_part(
 
 /// Returns the part of a logged notification.
 pub fn reduced(body: Arc<[u8]>, seq: u64, wanted: LogPart) -> Result<Arc<[u8]>, String> {
-    if wanted.is_whole {
-        return Ok(body);
+    match wanted.range {
+        LogRange::Whole { .. } => Ok(body),
+        LogRange::Part { start, end } => {
+            let part = part(&body, start..end).map(Arc::from);
+            part.ok_or_else(|| format!("notification {seq} in the state file has no such entries"))
+        }
     }
-    let entries = wanted.first..wanted.first + wanted.entries;
-    let part = part(&body, entries).map(Arc::from);
-    part.ok_or_else(|| format!("notification {seq} in the state file has no such entries"))
 }
 
 /// Returns consecutive notifications as one, as many of the last as fit. Reads no others, but one.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rsnotify::announce::changes::inventory::{InventoryRow, take_inventory};
-use rsnotify::announce::changes::log::LogPart;
+use rsnotify::announce::changes::log::{LogPart, LogRange};
 use rsnotify::announce::changes::round::{
     ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken,
 };
@@ -120,10 +120,9 @@ impl ChangeRows {
     /// Returns the body of a logged notification, or a part of it; it must have been saved.
     pub fn body(&self, id: ChannelId, seq: u64, wanted: LogPart) -> Arc<[u8]> {
         let body = &self.bodies[&(id, seq)];
-        let entries = wanted.first..wanted.first + wanted.entries;
-        match wanted.is_whole {
-            true => Arc::clone(body),
-            false => part(body, entries).unwrap().into(),
+        match wanted.range {
+            LogRange::Whole { .. } => Arc::clone(body),
+            LogRange::Part { start, end } => part(body, start..end).unwrap().into(),
         }
     }
 

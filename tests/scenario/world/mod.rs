@@ -656,7 +656,7 @@ impl World {
             "what is submitted is saved first"
         );
         submission.body = self.change_rows.body(key.0, submission.seq, part);
-        if let Some((store, _)) = self.store.as_ref().filter(|_| part.is_whole) {
+        if let Some((store, _)) = self.store.as_ref().filter(|_| part.range.is_whole()) {
             let saved = store.logged_body(key.0, submission.seq).unwrap();
             assert_eq!(saved.as_ref(), Some(&submission.body));
         }

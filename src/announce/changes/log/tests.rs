@@ -80,7 +80,7 @@ fn what_was_in_flight_is_still_sent_in_parts() {
         ..LogPosition::default()
     };
     let next = log(&[10, 20, 30]).next(&position, 5);
-    let next = next.map(|(seq, part)| (seq, part.first, part.entries));
+    let next = next.map(|(seq, part)| (seq, part.range.start(), part.range.entries()));
     assert_eq!(next, Some((1, 0, 5)));
 }
 
@@ -189,14 +189,14 @@ proptest! {
             let Some((seq, part)) = log.next(&position, limit) else {
                 break;
             };
-            prop_assert!((1..=limit).contains(&part.entries));
+            prop_assert!((1..=limit).contains(&part.range.entries()));
             let before = heard.get(&seq).copied().unwrap_or(0);
-            prop_assert_eq!(part.first, before);
-            prop_assert_eq!(part.is_whole, part.entries == sizes[seq as usize - 1]);
+            prop_assert_eq!(part.range.start(), before);
+            prop_assert_eq!(part.range.is_whole(), part.range.entries() == sizes[seq as usize - 1]);
             prop_assert_eq!(heard.keys().next_back().map_or(1, |last| *last.max(&1)) <= seq, true);
             if is_accepted {
-                heard.insert(seq, before + part.entries);
-                let is_whole = position.accept(seq, part.entries, sizes[seq as usize - 1]);
+                heard.insert(seq, before + part.range.entries());
+                let is_whole = position.accept(seq, part.range.entries(), sizes[seq as usize - 1]);
                 prop_assert_eq!(is_whole, heard[&seq] == sizes[seq as usize - 1]);
             }
         }

@@ -87,7 +87,7 @@ pub fn launch_next(
         seq,
         body: Arc::from([]),
         part: Some(part),
-        entries: part.entries,
+        entries: part.range.entries(),
         covers: Vec::new(),
         until: Some(logged.until),
         cut: logged.cut.min(now),
@@ -116,7 +116,7 @@ pub fn accept(
     ledger.row.accepted = Some(step.now());
     ledger.is_answer_old = false;
     let of = channel.log.get(seq).map_or(0, |logged| logged.entries);
-    if ledger.row.position.accept(seq, part.entries, of) {
+    if ledger.row.position.accept(seq, part.range.entries(), of) {
         ledger.row.limit = None;
     }
     if ledger.mode == Mode::Ping {
