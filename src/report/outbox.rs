@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::channel::Channel;
-use crate::announce::due::{Due, due, due_after};
+use crate::announce::due::{Due, HeardDocument, due};
 use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
@@ -218,7 +218,18 @@ fn next_changes(engine: &Engine, account: &Account<'_>) -> Vec<Entry> {
     let covers: BTreeMap<&Uri, Option<&Told>> =
         covers.map(|(uri, told)| (uri, told.as_ref())).collect();
     let all = ledger.due.iter().map(|uri| match covers.get(uri) {
-        Some(told) => due_after(plan, catalog, channel, ledger, uri, *told, true),
+        Some(told) => {
+            let document = HeardDocument {
+                source: plan,
+                catalog,
+                channel,
+                ledger,
+                uri,
+                told: *told,
+                is_due: true,
+            };
+            document.due()
+        }
         None => due(plan, catalog, channel, hub, uri),
     });
     let announcements = all.filter_map(|due| match due {
