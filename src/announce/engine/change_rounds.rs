@@ -201,7 +201,7 @@ impl ChangeRounds<'_> {
             known.schedule_mut().cut(step.now());
             back_dated = self
                 .outbox
-                .cut_changes(id, set, changes, &lists, self.plan, step);
+                .cut_changes(id, changes, &lists, self.plan, step);
         }
         find_in_lists(known, source, &lists, &back_dated, step);
     }

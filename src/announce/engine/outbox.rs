@@ -135,7 +135,6 @@ impl Outbox {
     pub fn cut_changes(
         &mut self,
         id: ChannelId,
-        set: &Uri,
         changes: Vec<FreshChange>,
         lists: &[TakenList],
         plan: &Plan,
@@ -144,7 +143,7 @@ impl Outbox {
         let Some(channel) = self.channels.get_mut(id) else {
             return BTreeMap::new();
         };
-        let cut = cut_changes(channel, id, set, changes, lists, &plan.window, step);
+        let cut = cut_changes(channel, id, changes, lists, &plan.window, step);
         for notification in cut.notifications {
             self.history.push(notification);
         }

@@ -38,7 +38,6 @@ pub struct CutNotifications {
 pub(super) fn cut_changes(
     channel: &mut Channel,
     id: ChannelId,
-    set: &Uri,
     changes: Vec<FreshChange>,
     lists: &[TakenList],
     window: &WindowPlan,
@@ -51,12 +50,12 @@ pub(super) fn cut_changes(
         notifications: Vec::new(),
         back_dated: BTreeMap::new(),
     };
-    for interval in intervals(changes, from, interval_limits(window, set, from)) {
+    let limits = interval_limits(window, &channel.row.set, from);
+    for interval in intervals(changes, from, limits) {
         for (list, count) in &interval.back_dated {
             *cut.back_dated.entry(*list).or_insert(0) += count;
         }
-        cut.notifications
-            .push(push(channel, id, set, interval, step));
+        cut.notifications.push(push(channel, id, interval, step));
     }
     step.tell(took(channel, counted, lists, &cut));
     cut
@@ -197,11 +196,10 @@ fn interval_limits(window: &WindowPlan, set: &Uri, from: Timestamp) -> IntervalL
 fn push(
     channel: &mut Channel,
     id: ChannelId,
-    set: &Uri,
     interval: Interval,
     step: &mut Step,
 ) -> PastNotification {
-    let (logged, body) = logged(set, interval, step.now());
+    let (logged, body) = logged(&channel.row.set, interval, step.now());
     channel.row.seq += 1;
     let seq = channel.row.seq;
     channel.log.push(seq, logged);
