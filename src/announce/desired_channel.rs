@@ -60,61 +60,95 @@ impl Configured {
     }
 }
 
-/// Returns the channel of this kind that a set should have, and adds the findings about it. `had` are the topics that the
-/// set has or had for such channels.
-pub fn desired(
-    plan: &Plan,
-    configured: &Configured,
-    source: &SourcePlan,
-    catalog: &Catalog,
-    set: &Uri,
-    kind: ChannelKind,
-    had: &BTreeSet<Topic>,
-) -> (Desired, Vec<Finding>) {
-    let mut findings = Vec::new();
-    if let Some(entry) = configured.entry(plan, set, kind) {
-        let desired = by_configuration(plan, source, set, entry, &mut findings);
-        return (with_brokers(plan, source, kind, desired), findings);
-    }
-    if catalog.is_unread(set) {
-        return (Desired::AsItIs, findings);
-    }
-    let structure = catalog.structure(set);
-    let advertised = structure.map_or(&[][..], |structure| &structure.channels);
-    let mut advertised = advertised.iter().filter(|channel| channel.kind == kind);
-    let first = advertised.next();
-    if advertised.next().is_some() {
-        findings.push(Finding::SeveralChannels { set: set.clone() });
-    }
-    let desired = match first {
-        Some(advertised) => by_advertisement(plan, source, set, advertised, &mut findings),
-        None => by_default(plan, source, set, kind, had, &mut findings),
-    };
-    match desired {
-        Desired::Channel { topic, .. } if configured.topics.contains(&topic) => {
-            findings.push(Finding::SharedTopic {
-                set: set.clone(),
-                topic,
-            });
-            (for_brokers(plan, source, set, kind, had), findings)
-        }
-        Desired::Nothing => (for_brokers(plan, source, set, kind, had), findings),
-        desired => (with_brokers(plan, source, kind, desired), findings),
-    }
+/// The channel of one kind of one set.
+#[derive(Debug, Clone, Copy)]
+pub struct SetChannel<'a> {
+    pub plan: &'a Plan,
+    pub source: &'a SourcePlan,
+    pub set: &'a Uri,
+    pub kind: ChannelKind,
 }
 
-/// Returns the channel that only brokers are told on, if there are any: its topic is only a name (F1).
-pub fn for_brokers(
-    plan: &Plan,
-    source: &SourcePlan,
-    set: &Uri,
-    kind: ChannelKind,
-    had: &BTreeSet<Topic>,
-) -> Desired {
-    let hubs: Vec<Hub> = plan.brokers_of(&source.name, kind).cloned().collect();
-    match default_topic(plan, source, set, kind, had) {
-        Some(topic) if !hubs.is_empty() => Desired::Channel { topic, hubs },
-        _ => Desired::Nothing,
+impl SetChannel<'_> {
+    /// Returns the channel that the set should have, and adds the findings about it. `had` are the topics that the set has or
+    /// had for such channels.
+    pub fn desired(
+        self,
+        configured: &Configured,
+        catalog: &Catalog,
+        had: &BTreeSet<Topic>,
+    ) -> (Desired, Vec<Finding>) {
+        let SetChannel {
+            plan,
+            source,
+            set,
+            kind,
+        } = self;
+        let mut findings = Vec::new();
+        if let Some(entry) = configured.entry(plan, set, kind) {
+            let desired = by_configuration(plan, source, set, entry, &mut findings);
+            return (with_brokers(plan, source, kind, desired), findings);
+        }
+        if catalog.is_unread(set) {
+            return (Desired::AsItIs, findings);
+        }
+        let structure = catalog.structure(set);
+        let advertised = structure.map_or(&[][..], |structure| &structure.channels);
+        let mut advertised = advertised.iter().filter(|channel| channel.kind == kind);
+        let first = advertised.next();
+        if advertised.next().is_some() {
+            findings.push(Finding::SeveralChannels { set: set.clone() });
+        }
+        let desired = match first {
+            Some(advertised) => by_advertisement(plan, source, set, advertised, &mut findings),
+            None => self.by_default(had, &mut findings),
+        };
+        match desired {
+            Desired::Channel { topic, .. } if configured.topics.contains(&topic) => {
+                findings.push(Finding::SharedTopic {
+                    set: set.clone(),
+                    topic,
+                });
+                (self.for_brokers(had), findings)
+            }
+            Desired::Nothing => (self.for_brokers(had), findings),
+            desired => (with_brokers(plan, source, kind, desired), findings),
+        }
+    }
+
+    /// Returns the channel that only brokers are told on, if there are any: its topic is only a name (F1).
+    pub fn for_brokers(self, had: &BTreeSet<Topic>) -> Desired {
+        let brokers = self.plan.brokers_of(&self.source.name, self.kind);
+        let hubs: Vec<Hub> = brokers.cloned().collect();
+        match self.default_topic(had) {
+            Some(topic) if !hubs.is_empty() => Desired::Channel { topic, hubs },
+            _ => Desired::Nothing,
+        }
+    }
+
+    /// Returns the channel of a set that advertises none, if it gets one.
+    fn by_default(self, had: &BTreeSet<Topic>, findings: &mut Vec<Finding>) -> Desired {
+        let is_wanted = self.kind == ChannelKind::Framework || self.source.change_notifications;
+        let is_for_hubs = self.source.unadvertised_channels && is_wanted;
+        if !is_for_hubs {
+            return Desired::Nothing;
+        }
+        let Some(topic) = self.default_topic(had) else {
+            return Desired::Nothing;
+        };
+        findings.push(Finding::Unadvertised {
+            set: self.set.clone(),
+            topic: topic.clone(),
+        });
+        let hubs = all_hubs(self.plan);
+        Desired::Channel { topic, hubs }
+    }
+
+    /// Returns the default topic of a set, or the other one that it had before.
+    fn default_topic(self, had: &BTreeSet<Topic>) -> Option<Topic> {
+        let [topic, other] = default_topics(self.plan, self.source, self.set, self.kind)?;
+        let keeps_other = had.contains(&other) && !had.contains(&topic);
+        Some(if keeps_other { other } else { topic })
     }
 }
 
@@ -206,44 +240,6 @@ fn by_advertisement(
         }));
     }
     Desired::Channel { topic, hubs }
-}
-
-/// Returns the channel of a set that advertises none, if it gets one.
-fn by_default(
-    plan: &Plan,
-    source: &SourcePlan,
-    set: &Uri,
-    kind: ChannelKind,
-    had: &BTreeSet<Topic>,
-    findings: &mut Vec<Finding>,
-) -> Desired {
-    let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
-    let is_for_hubs = source.unadvertised_channels && is_wanted;
-    if !is_for_hubs {
-        return Desired::Nothing;
-    }
-    let Some(topic) = default_topic(plan, source, set, kind, had) else {
-        return Desired::Nothing;
-    };
-    findings.push(Finding::Unadvertised {
-        set: set.clone(),
-        topic: topic.clone(),
-    });
-    let hubs = all_hubs(plan);
-    Desired::Channel { topic, hubs }
-}
-
-/// Returns the default topic of a set, or the other one that it had before.
-fn default_topic(
-    plan: &Plan,
-    source: &SourcePlan,
-    set: &Uri,
-    kind: ChannelKind,
-    had: &BTreeSet<Topic>,
-) -> Option<Topic> {
-    let [topic, other] = default_topics(plan, source, set, kind)?;
-    let keeps_other = had.contains(&other) && !had.contains(&topic);
-    Some(if keeps_other { other } else { topic })
 }
 
 fn all_hubs(plan: &Plan) -> Vec<Hub> {

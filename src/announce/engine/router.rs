@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
-use crate::announce::desired_channel::{Configured, Desired, desired, for_brokers};
+use crate::announce::desired_channel::{Configured, Desired, SetChannel};
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
 use crate::announce::engine::change_sets::lists_to_read::has_last_words;
@@ -132,8 +132,13 @@ impl Router<'_> {
         let had = channels.of_set(set, kind);
         let had = had.map(|(_, channel)| channel.row.topic.clone()).collect();
         let configured = self.configured;
-        let (mut desired, mut findings) =
-            desired(self.plan, configured, plan, catalog, set, kind, &had);
+        let set_channel = SetChannel {
+            plan: self.plan,
+            source: plan,
+            set,
+            kind,
+        };
+        let (mut desired, mut findings) = set_channel.desired(configured, catalog, &had);
         // A configured channel takes its topic from any other.
         let is_taken = |topic: &Topic| {
             let has_other = !configured.has(set, kind) && channels.has_other(topic, set, kind);
@@ -146,7 +151,7 @@ impl Router<'_> {
                 set: set.clone(),
                 topic: topic.clone(),
             });
-            desired = match for_brokers(self.plan, plan, set, kind, &BTreeSet::new()) {
+            desired = match set_channel.for_brokers(&BTreeSet::new()) {
                 Desired::Channel { topic, .. } if is_taken(&topic) => Desired::Nothing,
                 desired => desired,
             };
