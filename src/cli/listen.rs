@@ -118,7 +118,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in channels.into_values() {
-        keepers.extend(opening.open(channel, false, &mut receivers));
+        keepers.extend(opening.open(channel, FoundAt::Start, &mut receivers));
     }
     // All callbacks are known by now.
     destination.serve();
@@ -145,7 +145,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
                 let port = destination.address().port();
                 for channel in watched.save(found, port) {
                     undecided.left += 1;
-                    if let Some(keeper) = opening.open(channel, true, &mut receivers) {
+                    if let Some(keeper) = opening.open(channel, FoundAt::Later, &mut receivers) {
                         subscriptions.spawn(keeper.run(opening.stopped.clone()));
                     }
                 }
@@ -184,13 +184,20 @@ struct SubscriptionOpener<'a> {
     stopped: watch::Receiver<bool>,
 }
 
+/// The time when a channel was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FoundAt {
+    Start,
+    Later,
+}
+
 impl SubscriptionOpener<'_> {
     /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
     /// which is to be run.
     fn open(
         &self,
         channel: ListenedChannel,
-        is_found_later: bool,
+        found_at: FoundAt,
         receivers: &mut JoinSet<io::Result<()>>,
     ) -> Option<Keeper> {
         let saved = self.state.saved();
@@ -226,7 +233,7 @@ impl SubscriptionOpener<'_> {
             state: Arc::clone(self.state),
             check,
             is_verified: saved.is_verified,
-            is_found_later,
+            is_found_later: found_at == FoundAt::Later,
             first: self.first.clone(),
         })
     }

@@ -20,7 +20,7 @@ use crate::admin::Readiness;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::commands::{CommandReply, ask_hub, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
-use crate::daemon::event_loop::state_saver::{StateSaver, Unsaved};
+use crate::daemon::event_loop::state_saver::{StateSaver, StoreProbe, Unsaved};
 use crate::daemon::event_loop::status_reporter::{Knowledge, StatusReporter};
 use crate::daemon::failpoints::Failpoints;
 use crate::hub::HubRecord;
@@ -211,7 +211,7 @@ impl<R: Role> EventLoop<R> {
                 }
             }
             self.role.advance(&mut self.parts);
-            let is_saved = self.commit(is_ping_due);
+            let is_saved = self.commit(StoreProbe::now_if(is_ping_due));
             self.send_replies();
             self.report_health(is_saved);
             if is_ping_due {
@@ -235,11 +235,11 @@ impl<R: Role> EventLoop<R> {
         }
         self.parts.saver.restore_file();
         // If saving failed before, it is retried now.
-        let must_answer = self.parts.saver.forget_trouble();
-        self.commit(must_answer);
+        let had_trouble = self.parts.saver.forget_trouble();
+        self.commit(StoreProbe::now_if(had_trouble));
         // Submissions that the embedded hub has accepted are not to be submitted again.
         self.role.begin(&mut self.parts);
-        self.commit(false);
+        self.commit(StoreProbe::WhenDue);
         self.send_replies();
         match self.parts.saver.trouble() {
             None => Ok(()),
@@ -279,9 +279,8 @@ impl<R: Role> EventLoop<R> {
         }
     }
 
-    /// Saves the changes of this step, then performs its effects. Returns false while the state cannot be saved. The
-    /// store is asked even if nothing changed if it `must_answer`.
-    pub fn commit(&mut self, must_answer: bool) -> bool {
+    /// Saves the changes of this step, then performs its effects. Returns false while the state cannot be saved.
+    pub fn commit(&mut self, probe: StoreProbe) -> bool {
         let LoopParts {
             saver,
             failpoints,
@@ -289,7 +288,7 @@ impl<R: Role> EventLoop<R> {
             ..
         } = &mut self.parts;
         saver.unsaved().is_awaited |= !self.replies.is_empty();
-        match saver.save(must_answer, failpoints, counts) {
+        match saver.save(probe, failpoints, counts) {
             Some(saved) => {
                 self.role.perform(saved, &mut self.parts);
                 true

@@ -101,6 +101,14 @@ struct HandOver {
     after: Option<Memory>,
 }
 
+/// The way that a notification came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    Delivered,
+    /// It was read from the topic.
+    CaughtUp,
+}
+
 impl Receiver {
     /// Receives until it is stopped. Ends with an error if the output is closed.
     pub async fn run(mut self) -> io::Result<()> {
@@ -157,7 +165,10 @@ impl Receiver {
         let mut judged = Vec::new();
         for notification in notifications {
             let body = &notification.body;
-            match self.judge(&mut memory, body, false, &mut hand_overs).await {
+            match self
+                .judge(&mut memory, body, Arrival::Delivered, &mut hand_overs)
+                .await
+            {
                 Ok(()) => judged.push(notification),
                 // The hub delivers it again, and what comes after it.
                 Err(postponed) => {
@@ -205,7 +216,10 @@ impl Receiver {
         // is a gap, which is read then.
         let is_awaited = body.is_some();
         let read = match body {
-            Some(body) => self.judge(&mut memory, &body, true, &mut hand_overs).await,
+            Some(body) => {
+                self.judge(&mut memory, &body, Arrival::CaughtUp, &mut hand_overs)
+                    .await
+            }
             // The topic has nothing, or nobody may read it.
             _ if memory.kind == Some(ChannelKind::Change) => {
                 self.add_missed(&mut memory, None, &mut hand_overs).await
@@ -239,9 +253,10 @@ impl Receiver {
         &mut self,
         memory: &mut Memory,
         body: &[u8],
-        is_caught_up: bool,
+        arrival: Arrival,
         hand_overs: &mut Vec<HandOver>,
     ) -> Result<(), Postponed> {
+        let is_caught_up = arrival == Arrival::CaughtUp;
         let topic = self.topic.clone();
         let topic = topic.as_str();
         let notification = match Notification::parse(body) {

@@ -14,6 +14,7 @@ use crate::daemon::announcer::watched_trees::{NextTrees, OtherFiles, covers};
 use crate::daemon::announcer::{Adaptors, Announcer, RunParts};
 use crate::daemon::configuration_status;
 use crate::daemon::event_loop::EventLoop;
+use crate::daemon::event_loop::state_saver::StoreProbe;
 use crate::hub::SavedHub;
 use crate::report::pending::PendingCount;
 use crate::resourcesync::uri::Uri;
@@ -74,7 +75,7 @@ impl EventLoop<Announcer> {
         let announcer = Announcer::new((engine, effects), adaptors, began, &mut parts);
         let configuration = configuration_status(config);
         let mut event_loop = EventLoop::new(announcer, parts, readiness, configuration);
-        event_loop.commit(false);
+        event_loop.commit(StoreProbe::WhenDue);
         start_hub(&mut event_loop.parts);
         let Announcer { trees, engine, .. } = &mut event_loop.role;
         let first = trees.next_generation(config, engine, &other_files)?;
@@ -86,7 +87,7 @@ impl EventLoop<Announcer> {
     /// stay so, and topics are served throughout.
     pub fn change_plan(&mut self, config: &Config, plan: Plan) -> anyhow::Result<()> {
         let began = Timestamp::now();
-        if !self.commit(false)
+        if !self.commit(StoreProbe::WhenDue)
             && let Some(trouble) = self.parts.saver.trouble()
         {
             bail!("the plan cannot change while the state is not saved: {trouble}");

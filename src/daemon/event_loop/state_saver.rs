@@ -18,6 +18,14 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Delay before a failed save is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Whether the store must answer a save although nothing changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreProbe {
+    /// At intervals.
+    WhenDue,
+    Now,
+}
+
 /// Changes that wait to be saved, together or not at all.
 #[derive(Default)]
 pub struct Unsaved {
@@ -27,6 +35,15 @@ pub struct Unsaved {
     pub owed: Vec<Relay>,
     /// True if somebody is answered once it is saved.
     pub is_awaited: bool,
+}
+
+impl StoreProbe {
+    pub fn now_if(is_needed: bool) -> StoreProbe {
+        match is_needed {
+            true => StoreProbe::Now,
+            false => StoreProbe::WhenDue,
+        }
+    }
 }
 
 impl Unsaved {
@@ -97,16 +114,16 @@ impl StateSaver {
         self.trouble.take().is_some()
     }
 
-    /// Saves all changes and returns them; returns nothing while the state cannot be saved. The store is probed if it
-    /// `must_answer`, and left alone while nothing changed and no probe is due.
+    /// Saves all changes and returns them; returns nothing while the state cannot be saved. The store is left alone while
+    /// nothing changed and no probe is due.
     pub fn save(
         &mut self,
-        must_answer: bool,
+        probe: StoreProbe,
         failpoints: &Failpoints,
         counts: &mut Counts,
     ) -> Option<Unsaved> {
         let now = Instant::now();
-        let is_probe_due = must_answer || now >= self.probe_at;
+        let is_probe_due = probe == StoreProbe::Now || now >= self.probe_at;
         let is_check_due = now >= self.check_at;
         if is_check_due {
             self.check_at = now + CHECK_INTERVAL;
