@@ -8,7 +8,7 @@ pub mod hub_link;
 pub mod state_saver;
 pub mod status_reporter;
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -190,13 +190,8 @@ impl<R: Role> EventLoop<R> {
     /// answers to what was sent, and sends nothing more.
     pub fn run(&mut self, received: &Receiver<Input<R::Input>>, grace: Duration) -> Ended {
         loop {
-            let first = match received.recv_timeout(self.time_to_wait()) {
-                Ok(input) => Some(input),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Ended::Stopped { by: Instant::now() };
-                }
-            };
+            // It is never disconnected: the parts have a sender.
+            let first = received.recv_timeout(self.time_to_wait()).ok();
             let is_ping_due = self.reporter.is_ping_due();
             let mut is_reload_wanted = false;
             self.role.begin(&mut self.parts);
@@ -228,7 +223,7 @@ impl<R: Role> EventLoop<R> {
         }
     }
 
-    /// Saves inputs that came after the last step, once all senders are gone. Returns why it cannot be saved.
+    /// Saves inputs that came after the last step, once the loop has ended. Returns why it cannot be saved.
     pub fn finish(&mut self, received: &Receiver<Input<R::Input>>) -> Result<(), String> {
         for input in received.try_iter() {
             self.input(input);
