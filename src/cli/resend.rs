@@ -54,24 +54,8 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             broker.plan.name
         );
     }
-    let all = settings::brokers(&config)?;
-    let mut all = all.into_iter();
-    let settings = all.find(|settings| settings.name == broker.plan.name);
-    let settings = settings.context("the broker has no settings")?;
+    let settings = settings_for(&config, broker, options)?;
     let under = options.under.as_deref().map(Uri::parse).transpose()?;
-    let settings = BrokerSettings {
-        destination: options.destination.clone().unwrap_or(settings.destination),
-        headers: [
-            settings.headers,
-            vec![BrokerHeader {
-                name: INITIAL.to_owned(),
-                value: Secret::new("true"),
-                is_public: true,
-            }],
-        ]
-        .concat(),
-        ..settings
-    };
     let request = ResendRequest {
         broker: options.broker.clone(),
         destination: settings.destination.clone(),
@@ -121,11 +105,45 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     resending.positions.begin(&resending.position)?;
     let outcome = resending.run(&sets);
     let sent = usize::try_from(resending.position.sent).unwrap_or(usize::MAX);
+    if outcome.is_ok() {
+        resending.positions.remove()?;
+    }
+    report(outcome, sent, sets.len(), &settings)
+}
+
+/// Returns the settings of a broker, with what distinguishes these messages from others.
+fn settings_for(
+    config: &Config,
+    broker: &Broker,
+    options: &ResendOptions,
+) -> anyhow::Result<BrokerSettings> {
+    let all = settings::brokers(config)?;
+    let mut all = all.into_iter();
+    let settings = all.find(|settings| settings.name == broker.plan.name);
+    let settings = settings.context("the broker has no settings")?;
+    let initial = BrokerHeader {
+        name: INITIAL.to_owned(),
+        value: Secret::new("true"),
+        is_public: true,
+    };
+    Ok(BrokerSettings {
+        destination: options.destination.clone().unwrap_or(settings.destination),
+        headers: [settings.headers, vec![initial]].concat(),
+        ..settings
+    })
+}
+
+/// Prints the outcome after a number of resources was sent of some sets.
+fn report(
+    outcome: Result<(), ResendFailure>,
+    sent: usize,
+    sets: usize,
+    settings: &BrokerSettings,
+) -> anyhow::Result<Exit> {
     let sent = counted(sent, "resource");
     match outcome {
         Ok(()) => {
-            resending.positions.remove()?;
-            let sets = counted(sets.len(), "set");
+            let sets = counted(sets, "set");
             say(format_args!(
                 "sent {sent} of {sets} to {}",
                 settings.destination
