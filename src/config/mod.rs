@@ -174,20 +174,7 @@ fn load(
 ) -> Result<(Config, Origins), ConfigError> {
     let mut loader = Loader::new(file, environment);
     let mut written = match file {
-        Some(file) => {
-            let table = structure::parse(file)?;
-            if is_of_hub(table.get_ref()) {
-                let path = file.path.to_owned();
-                return Err(match table.get_ref().contains_key(source::SOURCE.name) {
-                    true => ConfigError::OfBoth { path },
-                    false => ConfigError::OfHub { path },
-                });
-            }
-            let mut slips = Vec::new();
-            let written = WrittenTable::new(file, "", &KEYS, located(table), &mut slips);
-            loader.report_slips(slips);
-            written
-        }
+        Some(file) => written(&mut loader, file)?,
         None => WrittenTable::default(),
     };
     let loader = &mut loader;
@@ -223,12 +210,7 @@ fn load(
     prefixes.extend(public_url.clone());
     let mut known_hubs: Vec<Hub> = hubs.iter().map(|external| external.hub.clone()).collect();
     if let (Some(embedded), Some(public_url)) = (&embedded_hub, &public_url) {
-        let embedded = embedded.hub(public_url);
-        if known_hubs.contains(&embedded) {
-            let message = format!("{embedded} is a [[hub]] and the embedded hub at once");
-            loader.report(Origin::Absent, &hub::URL.definition, message);
-        }
-        known_hubs.push(embedded);
+        add_embedded(loader, embedded.hub(public_url), &mut known_hubs);
     }
     let surroundings = Surroundings {
         prefixes: &prefixes,
@@ -255,4 +237,32 @@ fn load(
         window,
     };
     loader.finish(config)
+}
+
+/// Reads the keys of a file, of which each is known.
+fn written<'a>(
+    loader: &mut Loader<'_>,
+    file: FileText<'a>,
+) -> Result<WrittenTable<'a>, ConfigError> {
+    let table = structure::parse(file)?;
+    if is_of_hub(table.get_ref()) {
+        let path = file.path.to_owned();
+        return Err(match table.get_ref().contains_key(source::SOURCE.name) {
+            true => ConfigError::OfBoth { path },
+            false => ConfigError::OfHub { path },
+        });
+    }
+    let mut slips = Vec::new();
+    let written = WrittenTable::new(file, "", &KEYS, located(table), &mut slips);
+    loader.report_slips(slips);
+    Ok(written)
+}
+
+/// Adds the embedded hub to those that are known, and reports if it is one of them.
+fn add_embedded(loader: &mut Loader<'_>, embedded: Hub, known_hubs: &mut Vec<Hub>) {
+    if known_hubs.contains(&embedded) {
+        let message = format!("{embedded} is a [[hub]] and the embedded hub at once");
+        loader.report(Origin::Absent, &hub::URL.definition, message);
+    }
+    known_hubs.push(embedded);
 }
