@@ -259,20 +259,9 @@ impl Receiver {
         let is_caught_up = arrival == Arrival::CaughtUp;
         let topic = self.topic.clone();
         let topic = topic.as_str();
-        let notification = match Notification::parse(body) {
-            Ok(notification) => notification,
-            Err(error) => {
-                let reason = &error_chain(&error);
-                self.report(&ListenEvent::Invalid { topic, reason });
-                return Ok(());
-            }
+        let Some(notification) = self.notification(body) else {
+            return Ok(());
         };
-        if let Notification::Change(notification) = &notification
-            && notification.skipped > 0
-        {
-            let entries = notification.skipped;
-            self.report(&ListenEvent::Skipped { topic, entries });
-        }
         let mut handed = Handed::new(topic, notification);
         handed.caught_up = is_caught_up;
         let identity = handed.identity(body);
@@ -336,6 +325,26 @@ impl Receiver {
         Ok(())
     }
 
+    /// Parses a notification, and reports what of it cannot be read.
+    fn notification(&self, body: &[u8]) -> Option<Notification> {
+        let topic = self.topic.as_str();
+        let notification = match Notification::parse(body) {
+            Ok(notification) => notification,
+            Err(error) => {
+                let reason = &error_chain(&error);
+                self.report(&ListenEvent::Invalid { topic, reason });
+                return None;
+            }
+        };
+        if let Notification::Change(notification) = &notification
+            && notification.skipped > 0
+        {
+            let entries = notification.skipped;
+            self.report(&ListenEvent::Skipped { topic, entries });
+        }
+        Some(notification)
+    }
+
     /// Adds the hand-overs of missed changes, up to the start of the notification that follows, if one does.
     ///
     /// # Errors
@@ -385,36 +394,9 @@ impl Receiver {
         if changes > 0 || (before.is_some() && unreadable.is_empty()) {
             self.report(&ListenEvent::CaughtUp { topic, changes });
         }
-        let effective = |part: &[Missed]| part.iter().rev().find_map(|missed| missed.effective);
-        let until = before.or_else(|| effective(&missed).map(|last| last.to_string()));
+        let until = before.or_else(|| effective(&missed));
         let after = memory.after_missed(&missed);
-        let mut from = since;
-        let mut parts = missed.chunks(CHANGES_AT_A_TIME).peekable();
-        while let Some(part) = parts.next() {
-            let is_last = parts.peek().is_none();
-            let end = effective(part).map(|end| end.to_string());
-            let end = match is_last {
-                true => until.clone(),
-                false => end,
-            };
-            // Our own time, at the first subscription, is no `until`.
-            let end = end.or_else(|| memory.until.clone());
-            let handed = Handed {
-                topic: topic.to_owned(),
-                kind: ChannelKind::Change,
-                from: Some(from.clone()),
-                until: end.clone(),
-                up: memory.up.clone(),
-                caught_up: true,
-                entries: Entries::Change(changes_of(part)),
-            };
-            hand_overs.push(HandOver {
-                handed: Some(handed),
-                body: None,
-                after: is_last.then(|| after.clone()),
-            });
-            from = end.unwrap_or(from);
-        }
+        hand_overs.extend(in_parts(topic, memory, &missed, (since, until), &after));
         *memory = after;
         Ok(())
     }
@@ -540,6 +522,51 @@ impl Receiver {
     fn report(&self, event: &ListenEvent<'_>) {
         self.reporter.report(event);
     }
+}
+
+/// Returns the hand-overs of changes that were missed between two times, a limited number in each; the last one has the
+/// memory after all of them.
+fn in_parts(
+    topic: &str,
+    memory: &Memory,
+    missed: &[Missed],
+    (since, until): (String, Option<String>),
+    after: &Memory,
+) -> Vec<HandOver> {
+    let mut hand_overs = Vec::new();
+    let mut from = since;
+    let mut parts = missed.chunks(CHANGES_AT_A_TIME).peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        let end = match is_last {
+            true => until.clone(),
+            false => effective(part),
+        };
+        // Our own time, at the first subscription, is no `until`.
+        let end = end.or_else(|| memory.until.clone());
+        let handed = Handed {
+            topic: topic.to_owned(),
+            kind: ChannelKind::Change,
+            from: Some(from.clone()),
+            until: end.clone(),
+            up: memory.up.clone(),
+            caught_up: true,
+            entries: Entries::Change(changes_of(part)),
+        };
+        hand_overs.push(HandOver {
+            handed: Some(handed),
+            body: None,
+            after: is_last.then(|| after.clone()),
+        });
+        from = end.unwrap_or(from);
+    }
+    hand_overs
+}
+
+/// Returns the last time at which one of some changes took effect, if any has one.
+fn effective(changes: &[Missed]) -> Option<String> {
+    let last = changes.iter().rev().find_map(|missed| missed.effective);
+    last.map(|last| last.to_string())
 }
 
 /// Returns the memory of a topic to which nobody has subscribed yet: neither its current content was missed, nor what the
