@@ -79,17 +79,8 @@ pub fn take_inventory<E>(
         .iter()
         .map(|listed| (listed.entries.len(), listed.skipped))
         .collect();
-    let mut comparison = InventoryComparison {
-        request,
-        rules,
-        limit: if is_learned { LEARNED } else { request.limit },
-        differing: Vec::new(),
-        deleted: Vec::new(),
-        rows: BTreeMap::new(),
-        missing: MissingResources::default(),
-        has_more: false,
-        has_more_deleted: false,
-    };
+    let limit = if is_learned { LEARNED } else { request.limit };
+    let mut comparison = InventoryComparison::new(request, rules, limit);
     comparison.compare(resources(listed), stored)?;
     comparison.judge_deletions();
     let InventoryComparison {
@@ -120,37 +111,44 @@ pub fn take_inventory<E>(
             list: 0,
         }
     }));
-    let lists = request.lists.iter().zip(totals);
-    let lists = lists
-        .enumerate()
-        .map(|(number, (list, (entries, skipped)))| {
-            let of_list = changes.iter().filter(|fresh| fresh.list == number).count();
-            TakenList {
-                list: list.list.clone(),
-                version: list.fingerprint,
-                fingerprint: (!has_more).then_some(list.fingerprint),
-                left: None,
-                listed: entries,
-                taken: entries,
-                waiting: 0,
-                untold: 0,
-                told: of_list,
-                latest: Some(time),
-                skipped,
-                first_skipped: None,
-                undated: UndatedChanges::default(),
-                rewritten: None,
-                closed_until: None,
-            }
-        });
+    let lists = taken_lists(request, &totals, &changes, time, has_more);
     Ok(Taken {
-        lists: lists.collect(),
+        lists,
         changes,
         has_more,
         keys: BTreeMap::new(),
         inventory: rows,
         missing: Some(missing),
     })
+}
+
+/// Returns the lists of a round with their numbers of entries and of skipped ones, and of changes that are told.
+fn taken_lists(
+    request: &TakeRequest,
+    totals: &[(usize, usize)],
+    changes: &[FreshChange],
+    time: Timestamp,
+    has_more: bool,
+) -> Vec<TakenList> {
+    let lists = request.lists.iter().zip(totals).enumerate();
+    let lists = lists.map(|(number, (list, &(entries, skipped)))| TakenList {
+        list: list.list.clone(),
+        version: list.fingerprint,
+        fingerprint: (!has_more).then_some(list.fingerprint),
+        left: None,
+        listed: entries,
+        taken: entries,
+        waiting: 0,
+        untold: 0,
+        told: changes.iter().filter(|fresh| fresh.list == number).count(),
+        latest: Some(time),
+        skipped,
+        first_skipped: None,
+        undated: UndatedChanges::default(),
+        rewritten: None,
+        closed_until: None,
+    });
+    lists.collect()
 }
 
 /// Returns the resources of all lists in order of their keys; of one that stands in several places the first.
@@ -191,7 +189,25 @@ struct InventoryComparison<'a> {
     has_more_deleted: bool,
 }
 
-impl InventoryComparison<'_> {
+impl<'a> InventoryComparison<'a> {
+    fn new(
+        request: &'a TakeRequest,
+        rules: DeletionRules,
+        limit: usize,
+    ) -> InventoryComparison<'a> {
+        InventoryComparison {
+            request,
+            rules,
+            limit,
+            differing: Vec::new(),
+            deleted: Vec::new(),
+            rows: BTreeMap::new(),
+            missing: MissingResources::default(),
+            has_more: false,
+            has_more_deleted: false,
+        }
+    }
+
     fn compare<E>(
         &mut self,
         resources: Vec<Resource>,
