@@ -97,47 +97,25 @@ fn scan_beside(
     store: Option<&Store>,
     detail: FindingLimit,
 ) -> anyhow::Result<OneShotScan> {
-    let mut engine = restored_engine(config, store)?;
+    let mut stepped = SteppedEngine {
+        engine: restored_engine(config, store)?,
+        begun: Vec::new(),
+        questions: Vec::new(),
+    };
     if detail == FindingLimit::Everything {
-        engine.find_each();
+        stepped.engine.find_each();
     }
     let mut notices = Vec::new();
-    let mut begun = Vec::new();
-    let mut questions = Vec::new();
-    let mut step = |engine: &mut Engine, event| {
-        for effect in engine.step(event, Timestamp::now().into()) {
-            match effect {
-                Effect::Explain(paths) => questions.extend(paths),
-                Effect::Submit(_)
-                | Effect::SubmitLogged(..)
-                | Effect::Take(_)
-                | Effect::Look(_) => begun.push(effect),
-                _ => {}
-            }
-        }
-    };
     let mut unreadable = 0;
     let mut watches = Vec::new();
     let mut latest = None;
-    let mut progress = Progress::new(remembered(&engine).count());
+    let mut progress = Progress::new(remembered(&stepped.engine).count());
     for source in 0..config.sources.len() {
-        let tree = settings::tree(config, source, engine.plan());
+        let tree = settings::tree(config, source, stepped.engine.plan());
         let mut seen = SourceScan::default();
         let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);
-            seen.note(&reported);
-            if let TreeReport::Swept {
-                mount,
-                complete: true,
-                ..
-            } = &reported
-            {
-                let missing = seen.missing(&engine, *mount);
-                step(&mut engine, Event::Observed(missing));
-            }
-            if let Some(event) = log::engine_event(reported) {
-                step(&mut engine, event);
-            }
+            stepped.observe(reported, &mut seen);
             ControlFlow::Continue(())
         })?;
         notices.extend(seen.notices);
@@ -146,30 +124,74 @@ fn scan_beside(
         latest = latest.max(seen.latest);
     }
     // A mount whose directory is there may be absent nevertheless.
-    let sources = sources::all(&engine).into_iter();
+    let sources = sources::all(&stepped.engine).into_iter();
     let mounts = sources.flat_map(|source| source.mounts);
     notices.extend(mounts.filter_map(|mount| mount.reason));
-    step(&mut engine, Event::Tick);
-    let trees =
-        (0..config.sources.len()).map(|source| settings::tree(config, source, engine.plan()));
-    let trees: Vec<_> = trees.collect();
-    let explained = questions.into_iter().filter_map(|path| {
-        let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
-        Some((path, explained))
-    });
-    engine.step(
-        Event::Explained(explained.collect()),
-        Timestamp::now().into(),
-    );
+    stepped.step(Event::Tick);
+    stepped.explain(config);
     Ok(OneShotScan {
-        engine,
+        engine: stepped.engine,
         has_state: store.is_some(),
         notices,
-        begun,
+        begun: stepped.begun,
         unreadable,
         watches,
         latest: latest.map(|(changed, path)| (path.to_string(), changed)),
     })
+}
+
+/// An engine, and what is left of the effects of its steps.
+struct SteppedEngine {
+    engine: Engine,
+    /// Submissions and further looks.
+    begun: Vec<Effect>,
+    /// Paths of which it asks why there is no document.
+    questions: Vec<DocumentPath>,
+}
+
+impl SteppedEngine {
+    fn step(&mut self, event: Event) {
+        for effect in self.engine.step(event, Timestamp::now().into()) {
+            match effect {
+                Effect::Explain(paths) => self.questions.extend(paths),
+                Effect::Submit(_)
+                | Effect::SubmitLogged(..)
+                | Effect::Take(_)
+                | Effect::Look(_) => self.begun.push(effect),
+                _ => {}
+            }
+        }
+    }
+
+    fn observe(&mut self, reported: TreeReport, seen: &mut SourceScan) {
+        seen.note(&reported);
+        if let TreeReport::Swept {
+            mount,
+            complete: true,
+            ..
+        } = &reported
+        {
+            let missing = seen.missing(&self.engine, *mount);
+            self.step(Event::Observed(missing));
+        }
+        if let Some(event) = log::engine_event(reported) {
+            self.step(event);
+        }
+    }
+
+    /// Answers the questions that the steps left. The effects of this step are not performed.
+    fn explain(&mut self, config: &Config) {
+        let plan = self.engine.plan();
+        let trees = (0..config.sources.len()).map(|source| settings::tree(config, source, plan));
+        let trees: Vec<_> = trees.collect();
+        let questions = std::mem::take(&mut self.questions).into_iter();
+        let explained = questions.filter_map(|path| {
+            let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
+            Some((path, explained))
+        });
+        let event = Event::Explained(explained.collect());
+        self.engine.step(event, Timestamp::now().into());
+    }
 }
 
 /// The result of one source's sweep.
