@@ -154,6 +154,17 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     };
     // An error means that all have ended.
     let _ = stop.send(true);
+    finish(subscriptions, receivers, &destination, &mut signals).await;
+    outcome
+}
+
+/// Waits for all that is under way, once it was told to stop. A second signal ends the wait.
+async fn finish(
+    mut subscriptions: JoinSet<()>,
+    mut receivers: JoinSet<io::Result<()>>,
+    destination: &Destination,
+    signals: &mut StopSignals,
+) {
     let finish = async {
         let ended = async {
             while subscriptions.join_next().await.is_some() {}
@@ -169,7 +180,6 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
         // A second one does not wait for a command that is running: dropped, it is killed.
         () = signals.next() => {}
     }
-    outcome
 }
 
 /// The parts of which each subscription is made.
