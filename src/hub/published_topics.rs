@@ -325,7 +325,7 @@ mod tests {
             for name in ["https://e.org/a%2Db", "https://e.org/a-b"] {
                 let topic = Topic::new(name);
                 topics.ping(&topic, "library", at("2026-01-01T00:00:00Z"));
-                topics.settle(&topic, at("2026-01-01T00:00:01Z"));
+                topics.end_ping(&topic, at("2026-01-01T00:00:01Z"));
             }
             let is_other = |topic: &Topic| topic.as_str() != forgotten;
             let ttl = Duration::from_secs(3_600);
