@@ -103,6 +103,16 @@ impl ListToRead {
     pub fn may_be_silent(&self) -> bool {
         self.is_archived || self.closed_until.is_some()
     }
+
+    /// Returns true if an entry of this time only counts if another list tells it.
+    pub fn is_silent(&self, time: Timestamp) -> bool {
+        self.is_archived || self.is_rewriting(time)
+    }
+
+    /// Returns true if an entry of this time is new in a list that was closed for good.
+    pub fn is_rewriting(&self, time: Timestamp) -> bool {
+        self.closed_until.is_some_and(|until| time <= until)
+    }
 }
 
 /// The answer to a [`TakeRequest`].

@@ -3,6 +3,9 @@
 //! It is kept between the rounds of a set, and only as long as nothing else happened to the set's lists and keys: then the
 //! next round would find the same.
 
+mod effective_times;
+mod selected_list;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -11,16 +14,15 @@ use jiff::Timestamp;
 use crate::announce::changes::fresh::{Candidate, ComparedEntries, Comparison};
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
-    AHEAD, LeftEntries, ListToRead, ROUND_BYTES, RoundFiles, TakeRequest, Taken, TakenList,
-    UndatedChanges, read_in_order,
+    AHEAD, ListToRead, ROUND_BYTES, RoundFiles, TakeRequest, Taken, TakenList, read_in_order,
+};
+use crate::announce::changes::selection::effective_times::{EffectiveTimes, is_ahead};
+use crate::announce::changes::selection::selected_list::{
+    EarliestEntry, SelectedList, ToldChanges,
 };
 use crate::announce::changes::taken_keys::{TakenKeys, appended};
-use crate::announce::observation::Stat;
 use crate::announce::state::KeyRow;
-use crate::announce::time::later;
 use crate::resourcesync::change::ChangeKey;
-use crate::resourcesync::change_list::{Listed, ListedChanges, Skipped};
-use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
 /// Rows of keys to write, by list and number; nothing for a row to delete.
@@ -47,115 +49,6 @@ pub struct Selection {
     rows: KeyChanges,
     /// Keys that the next round adds, by list.
     added: Vec<Vec<ChangeKey>>,
-}
-
-/// One version of a list.
-#[derive(Debug)]
-struct SelectedList {
-    list: Uri,
-    stat: Stat,
-    fingerprint: Fingerprint,
-    /// The part of the file with its entries.
-    span: Range<u64>,
-    /// Entries that count.
-    listed: usize,
-    /// Of these, entries that were not taken.
-    left: usize,
-    /// Time of the earliest of these that is not among those of the selection.
-    first_late: Option<Timestamp>,
-    /// Position of the first entry with a datetime that can be true.
-    dated: Option<u32>,
-    /// True if an entry before that is not among those of the selection.
-    is_head_late: bool,
-    latest: Option<Timestamp>,
-    skipped: usize,
-    first_skipped: Option<Skipped>,
-    /// Entries with a datetime that cannot be read.
-    invalid: usize,
-    /// True if it declares its end.
-    is_closed: bool,
-    /// See [`ListToRead::closed_until`].
-    closed_until: Option<Timestamp>,
-    /// Entries that are not told for that reason.
-    untold: usize,
-    is_archived: bool,
-    /// See [`ListToRead::waits`].
-    waits: bool,
-    /// See [`TakenList::waiting`].
-    waiting: usize,
-    /// See [`TakenList::untold`].
-    archived_untold: usize,
-}
-
-impl SelectedList {
-    fn new(list: &ListToRead, listed: &ListedChanges, at: Timestamp) -> SelectedList {
-        let times = listed.entries.iter().filter_map(|entry| {
-            let time = believed(entry, at)?;
-            Some((entry.position, time))
-        });
-        SelectedList {
-            list: list.list.clone(),
-            stat: list.stat,
-            fingerprint: list.fingerprint,
-            span: listed.span(),
-            listed: listed.entries.len(),
-            left: 0,
-            first_late: None,
-            dated: times.clone().map(|(position, _)| position).next(),
-            is_head_late: false,
-            latest: times.map(|(_, time)| time).max(),
-            skipped: listed.skipped,
-            first_skipped: listed.first_skipped.clone(),
-            invalid: listed.undated.invalid,
-            is_closed: listed.declared.until.is_some(),
-            closed_until: list.closed_until,
-            untold: 0,
-            is_archived: list.is_archived,
-            waits: list.waits,
-            waiting: 0,
-            archived_untold: 0,
-        }
-    }
-
-    /// Returns true if no entry up to this one has a time of its own.
-    fn is_head(&self, position: u32) -> bool {
-        self.dated.is_none_or(|dated| position < dated)
-    }
-
-    /// Returns true if an entry of this time is new in a list that was closed for good.
-    fn is_rewriting(&self, time: Timestamp) -> bool {
-        self.closed_until.is_some_and(|until| time <= until)
-    }
-
-    /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
-    fn note_untold(&mut self, entry: &Candidate, told_until: Option<Timestamp>) -> bool {
-        if self.waits {
-            self.waiting += 1;
-            return false;
-        }
-        self.untold += usize::from(self.is_rewriting(entry.time));
-        let is_new = told_until.is_some_and(|until| entry.time > until);
-        let has_time = !self.is_head(entry.place.position);
-        self.archived_untold += usize::from(self.is_archived && is_new && has_time);
-        true
-    }
-
-    /// Returns the number of entries that are left for the next round.
-    fn left_to_take(&self) -> usize {
-        self.left.saturating_sub(self.waiting)
-    }
-
-    fn note_late(&mut self, entry: &Candidate) {
-        if self.waits && entry.is_silent {
-            self.waiting += 1;
-            return;
-        }
-        self.is_head_late |= self.is_head(entry.place.position);
-        self.first_late = Some(
-            self.first_late
-                .map_or(entry.time, |first| first.min(entry.time)),
-        );
-    }
 }
 
 impl Selection {
@@ -213,9 +106,8 @@ impl Selection {
             selection.take_key(&entry);
         }
         let mut entries = fresh.iter().chain(&copies);
-        selection.depends_on_time = entries.any(|entry| {
-            entry.is_ahead || selection.lists[entry.list as usize].is_head(entry.place.position)
-        });
+        selection.depends_on_time = entries
+            .any(|entry| entry.is_ahead || selection.lists[entry.list as usize].is_head(entry));
         selection.fresh = fresh;
         selection.copies = copies.into_iter().map(|copy| (copy, false)).collect();
         Ok(selection)
@@ -232,29 +124,28 @@ impl Selection {
         let listed = files.keys(list)?;
         let stored = files.taken(&list.list)?;
         let mut keys = TakenKeys::new(stored, &request.watch);
-        let times = times(&listed.entries, request.at);
-        let untaken = keys.compare(&listed.entries, &times, request.watch.now);
+        let effective = EffectiveTimes::new(&listed.entries, request.at);
+        let untaken = keys.compare(&listed.entries, &effective.times, request.watch.now);
         let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
-        let mut selected = SelectedList::new(list, &listed, request.at);
+        let left = if list.is_learned { 0 } else { untaken.len() };
+        let selected = SelectedList::new(list, &listed, &effective, left);
+        self.lists.push(selected);
         if list.is_learned {
             for entry in &untaken {
                 comparison.learn(listed.entries[entry.index].key, entry.copy);
             }
             keys.add(untaken.iter().map(|entry| listed.entries[entry.index].key));
-            self.lists.push(selected);
         } else {
-            selected.left = untaken.len();
-            self.lists.push(selected);
             for entry in untaken {
                 let of = &listed.entries[entry.index];
-                let time = times[entry.index];
+                let time = effective.times[entry.index];
                 let candidate = Candidate {
                     place: of.place(),
                     time,
                     list: number,
                     copy: entry.copy,
                     is_ahead: is_ahead(of, request.at),
-                    is_silent: list.is_archived || self.lists[number as usize].is_rewriting(time),
+                    is_silent: list.is_silent(time),
                 };
                 let mut is_late = |late: &Candidate| {
                     self.lists[late.list as usize].note_late(late);
@@ -273,7 +164,7 @@ impl Selection {
 
     fn take_key(&mut self, entry: &Candidate) {
         let list = entry.list as usize;
-        self.lists[list].left -= 1;
+        self.lists[list].take();
         self.added[list].push(entry.place.key);
     }
 
@@ -296,18 +187,14 @@ impl Selection {
         }
         let numbers = self.numbers(request);
         let is_known = request.lists.iter().all(|list| {
-            let number = self.lists.binary_search_by(|of| of.list.cmp(&list.list));
+            let number = self.lists.binary_search_by(|of| of.uri().cmp(&list.list));
             let selected = number.ok().and_then(|number| self.lists.get(number));
-            selected.is_some_and(|selected| {
-                (selected.stat, selected.fingerprint) == (list.stat, list.fingerprint)
-                    && selected.waits == list.waits
-                    && !list.is_learned
-            })
+            selected.is_some_and(|selected| selected.is_version(list) && !list.is_learned)
         });
         let lists = self.lists.iter().zip(&numbers);
         let has_all = request.beyond.is_some()
             || lists
-                .filter(|(list, _)| list.left_to_take() > 0)
+                .filter(|(list, _)| list.has_more())
                 .all(|(_, number)| number.is_some());
         let slice = self.slice(request);
         // Of a list that is read alone, an entry that another list tells at a later time is told at its own.
@@ -326,7 +213,7 @@ impl Selection {
     /// Returns the numbers of its lists in a request.
     fn numbers(&self, request: &TakeRequest) -> Vec<Option<usize>> {
         let lists = self.lists.iter();
-        lists.map(|list| request.number(&list.list)).collect()
+        lists.map(|list| request.number(list.uri())).collect()
     }
 
     /// Returns the entries that are told next.
@@ -368,7 +255,7 @@ impl Selection {
         let changes = read_in_order(entries, self.lists.len(), |list, places| {
             match numbers[list] {
                 Some(number) => {
-                    files.changes(&request.lists[number], &self.lists[list].span, places)
+                    files.changes(&request.lists[number], self.lists[list].span(), places)
                 }
                 None => Ok(Vec::new()),
             }
@@ -402,8 +289,7 @@ impl Selection {
         let rows = self.write_rows(files)?;
         let lists = self.taken_lists(request, &numbers, &told, &changes);
         Ok(Taken {
-            has_more: request.beyond.is_some()
-                || self.lists.iter().any(|list| list.left_to_take() > 0),
+            has_more: request.beyond.is_some() || self.lists.iter().any(SelectedList::has_more),
             lists,
             changes,
             keys: rows,
@@ -419,9 +305,9 @@ impl Selection {
             if added.is_empty() {
                 continue;
             }
-            let last = last_row(&list.list, &rows, files)?;
+            let last = last_row(list.uri(), &rows, files)?;
             for (number, row) in appended(last, added.drain(..)) {
-                rows.insert((list.list.clone(), number), Some(row));
+                rows.insert((list.uri().clone(), number), Some(row));
             }
         }
         Ok(rows)
@@ -435,73 +321,33 @@ impl Selection {
         told: &[Candidate],
         changes: &[FreshChange],
     ) -> Vec<TakenList> {
-        let mut told_of = vec![(0, 0, 0); self.lists.len()];
+        let mut told_of = vec![ToldChanges::default(); self.lists.len()];
         for (entry, fresh) in told.iter().zip(changes) {
-            let (told, undated, ahead) = &mut told_of[entry.list as usize];
-            *told += 1;
-            *undated += usize::from(fresh.change.datetime.is_none());
-            *ahead += usize::from(entry.is_ahead);
+            let is_undated = fresh.change.datetime.is_none();
+            told_of[entry.list as usize].add(is_undated, entry.is_ahead);
         }
-        let left = self.left();
+        let earliest = self.earliest_left();
         let mut lists: Vec<Option<TakenList>> = vec![None; request.lists.len()];
-        let selected = self.lists.iter_mut().zip(left).zip(told_of).zip(numbers);
-        for (((list, left), (told, undated, ahead)), number) in selected {
-            let Some(number) = number else {
-                continue;
-            };
-            // The pass over the keys does not know which of them are fresh.
-            let invalid = list.invalid.min(undated - ahead);
-            list.invalid -= invalid;
-            let untold = std::mem::take(&mut list.untold);
-            let has_told = told > 0 && list.waiting == 0;
-            let is_rewritten = list.closed_until.is_some() && (untold > 0 || has_told);
-            lists[*number] = Some(TakenList {
-                list: list.list.clone(),
-                version: list.fingerprint,
-                fingerprint: (list.left == 0).then_some(list.fingerprint),
-                left,
-                listed: list.listed,
-                taken: list.listed - list.left,
-                waiting: list.waiting,
-                untold: std::mem::take(&mut list.archived_untold),
-                told,
-                latest: list.latest,
-                skipped: list.skipped,
-                first_skipped: list.first_skipped.clone(),
-                undated: UndatedChanges {
-                    missing: undated - ahead - invalid,
-                    invalid,
-                    ahead,
-                },
-                rewritten: is_rewritten.then_some(untold),
-                closed_until: list.latest.filter(|_| list.is_closed),
-            });
+        let selected = self.lists.iter_mut().zip(told_of).zip(earliest);
+        for (((list, told), earliest), number) in selected.zip(numbers) {
+            if let Some(number) = number {
+                lists[*number] = Some(list.report(told, earliest));
+            }
         }
         lists.into_iter().flatten().collect()
     }
 
-    /// Returns the entries that are left of each list, unless one of them has the time of the comparison.
-    fn left(&self) -> Vec<Option<LeftEntries>> {
+    /// Returns the earliest of the entries that are left of each list.
+    fn earliest_left(&self) -> Vec<EarliestEntry> {
         let lists = self.lists.iter();
-        let mut left: Vec<(Option<Timestamp>, bool)> = lists
-            .map(|list| (list.first_late, list.is_head_late))
-            .collect();
+        let mut earliest: Vec<EarliestEntry> = lists.map(SelectedList::earliest_late).collect();
         let copies = self.copies.iter().filter(|(_, is_taken)| !is_taken);
         let copies = copies.map(|(copy, _)| copy);
         for entry in self.fresh[self.next..].iter().chain(copies) {
-            let (first, has_head) = &mut left[entry.list as usize];
-            *first = Some(first.map_or(entry.time, |first| first.min(entry.time)));
-            *has_head |= self.lists[entry.list as usize].is_head(entry.place.position);
+            let list = entry.list as usize;
+            earliest[list].add(entry, self.lists[list].is_head(entry));
         }
-        let left = left.into_iter().zip(&self.lists);
-        let left = left.map(|((first, has_head), list)| {
-            let first = first.filter(|_| !has_head && list.left > 0)?;
-            Some(LeftEntries {
-                first,
-                count: list.left,
-            })
-        });
-        left.collect()
+        earliest
     }
 }
 
@@ -529,24 +375,4 @@ fn last_row<F: RoundFiles>(
         (Some(unsaved), Some(saved)) if saved.0 > unsaved.0 => Some(saved),
         (unsaved, saved) => unsaved.or(saved),
     })
-}
-
-/// Returns the datetime of an entry that is not too far ahead.
-fn believed(entry: &Listed, at: Timestamp) -> Option<Timestamp> {
-    let time = entry.datetime?.at();
-    (time <= later(at, AHEAD)).then_some(time)
-}
-
-fn is_ahead(entry: &Listed, at: Timestamp) -> bool {
-    entry.datetime.is_some() && believed(entry, at).is_none()
-}
-
-/// Returns the effective time of each entry of a list (C13).
-fn times(entries: &[Listed], at: Timestamp) -> Vec<Timestamp> {
-    let mut last = None;
-    let times = entries.iter().map(|entry| {
-        last = believed(entry, at).or(last);
-        last.unwrap_or(at)
-    });
-    times.collect()
 }
