@@ -5,6 +5,7 @@
 
 mod effective_times;
 mod selected_list;
+mod unsaved_keys;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,13 +21,9 @@ use crate::announce::changes::selection::effective_times::{EffectiveTimes, is_ah
 use crate::announce::changes::selection::selected_list::{
     EarliestEntry, SelectedList, ToldChanges,
 };
-use crate::announce::changes::taken_keys::{TakenKeys, appended};
-use crate::announce::state::KeyRow;
-use crate::resourcesync::change::ChangeKey;
+use crate::announce::changes::selection::unsaved_keys::UnsavedKeys;
+use crate::announce::changes::taken_keys::TakenKeys;
 use crate::resourcesync::uri::Uri;
-
-/// Rows of keys to write, by list and number; nothing for a row to delete.
-type KeyChanges = BTreeMap<(Uri, u32), Option<KeyRow>>;
 
 /// Result of a comparison.
 #[derive(Debug)]
@@ -45,10 +42,7 @@ pub struct Selection {
     next: usize,
     /// Entries that are taken with the same ones in other lists, in order of their keys; and whether they were.
     copies: Vec<(Candidate, bool)>,
-    /// Rows that the next round writes.
-    rows: KeyChanges,
-    /// Keys that the next round adds, by list.
-    added: Vec<Vec<ChangeKey>>,
+    keys: UnsavedKeys,
 }
 
 impl Selection {
@@ -66,14 +60,13 @@ impl Selection {
             fresh: Vec::new(),
             next: 0,
             copies: Vec::new(),
-            rows: BTreeMap::new(),
-            added: vec![Vec::new(); request.lists.len()],
+            keys: UnsavedKeys::new(request.lists.len()),
         };
         let mut comparison = Comparison::new(max);
         for list in &request.lists {
             selection.add_list(request, list, &mut comparison, files)?;
         }
-        let rows = &mut selection.rows;
+        let unsaved = &mut selection.keys;
         let mut before: Option<Uri> = None;
         let mut number = 0;
         let compared = comparison.conclude(|pass| {
@@ -82,7 +75,7 @@ impl Selection {
                     .vanished
                     .is_some_and(|at| request.watch.is_forgotten(at))
                 {
-                    rows.entry((list, first)).or_insert(None);
+                    unsaved.forget(list, first);
                     return;
                 }
                 if before.as_ref() != Some(&list) {
@@ -156,16 +149,14 @@ impl Selection {
                 }
             }
         }
-        let rows = keys.into_changes().into_iter();
-        let rows = rows.map(|(number, row)| ((list.list.clone(), number), row));
-        self.rows.extend(rows);
+        self.keys.change(&list.list, keys.into_changes());
         Ok(())
     }
 
     fn take_key(&mut self, entry: &Candidate) {
         let list = entry.list as usize;
         self.lists[list].take();
-        self.added[list].push(entry.place.key);
+        self.keys.add(list, entry.place.key);
     }
 
     /// Returns the number of entries that are kept.
@@ -286,31 +277,17 @@ impl Selection {
             self.fresh = Vec::new();
             self.next = 0;
         }
-        let rows = self.write_rows(files)?;
+        let uris = self.lists.iter().map(SelectedList::uri);
+        let keys = self.keys.take(uris, files)?;
         let lists = self.taken_lists(request, &numbers, &told, &changes);
         Ok(Taken {
             has_more: request.beyond.is_some() || self.lists.iter().any(SelectedList::has_more),
             lists,
             changes,
-            keys: rows,
+            keys,
             inventory: BTreeMap::new(),
             missing: None,
         })
-    }
-
-    /// Returns the rows that say what was taken.
-    fn write_rows<F: RoundFiles>(&mut self, files: &mut F) -> Result<KeyChanges, F::Error> {
-        let mut rows = std::mem::take(&mut self.rows);
-        for (list, added) in self.lists.iter().zip(&mut self.added) {
-            if added.is_empty() {
-                continue;
-            }
-            let last = last_row(list.uri(), &rows, files)?;
-            for (number, row) in appended(last, added.drain(..)) {
-                rows.insert((list.uri().clone(), number), Some(row));
-            }
-        }
-        Ok(rows)
     }
 
     /// Returns the lists of a request as far as they were taken now.
@@ -349,30 +326,4 @@ impl Selection {
         }
         earliest
     }
-}
-
-/// Returns the last row of keys of a list that are present, with those that are to be written.
-fn last_row<F: RoundFiles>(
-    list: &Uri,
-    rows: &KeyChanges,
-    files: &mut F,
-) -> Result<Option<(u32, KeyRow)>, F::Error> {
-    let all = (list.clone(), 0)..=(list.clone(), u32::MAX);
-    let is_present = |row: &KeyRow| row.vanished.is_none();
-    let mut unsaved = rows.range(all).rev().filter_map(|((_, number), row)| {
-        let row = row.as_ref().filter(|row| is_present(row))?;
-        Some((*number, row.clone()))
-    });
-    let unsaved = unsaved.next();
-    let saved = files.last_taken(list)?.map(|(number, row)| {
-        let is_deleted = rows.contains_key(&(list.clone(), number));
-        match is_deleted {
-            true => (number, KeyRow::new(&[], None)),
-            false => (number, row),
-        }
-    });
-    Ok(match (unsaved, saved) {
-        (Some(unsaved), Some(saved)) if saved.0 > unsaved.0 => Some(saved),
-        (unsaved, saved) => unsaved.or(saved),
-    })
 }
