@@ -4,20 +4,21 @@
 //! next round would find the same.
 
 mod effective_times;
+mod fresh_entries;
 mod selected_list;
 mod unsaved_keys;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use jiff::Timestamp;
 
 use crate::announce::changes::fresh::{Candidate, ComparedEntries, Comparison};
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
-    AHEAD, ListToRead, ROUND_BYTES, RoundFiles, TakeRequest, Taken, TakenList, read_in_order,
+    AHEAD, ListToRead, RoundFiles, TakeRequest, Taken, TakenList, read_in_order,
 };
 use crate::announce::changes::selection::effective_times::{EffectiveTimes, is_ahead};
+use crate::announce::changes::selection::fresh_entries::FreshEntries;
 use crate::announce::changes::selection::selected_list::{
     EarliestEntry, SelectedList, ToldChanges,
 };
@@ -36,12 +37,7 @@ pub struct Selection {
     depends_on_time: bool,
     /// In order of their URIs.
     lists: Vec<SelectedList>,
-    /// In the order in which they are told.
-    fresh: Vec<Candidate>,
-    /// Number of the fresh entries that were taken.
-    next: usize,
-    /// Entries that are taken with the same ones in other lists, in order of their keys; and whether they were.
-    copies: Vec<(Candidate, bool)>,
+    fresh: FreshEntries,
     keys: UnsavedKeys,
 }
 
@@ -57,9 +53,7 @@ impl Selection {
             at: request.at,
             depends_on_time: false,
             lists: Vec::with_capacity(request.lists.len()),
-            fresh: Vec::new(),
-            next: 0,
-            copies: Vec::new(),
+            fresh: FreshEntries::default(),
             keys: UnsavedKeys::new(request.lists.len()),
         };
         let mut comparison = Comparison::new(max);
@@ -96,13 +90,13 @@ impl Selection {
         }));
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {
-            selection.take_key(&entry);
+            take_key(&mut selection.lists, &mut selection.keys, &entry);
         }
-        let mut entries = fresh.iter().chain(&copies);
-        selection.depends_on_time = entries
+        selection.fresh = FreshEntries::new(fresh, copies);
+        selection.depends_on_time = selection
+            .fresh
+            .left()
             .any(|entry| entry.is_ahead || selection.lists[entry.list as usize].is_head(entry));
-        selection.fresh = fresh;
-        selection.copies = copies.into_iter().map(|copy| (copy, false)).collect();
         Ok(selection)
     }
 
@@ -153,20 +147,14 @@ impl Selection {
         Ok(())
     }
 
-    fn take_key(&mut self, entry: &Candidate) {
-        let list = entry.list as usize;
-        self.lists[list].take();
-        self.keys.add(list, entry.place.key);
-    }
-
     /// Returns the number of entries that are kept.
     pub fn count(&self) -> usize {
-        self.fresh.len() + self.copies.len()
+        self.fresh.count()
     }
 
     /// Returns true if nothing is left of it to take.
     pub fn is_exhausted(&self) -> bool {
-        self.next == self.fresh.len()
+        self.fresh.are_exhausted()
     }
 
     /// Returns true if a comparison would find the same for a request: its lists are the same versions, and since the last
@@ -187,17 +175,16 @@ impl Selection {
             || lists
                 .filter(|(list, _)| list.has_more())
                 .all(|(_, number)| number.is_some());
-        let slice = self.slice(request);
+        let next = self.fresh.next(request);
         // Of a list that is read alone, an entry that another list tells at a later time is told at its own.
-        let tells = request.beyond.is_none() || !slice.is_empty();
-        let mut entries = slice.iter();
+        let tells = request.beyond.is_none() || !next.is_empty();
+        let mut entries = next.iter();
         is_known
             && has_all
             && tells
             && entries.all(|entry| {
-                let mut copies = self.copies[self.copies_of(entry)].iter();
                 let is_read = |entry: &Candidate| numbers[entry.list as usize].is_some();
-                is_read(entry) && copies.all(|(copy, _)| is_read(copy))
+                is_read(entry) && self.fresh.copies(entry).all(is_read)
             })
     }
 
@@ -205,31 +192,6 @@ impl Selection {
     fn numbers(&self, request: &TakeRequest) -> Vec<Option<usize>> {
         let lists = self.lists.iter();
         lists.map(|list| request.number(list.uri())).collect()
-    }
-
-    /// Returns the entries that are told next.
-    fn slice(&self, request: &TakeRequest) -> &[Candidate] {
-        let left = &self.fresh[self.next..];
-        let is_before = |entry: &Candidate| request.beyond.is_none_or(|beyond| entry.time < beyond);
-        let left = &left[..left.partition_point(is_before).min(request.limit)];
-        let mut bytes = 0;
-        let is_beyond = |entry: &Candidate| {
-            bytes += u64::from(entry.place.end.saturating_sub(entry.place.offset));
-            bytes > ROUND_BYTES
-        };
-        let fitting = left.iter().position(is_beyond);
-        &left[..fitting.map_or(left.len(), |fitting| fitting.max(1))]
-    }
-
-    /// Returns the range of the copies that are taken with an entry.
-    fn copies_of(&self, entry: &Candidate) -> Range<usize> {
-        let number = |entry: &Candidate| (entry.place.key, entry.copy);
-        let wanted = number(entry);
-        let begin = self
-            .copies
-            .partition_point(|(copy, _)| number(copy) < wanted);
-        let of_entry = self.copies[begin..].partition_point(|(copy, _)| number(copy) == wanted);
-        begin..begin + of_entry
     }
 
     /// Takes the earliest entries, and reads them.
@@ -240,7 +202,7 @@ impl Selection {
     ) -> Result<Taken, F::Error> {
         self.round = request.round;
         let numbers = self.numbers(request);
-        let told = self.slice(request).to_vec();
+        let told = self.fresh.next(request).to_vec();
         let entries = told.iter();
         let entries = entries.map(|entry| (entry.list as usize, entry.place));
         let changes = read_in_order(entries, self.lists.len(), |list, places| {
@@ -262,21 +224,9 @@ impl Selection {
             }
         });
         let changes: Vec<FreshChange> = changes.collect();
-        self.next += told.len();
-        for entry in &told {
-            self.take_key(entry);
-            for copy in self.copies_of(entry) {
-                let (copy, is_taken) = &mut self.copies[copy];
-                *is_taken = true;
-                let copy = *copy;
-                self.take_key(&copy);
-            }
-        }
-        if self.is_exhausted() {
-            self.copies = Vec::new();
-            self.fresh = Vec::new();
-            self.next = 0;
-        }
+        let (lists, keys) = (&mut self.lists, &mut self.keys);
+        self.fresh
+            .take(told.len(), |entry| take_key(lists, keys, entry));
         let uris = self.lists.iter().map(SelectedList::uri);
         let keys = self.keys.take(uris, files)?;
         let lists = self.taken_lists(request, &numbers, &told, &changes);
@@ -318,12 +268,17 @@ impl Selection {
     fn earliest_left(&self) -> Vec<EarliestEntry> {
         let lists = self.lists.iter();
         let mut earliest: Vec<EarliestEntry> = lists.map(SelectedList::earliest_late).collect();
-        let copies = self.copies.iter().filter(|(_, is_taken)| !is_taken);
-        let copies = copies.map(|(copy, _)| copy);
-        for entry in self.fresh[self.next..].iter().chain(copies) {
+        for entry in self.fresh.left() {
             let list = entry.list as usize;
             earliest[list].add(entry, self.lists[list].is_head(entry));
         }
         earliest
     }
+}
+
+/// Counts an entry as taken from its list.
+fn take_key(lists: &mut [SelectedList], keys: &mut UnsavedKeys, entry: &Candidate) {
+    let list = entry.list as usize;
+    lists[list].take();
+    keys.add(list, entry.place.key);
 }
