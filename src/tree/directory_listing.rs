@@ -1,7 +1,7 @@
 //! Listing a directory: its entries are compared with what is known of it.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -49,56 +49,39 @@ impl EntryUpdate<'_, '_> {
         let Some(directory) = self.model.directories().get(id) else {
             return Ok(());
         };
-        let (at, parent, is_link) = (directory.mount(), directory.parent(), directory.is_link);
-        let before = directory.identity;
-        let was_denied = directory.state == DirectoryState::Denied;
+        let (at, is_root) = (directory.mount(), directory.parent().is_none());
+        let (is_link, before) = (directory.is_link, directory.identity);
         if !self.mounts[at].is_present() {
             return Ok(());
         }
         let below = self.model.directories().below(id);
         let path = join(&self.mounts[at].directory, &below);
-        let opened = open(&path, is_link).and_then(|fd| Ok((file_status::of(&fd)?, fd)));
-        let (status, fd) = match opened {
+        let (fd, identity) = match open(&path, is_link) {
             Ok(opened) => opened,
             Err(error) if file_status::is_absence(error) => return Err(ListingFailure::Gone),
             Err(error) => return self.deny(id, &path, error),
         };
-        if parent.is_none() && Some(status.identity) != self.mounts[at].identity() {
+        if is_root && Some(identity) != self.mounts[at].identity() {
             return Err(ListingFailure::AnotherRoot(at));
         }
-        if let Some(above) = self.same_directory_above(id, status.identity) {
-            self.cut_circle(id, path, above, status.identity);
+        if let Some(above) = self.same_directory_above(id, identity) {
+            self.cut_circle(id, path, above, identity);
             return Ok(());
         }
-        let is_another = before != Some(status.identity);
+        let is_another = before != Some(identity);
         if is_another {
-            self.meet_another_directory(id, &path, &fd, status.identity);
+            self.meet_another_directory(id, &path, &fd, identity);
         }
         self.nested.note(id, self.model.directories());
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
         let mount = &mut self.mounts[at];
         self.watching
             .watch(id, &path, self.model, mount, self.reports);
-        let mut names = NamesToLookAt {
-            candidates: self.candidates,
-            published: &self.mounts[at].published,
-            below,
-            found: Vec::new(),
+        let found = match self.names_to_look_at(at, below, &fd, &path) {
+            Ok(found) => found,
+            Err(error) => return self.deny(id, &path, error),
         };
-        let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
-        if let Err(error) = read_names(&fd, &path, self.buffer, &mut take) {
-            return self.deny(id, &path, error);
-        }
-        let found = names.found;
-        if was_denied {
-            self.unreadable.allow(id, at);
-            let directory = path.clone();
-            self.reports.notice(TreeNotice::Readable { directory });
-        }
-        if let Some(directory) = self.model.directory_mut(id) {
-            directory.state = DirectoryState::Readable;
-        }
-        self.model.begin_listing();
+        let was_denied = self.allow(id, path);
         let mode = ListingMode {
             directory: id,
             mount: at,
@@ -108,10 +91,7 @@ impl EntryUpdate<'_, '_> {
             },
             trigger,
         };
-        for ListedName { name, kind } in found {
-            self.update_listed(mode, &fd, &name, kind);
-        }
-        self.remove_unmet(mode, &fd);
+        self.update_all(mode, &fd, found);
         Ok(())
     }
 
@@ -136,6 +116,41 @@ impl EntryUpdate<'_, '_> {
             directory.is_mount_point = is_mount_point;
             directory.identity = Some(identity);
         }
+    }
+
+    /// Reads the names in a directory that may matter. `below` is its path below the mount at this position.
+    fn names_to_look_at(
+        &mut self,
+        at: usize,
+        below: Vec<u8>,
+        fd: &OwnedFd,
+        path: &Path,
+    ) -> Result<Vec<ListedName>, Errno> {
+        let mut names = NamesToLookAt {
+            candidates: self.candidates,
+            published: &self.mounts[at].published,
+            below,
+            found: Vec::new(),
+        };
+        let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
+        read_names(fd, path, self.buffer, &mut take)?;
+        Ok(names.found)
+    }
+
+    /// Takes note that a directory can be read. Returns true if it could not be before.
+    fn allow(&mut self, id: DirectoryId, path: PathBuf) -> bool {
+        let Some(directory) = self.model.directory_mut(id) else {
+            return false;
+        };
+        let at = directory.mount();
+        let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
+        let was_denied = before == DirectoryState::Denied;
+        if was_denied {
+            self.unreadable.allow(id, at);
+            let directory = path;
+            self.reports.notice(TreeNotice::Readable { directory });
+        }
+        was_denied
     }
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
@@ -170,6 +185,15 @@ impl EntryUpdate<'_, '_> {
                 .observe_incomplete(file, reason, self.model, self.mounts);
         }
         Ok(())
+    }
+
+    /// Updates the model for the names of a listing, and for those that it did not meet.
+    fn update_all(&mut self, mode: ListingMode, fd: &OwnedFd, found: Vec<ListedName>) {
+        self.model.begin_listing();
+        for ListedName { name, kind } in found {
+            self.update_listed(mode, fd, &name, kind);
+        }
+        self.remove_unmet(mode, fd);
     }
 
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
@@ -279,12 +303,15 @@ struct ListedName {
     kind: Option<FileKind>,
 }
 
-fn open(path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+/// Opens a directory, and identifies it.
+fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
     let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     if !follow {
         flags |= OFlags::NOFOLLOW;
     }
-    rustix::fs::open(path, flags, Mode::empty())
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    let status = file_status::of(&fd)?;
+    Ok((fd, status.identity))
 }
 
 #[cfg(target_os = "linux")]
