@@ -12,7 +12,7 @@ use crate::announce::engine::source::mounts::{Mounts, UnreadableSample, Visibili
 use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::announce::observation::{DocumentPath, MountId, NoDocument, Observation, Stat};
 use crate::announce::plan::Plan;
 use crate::announce::state::{MountRow, Record, Trouble};
 use crate::resourcesync::uri::{Topic, Uri};
@@ -161,22 +161,9 @@ impl Sources {
 
     /// Notes what an event of the tree says; all others say nothing. Returns the fingerprints to replace.
     pub fn note(&mut self, event: Event, step: &mut Step) -> Vec<Recomputed> {
-        let mut recomputed = Vec::new();
         match event {
-            Event::Observed(observations) => {
-                for observation in observations {
-                    if let Some((source, uri)) = self.publishing(&observation.path) {
-                        recomputed.extend(source.observe(uri, observation, step));
-                    }
-                }
-            }
-            Event::Explained(explained) => {
-                for (path, cause) in explained {
-                    if let Some((source, uri)) = self.publishing(&path) {
-                        source.explain(uri, cause, step);
-                    }
-                }
-            }
+            Event::Observed(observations) => return self.observe(observations, step),
+            Event::Explained(explained) => self.explain(explained, step),
             Event::MountFound {
                 mount,
                 identity,
@@ -230,7 +217,27 @@ impl Sources {
             | Event::Drop { .. }
             | Event::Tick => {}
         }
+        Vec::new()
+    }
+
+    /// Notes what was found at some paths. Returns the fingerprints to replace.
+    fn observe(&mut self, observations: Vec<Observation>, step: &mut Step) -> Vec<Recomputed> {
+        let mut recomputed = Vec::new();
+        for observation in observations {
+            if let Some((source, uri)) = self.publishing(&observation.path) {
+                recomputed.extend(source.observe(uri, observation, step));
+            }
+        }
         recomputed
+    }
+
+    /// Notes why what lies at some paths is no document.
+    fn explain(&mut self, explained: Vec<(DocumentPath, NoDocument)>, step: &mut Step) {
+        for (path, cause) in explained {
+            if let Some((source, uri)) = self.publishing(&path) {
+                source.explain(uri, cause, step);
+            }
+        }
     }
 
     /// Takes what happened to the visibility of each source.
