@@ -74,13 +74,11 @@ pub fn take_inventory<E>(
     read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
 ) -> Result<Taken, E> {
     let time = time(request, &listed);
-    let is_learned = request.lists.iter().any(|list| list.is_learned);
     let totals: Vec<(usize, usize)> = listed
         .iter()
         .map(|listed| (listed.entries.len(), listed.skipped))
         .collect();
-    let limit = if is_learned { LEARNED } else { request.limit };
-    let mut comparison = InventoryComparison::new(request, rules, limit);
+    let mut comparison = InventoryComparison::new(request, rules);
     comparison.compare(resources(listed), stored)?;
     comparison.judge_deletions();
     let InventoryComparison {
@@ -93,23 +91,13 @@ pub fn take_inventory<E>(
     } = comparison;
     differing.sort_unstable_by_key(|(resource, _)| (resource.list, resource.position));
     let mut changes = read_differing(&differing, totals.len(), time, read)?;
-    for (resource, fresh) in differing.iter().zip(&changes) {
-        let row = InventoryRow {
-            state: resource.0.state,
-            uri: fresh.change.loc.clone(),
-            missing: None,
-        };
-        rows.insert(resource.0.key, Some(row));
-    }
+    rows.extend(listed_rows(&differing, &changes));
     changes.retain(|fresh| !request.lists[fresh.list].is_learned);
-    let is_deleted = deleted.into_iter();
-    changes.extend(is_deleted.map(|(key, uri)| {
-        rows.insert(key, None);
-        FreshChange {
-            change: deletion(uri),
-            time,
-            list: 0,
-        }
+    rows.extend(deleted.iter().map(|(key, _)| (*key, None)));
+    changes.extend(deleted.into_iter().map(|(_, uri)| FreshChange {
+        change: deletion(uri),
+        time,
+        list: 0,
     }));
     let lists = taken_lists(request, &totals, &changes, time, has_more);
     Ok(Taken {
@@ -190,15 +178,12 @@ struct InventoryComparison<'a> {
 }
 
 impl<'a> InventoryComparison<'a> {
-    fn new(
-        request: &'a TakeRequest,
-        rules: DeletionRules,
-        limit: usize,
-    ) -> InventoryComparison<'a> {
+    fn new(request: &'a TakeRequest, rules: DeletionRules) -> InventoryComparison<'a> {
+        let is_learned = request.lists.iter().any(|list| list.is_learned);
         InventoryComparison {
             request,
             rules,
-            limit,
+            limit: if is_learned { LEARNED } else { request.limit },
             differing: Vec::new(),
             deleted: Vec::new(),
             rows: BTreeMap::new(),
@@ -260,9 +245,13 @@ impl<'a> InventoryComparison<'a> {
         }
         let next = self.missing.next.map_or(ends, |next| next.min(ends));
         self.missing.next = Some(next);
-        if row.missing.is_some() {
-            return;
+        if row.missing.is_none() {
+            self.note_absence(key, row, since);
         }
+    }
+
+    /// Notes that a resource is missing since a time.
+    fn note_absence(&mut self, key: ResourceKey, row: InventoryRow, since: Timestamp) {
         if self.rows.len() >= LEARNED {
             self.has_more = true;
             return;
@@ -310,6 +299,21 @@ fn read_differing<E>(
         list: resource.list as usize,
     });
     Ok(fresh.collect())
+}
+
+/// Returns the rows of the resources that differ, as they are listed now.
+fn listed_rows(
+    differing: &[(Resource, ChangeKind)],
+    changes: &[FreshChange],
+) -> impl Iterator<Item = (ResourceKey, Option<InventoryRow>)> {
+    differing.iter().zip(changes).map(|((resource, _), fresh)| {
+        let row = InventoryRow {
+            state: resource.state,
+            uri: fresh.change.loc.clone(),
+            missing: None,
+        };
+        (resource.key, Some(row))
+    })
 }
 
 fn deletion(uri: Box<str>) -> Change {
