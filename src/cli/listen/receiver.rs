@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::cli::listen::change_key::{Heard, Key};
 use crate::cli::listen::change_lists::{ReadChanges, Unreadable, missed};
 use crate::cli::listen::command::Run;
-use crate::cli::listen::memory::{Memory, Relation};
+use crate::cli::listen::memory::{Memory, NotificationIdentity, Relation};
 use crate::cli::listen::missed::{Following, Missed};
 use crate::cli::listen::notification::{Entries, Handed};
 use crate::cli::listen::patience::Patience;
@@ -256,73 +256,75 @@ impl Receiver {
         arrival: Arrival,
         hand_overs: &mut Vec<HandOver>,
     ) -> Result<(), Postponed> {
-        let is_caught_up = arrival == Arrival::CaughtUp;
-        let topic = self.topic.clone();
-        let topic = topic.as_str();
         let Some(notification) = self.notification(body) else {
             return Ok(());
         };
-        let mut handed = Handed::new(topic, notification);
-        handed.caught_up = is_caught_up;
+        let mut handed = Handed::new(self.topic.as_str(), notification);
+        handed.caught_up = arrival == Arrival::CaughtUp;
         let identity = handed.identity(body);
         memory.up = identity.up.clone().or(memory.up.take());
-        let repeat = ListenEvent::Repeat {
-            topic,
-            until: identity.until.as_deref(),
-        };
         let had_entries = !handed.changes().is_empty();
         match memory.relation(&identity) {
             Relation::Next => handed.remove_caught_up(memory),
             Relation::Repeat => {
-                // The topic often has the notification that was delivered last.
-                if !is_caught_up {
-                    self.report(&repeat);
-                }
+                self.report_repeat(&identity, arrival);
                 return Ok(());
             }
             Relation::Overlap => {
                 handed.remove_caught_up(memory);
-                let handed_over = memory.handed_over();
-                let is_page = memory.is_exceeded_by(&identity);
-                if let Entries::Change(changes) = &mut handed.entries {
-                    changes.retain(|change| {
-                        let is_known = is_page && memory.has_had(change, &handed_over);
-                        !is_known && !self.heard.contains(Key::of(change))
-                    });
-                }
+                self.remove_heard(&mut handed, memory, &identity);
             }
             Relation::Gap { since } => {
-                let from = identity.from.as_deref().unwrap_or_default();
-                self.report(&ListenEvent::Gap {
-                    topic,
-                    until: &since,
-                    from,
-                });
+                self.report_gap(&since, &identity);
                 if self.state.is_kept() && identity.kind == ChannelKind::Change {
                     self.add_missed(memory, Some(&handed), hand_overs).await?;
                 }
                 handed.remove_caught_up(memory);
             }
         }
-        if had_entries && handed.changes().is_empty() {
-            if !is_caught_up {
-                self.report(&repeat);
-            }
-            *memory = memory.after(&identity, &[]);
-            hand_overs.push(HandOver {
-                handed: None,
-                body: None,
-                after: Some(memory.clone()),
-            });
-            return Ok(());
+        let is_repeat = had_entries && handed.changes().is_empty();
+        if is_repeat {
+            self.report_repeat(&identity, arrival);
         }
         *memory = memory.after(&identity, handed.changes());
         hand_overs.push(HandOver {
-            handed: Some(handed),
-            body: Some(body.to_vec()),
+            handed: (!is_repeat).then_some(handed),
+            body: (!is_repeat).then(|| body.to_vec()),
             after: Some(memory.clone()),
         });
         Ok(())
+    }
+
+    /// Removes the changes of a notification that overlaps with those before it and were handed over with them.
+    fn remove_heard(&self, handed: &mut Handed, memory: &Memory, identity: &NotificationIdentity) {
+        let handed_over = memory.handed_over();
+        let is_page = memory.is_exceeded_by(identity);
+        if let Entries::Change(changes) = &mut handed.entries {
+            changes.retain(|change| {
+                let is_known = is_page && memory.has_had(change, &handed_over);
+                !is_known && !self.heard.contains(Key::of(change))
+            });
+        }
+    }
+
+    /// Reports a notification that was delivered again. One that was read is none: the topic often has the notification
+    /// that was delivered last.
+    fn report_repeat(&self, identity: &NotificationIdentity, arrival: Arrival) {
+        if arrival == Arrival::Delivered {
+            self.report(&ListenEvent::Repeat {
+                topic: self.topic.as_str(),
+                until: identity.until.as_deref(),
+            });
+        }
+    }
+
+    /// Reports that notifications before this one are missing since a time.
+    fn report_gap(&self, since: &str, identity: &NotificationIdentity) {
+        self.report(&ListenEvent::Gap {
+            topic: self.topic.as_str(),
+            until: since,
+            from: identity.from.as_deref().unwrap_or_default(),
+        });
     }
 
     /// Parses a notification, and reports what of it cannot be read.
