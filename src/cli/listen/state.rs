@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize, Serializer};
@@ -16,6 +17,9 @@ use crate::http::secret::Secret;
 use crate::resourcesync::channel_kind::ChannelKind;
 
 const VERSION: u32 = 1;
+/// Time to wait for the lock: a command that is just being started holds it until it runs, even if the `listen` that
+/// starts it was killed.
+const LOCK_WAIT: Duration = Duration::from_millis(100);
 
 /// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,18 +165,28 @@ fn lock(path: &Path) -> anyhow::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).mode(0o600).open(&of_file);
     let file = file.with_context(|| format!("cannot write {}", of_file.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            bail!(
-                "the state file {} is used by another listen",
-                path.display()
-            )
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => {
+                bail!(
+                    "the state file {} is used by another listen",
+                    path.display()
+                )
+            }
+            // A file system without locks.
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
+                return Ok(file);
+            }
+            Err(TryLockError::Error(error)) => {
+                let message = format!("cannot lock the state file {}", path.display());
+                return Err(anyhow::Error::new(error).context(message));
+            }
         }
-        // A file system without locks.
-        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(file),
-        Err(TryLockError::Error(error)) => Err(anyhow::Error::new(error)
-            .context(format!("cannot lock the state file {}", path.display()))),
     }
 }
 
