@@ -113,7 +113,7 @@ impl EmbeddedHub {
         requester: Option<Requester>,
     ) -> Result<Option<String>, NotAccepted> {
         let inner = &self.inner;
-        let request = parse(form, &inner.prepared().settings.policy)?;
+        let request = parse(form, &inner.settings.current().settings().policy)?;
         let topic = inner.topics.find(&request.topic).ok_or(Rejection::Topic)?;
         let caution = inner.topics.caution(&topic);
         let key = SubscriptionKey {
@@ -146,8 +146,8 @@ impl HubInner {
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
     /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
     fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
-        let prepared = self.prepared();
-        let Some(own_hosts) = &prepared.settings.own_hosts else {
+        let prepared = self.settings.current();
+        let Some(own_hosts) = &prepared.settings().own_hosts else {
             return true;
         };
         let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
@@ -170,8 +170,8 @@ impl HubInner {
             .get::<Peer>()
             .and_then(|Peer(peer)| *peer);
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
-        let prepared = self.prepared();
-        let trusted = &prepared.settings.trusted_proxies;
+        let prepared = self.settings.current();
+        let trusted = &prepared.settings().trusted_proxies;
         let found = requester(peer, trusted, &forwarded, &x_forwarded_for);
         if let Some(peer) = peer
             && found == Some(Requester::new(peer))

@@ -98,8 +98,8 @@ async fn deliver_all(hub: Arc<HubInner>, assignment: Assignment) {
                 () = woken.notify.notified() => continue,
             }
         }
-        let (callback, prepared) = (&assignment.key.callback, hub.prepared());
-        let resolving = prepared.client.resolve(callback, next.priority);
+        let (callback, prepared) = (&assignment.key.callback, hub.settings.current());
+        let resolving = prepared.client().resolve(callback, next.priority);
         let location = Box::pin(resolving).await;
         let host = location.as_ref().map(|location| location.host.clone());
         let slot = match host {
@@ -111,7 +111,7 @@ async fn deliver_all(hub: Arc<HubInner>, assignment: Assignment) {
             Err(_) if hub.delivery_slots.is_draining() => return,
             Err(_) => None,
         };
-        if !Arc::ptr_eq(&prepared, &hub.prepared()) {
+        if !hub.settings.is_current(&prepared) {
             // The policy has changed since the addresses were checked.
             continue;
         }
@@ -138,12 +138,12 @@ async fn deliver(
         return;
     };
     let key = &assignment.key;
-    let (url, secret) = (&prepared.settings.hub, secret.as_ref());
+    let (url, secret) = (&prepared.settings().hub, secret.as_ref());
     let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
     let answer = match (&location, &mut slot) {
         (Ok(location), Some(slot)) => {
             let mut post = prepared
-                .client
+                .client()
                 .request(Method::POST, callback.as_str(), location);
             for (name, value) in headers(&relay, url, secret) {
                 post = post.header(name, value.as_bytes());

@@ -4,29 +4,25 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use ipnet::IpNet;
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tracing::warn;
 
 use crate::announce::delivery::Submission;
 use crate::hub::admission::Admission;
-use crate::hub::callback::CallbackPolicy;
 use crate::hub::counts::EmbeddedHubCounts;
-use crate::hub::limits::HubLimits;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::subscriptions::{Abandoned, NotificationToRelay, Subscriptions};
 use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
-use crate::resourcesync::uri::{Hub, Topic};
-use crate::websub::hub::callback_client::CallbackClient;
+use crate::resourcesync::uri::Topic;
 use crate::websub::hub::delivery::Wakers;
 use crate::websub::hub::fair_slots::FairSlots;
 use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::keyed_queue::KeyedQueue;
-pub use crate::websub::hub::lookups::Resolver;
+use crate::websub::hub::settings::EffectiveSettings;
 use crate::websub::hub::subscription_table::{LogLimits, SubscriptionTable};
 use crate::websub::hub::verification::PendingVerification;
 
@@ -39,88 +35,13 @@ pub mod hub_topics;
 pub mod intake;
 mod keyed_queue;
 mod lookups;
+mod settings;
 mod subscription_table;
 pub mod topic_client;
 mod verification;
 
-pub use crate::websub::hub::lookups::LookUp;
-
-/// Settings of the embedded hub.
-#[derive(Debug, Clone)]
-pub struct EmbeddedHubSettings {
-    /// The advertised URL, whose path is the endpoint for subscription requests.
-    pub hub: Hub,
-    pub policy: CallbackPolicy,
-    pub resolver: Resolver,
-    pub limits: HubLimits,
-    /// Proxies whose forwarding headers are trusted.
-    pub trusted_proxies: Vec<IpNet>,
-    /// Timeout of each request to a callback, from connecting to the end of the answer.
-    pub timeout: Duration,
-    /// Maximum deliveries under way, and as many slow ones.
-    pub concurrent_deliveries: usize,
-    /// Maximum pending notifications of a topic, and their total size; beyond it the oldest is abandoned.
-    pub waiting_notifications: usize,
-    pub waiting_bytes: usize,
-    /// Maximum verifications under way, and as many slow ones; the others wait.
-    pub concurrent_verifications: usize,
-    /// Maximum concurrent lookups, and as many slow ones. Each uses a thread.
-    pub concurrent_lookups: usize,
-    /// Host names under which requests are accepted, besides IP addresses and localhost. If set, requests from pages of
-    /// other origins are refused; if not, any host name is accepted.
-    pub own_hosts: Option<Vec<String>>,
-    /// Attempts at a verification whose callback does not answer.
-    pub verification_attempts: u32,
-}
-
-impl EmbeddedHubSettings {
-    pub fn new(hub: Hub) -> EmbeddedHubSettings {
-        EmbeddedHubSettings {
-            hub,
-            policy: CallbackPolicy::default(),
-            resolver: Resolver::System,
-            limits: HubLimits::default(),
-            trusted_proxies: Vec::new(),
-            timeout: Duration::from_secs(10),
-            concurrent_deliveries: 512,
-            waiting_notifications: 1_000,
-            waiting_bytes: 16 * 1024 * 1024,
-            concurrent_verifications: 64,
-            concurrent_lookups: 64,
-            own_hosts: None,
-            verification_attempts: 3,
-        }
-    }
-}
-
-/// Checked settings with the client built from them.
-#[derive(Debug)]
-pub struct PreparedHub {
-    settings: EmbeddedHubSettings,
-    path: String,
-    client: CallbackClient,
-}
-
-impl PreparedHub {
-    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubError> {
-        let client = CallbackClient::new(
-            settings.policy.clone(),
-            settings.resolver.clone(),
-            settings.concurrent_lookups,
-            settings.timeout,
-        )?;
-        Ok(PreparedHub {
-            path: path(&settings.hub),
-            client,
-            settings,
-        })
-    }
-}
-
-/// An error that prevents the hub from starting.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot build the HTTP client of the embedded hub")]
-pub struct HubError(#[from] reqwest::Error);
+pub use crate::websub::hub::lookups::{LookUp, Resolver};
+pub use crate::websub::hub::settings::{EmbeddedHubSettings, HubError, PreparedHub};
 
 /// The hub. Clones are the same hub.
 #[derive(Clone)]
@@ -129,7 +50,7 @@ pub struct EmbeddedHub {
 }
 
 struct HubInner {
-    prepared: RwLock<Arc<PreparedHub>>,
+    settings: EffectiveSettings,
     topics: HubTopics,
     records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     runtime: Handle,
@@ -157,7 +78,7 @@ impl EmbeddedHub {
         topics: HubTopics,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
-        let settings = &prepared.settings;
+        let settings = prepared.settings();
         let mut admission = Admission::new(settings.limits.clone());
         let (table, obsolete) = SubscriptionTable::restore(saved, &mut admission);
         if !obsolete.is_empty() {
@@ -178,7 +99,7 @@ impl EmbeddedHub {
             delivery_slots: FairSlots::new(settings.concurrent_deliveries),
             wakers: Arc::default(),
             log_limits: Mutex::default(),
-            prepared: RwLock::new(Arc::new(prepared)),
+            settings: EffectiveSettings::new(prepared),
         });
         tokio::spawn(subscription_table::expire(Arc::downgrade(&inner)));
         tokio::spawn(subscription_table::log_suppressed(Arc::downgrade(&inner)));
@@ -190,10 +111,9 @@ impl EmbeddedHub {
     /// Applies other settings, except for the numbers of slots. Subscriptions, pending deliveries and requests under way
     /// stay.
     pub fn apply(&self, prepared: PreparedHub) {
-        let limits = prepared.settings.limits.clone();
+        let limits = prepared.settings().limits.clone();
         self.inner.admission().set_limits(limits);
-        let current = self.inner.prepared.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(prepared);
+        self.inner.settings.replace(prepared);
     }
 
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
@@ -209,7 +129,7 @@ impl EmbeddedHub {
 
     /// Returns true if this path is the hub's endpoint.
     pub fn is_at(&self, path: &str) -> bool {
-        self.inner.prepared().path == path
+        self.inner.settings.current().is_at(path)
     }
 
     /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one
@@ -288,19 +208,19 @@ impl EmbeddedHub {
 impl fmt::Debug for EmbeddedHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedHub")
-            .field("settings", &self.inner.prepared().settings)
+            .field("settings", self.inner.settings.current().settings())
             .finish_non_exhaustive()
     }
 }
 
 impl HubInner {
     fn trim(&self, topic: &Topic) {
-        let prepared = self.prepared();
+        let prepared = self.settings.current();
         let EmbeddedHubSettings {
             waiting_notifications: max_count,
             waiting_bytes: max_bytes,
             ..
-        } = prepared.settings;
+        } = *prepared.settings();
         self.change(|subscriptions| {
             let abandoned = subscriptions.trim(topic, max_count, max_bytes).into_iter();
             abandoned
@@ -318,10 +238,6 @@ impl HubInner {
         });
     }
 
-    fn prepared(&self) -> Arc<PreparedHub> {
-        Arc::clone(&self.prepared.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn counts(&self) -> MutexGuard<'_, EmbeddedHubCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,11 +253,4 @@ impl HubInner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn path(hub: &Hub) -> String {
-    let uri = hub.as_str();
-    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
-    let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
-    path.split(['?', '#']).next().unwrap_or(path).to_owned()
 }

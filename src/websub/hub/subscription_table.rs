@@ -174,7 +174,7 @@ pub async fn log_suppressed(hub: Weak<HubInner>) {
     loop {
         tokio::time::sleep(LOG_INTERVAL).await;
         let Some(hub) = hub.upgrade() else { return };
-        hub.prepared().client.log_suppressed();
+        hub.settings.current().client().log_suppressed();
         let mut limits = hub.log_limits();
         let (begun, ended) = (limits.begun.next_interval(), limits.ended.next_interval());
         let abandoned = limits.abandoned.next_interval();

@@ -77,13 +77,13 @@ pub async fn verify_all(hub: Arc<HubInner>, key: SubscriptionKey) {
 /// Tells a subscriber that its subscription has ended (WebSub section 5.2). Any answer will do.
 pub async fn deny(hub: Arc<HubInner>, key: SubscriptionKey, reason: &'static str) {
     let url = denial_url(&key.callback, key.topic.as_str(), reason);
-    for attempt in 1..=hub.prepared().settings.verification_attempts {
+    for attempt in 1..=hub.settings.current().settings().verification_attempts {
         let priority = match attempt {
             1 => Priority::First,
             _ => Priority::Retry,
         };
-        let prepared = hub.prepared();
-        if let Ok(location) = prepared.client.resolve(&key.callback, priority).await {
+        let prepared = hub.settings.current();
+        if let Ok(location) = prepared.client().resolve(&key.callback, priority).await {
             let taken = hub.verification_slots.acquire(&location.host, priority);
             let mut slot = taken.await;
             let sent = send(&prepared, &url, &location, &mut slot).await;
@@ -128,7 +128,7 @@ async fn confirmed(hub: &HubInner, pending: &PendingVerification) -> Option<(Tim
                 );
             }
         }
-        let allowed = hub.prepared().settings.verification_attempts;
+        let allowed = hub.settings.current().settings().verification_attempts;
         let is_new = pending.kind == VerificationKind::New;
         if attempts >= allowed || is_new && hub.admission().is_full() {
             break;
@@ -176,8 +176,8 @@ async fn attempt(
         (VerificationKind::New, _) => Priority::Retry,
     };
     let (prepared, location, mut slot) = loop {
-        let prepared = hub.prepared();
-        let location = match prepared.client.resolve(&request.callback, priority).await {
+        let prepared = hub.settings.current();
+        let location = match prepared.client().resolve(&request.callback, priority).await {
             Ok(location) => location,
             Err(error) => return VerificationOutcome::Failed(error.to_string()),
         };
@@ -191,7 +191,7 @@ async fn attempt(
         let taken = hub.verification_slots.acquire(&location.host, priority);
         let slot = taken.await;
         // Otherwise the policy has changed since the addresses were checked.
-        if Arc::ptr_eq(&prepared, &hub.prepared()) {
+        if hub.settings.is_current(&prepared) {
             break (prepared, location, slot);
         }
     };
@@ -227,7 +227,7 @@ async fn send(
     location: &CallbackLocation,
     slot: &mut FairSlot,
 ) -> Result<Response, String> {
-    let request = prepared.client.request(Method::GET, url, location);
+    let request = prepared.client().request(Method::GET, url, location);
     match slot.unless_cut_off(request.send()).await {
         Some(Ok(response)) => {
             slot.answered();
