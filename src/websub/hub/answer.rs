@@ -76,8 +76,8 @@ impl EmbeddedHub {
         requester: Option<Requester>,
         count: u32,
     ) -> Result<(), LimitExceeded> {
-        let now = self.inner.started.elapsed();
-        self.inner.admission().requests(requester, count, now)
+        let admission = &self.inner.admission;
+        admission.with(|admission, now| admission.requests(requester, count, now))
     }
 
     /// Returns the address that a request comes from.
@@ -121,14 +121,13 @@ impl EmbeddedHub {
             callback: request.callback.clone(),
         };
         let quota_key = QuotaKey::new(&request.callback, requester);
-        let kind = match inner.is_subscribed(&key) {
+        let kind = match inner.table.is_subscribed(&key) {
             true => VerificationKind::Renewal,
             false => VerificationKind::New,
         };
-        let now = inner.started.elapsed();
-        let mut admission = inner.admission();
-        admission.begin(&quota_key, &request.action, kind, now)?;
-        drop(admission);
+        inner
+            .admission
+            .with(|admission, now| admission.begin(&quota_key, &request.action, kind, now))?;
         let pending = PendingVerification {
             request,
             quota_key,

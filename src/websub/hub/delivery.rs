@@ -1,17 +1,14 @@
 //! Deliveries of notifications: to each subscriber in order, to different subscribers concurrently.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
 use jiff::Timestamp;
-use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use crate::http::answer::Answer;
 use crate::http::secret::Mask;
-use crate::hub::SubscriptionKey;
 use crate::hub::relay::{DeliveryOutcome, headers, outcome};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Assignment, Delivery};
@@ -24,55 +21,6 @@ use crate::websub::hub::{HubInner, PreparedHub};
 pub const CUT_OFF: &str = "cut off: it took too long while others waited";
 /// Delivery tasks started before yielding to other tasks.
 const BATCH: usize = 100;
-
-/// Signals that end the waits of deliveries for a retry.
-#[derive(Debug, Default)]
-pub struct Wakers {
-    all: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,
-}
-
-/// A registration with [`Wakers`], removed when dropped.
-struct Woken {
-    wakers: Arc<Wakers>,
-    key: SubscriptionKey,
-    notify: Arc<Notify>,
-}
-
-impl Wakers {
-    /// Ends the wait of the delivery to a subscriber for its retry.
-    pub fn wake(&self, key: &SubscriptionKey) {
-        if let Some(notify) = self.lock().get(key) {
-            notify.notify_one();
-        }
-    }
-
-    fn register(self: &Arc<Wakers>, key: &SubscriptionKey) -> Woken {
-        let notify = Arc::new(Notify::new());
-        self.lock().insert(key.clone(), Arc::clone(&notify));
-        Woken {
-            wakers: Arc::clone(self),
-            key: key.clone(),
-            notify,
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SubscriptionKey, Arc<Notify>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Woken {
-    fn drop(&mut self) {
-        let mut all = self.wakers.lock();
-        // The subscription may have ended and begun anew meanwhile.
-        if all
-            .get(&self.key)
-            .is_some_and(|notify| Arc::ptr_eq(notify, &self.notify))
-        {
-            all.remove(&self.key);
-        }
-    }
-}
 
 /// Starts a delivery task for each assignment.
 pub async fn deliver_to_all(hub: Arc<HubInner>, assignments: Vec<Assignment>) {
@@ -87,15 +35,15 @@ pub async fn deliver_to_all(hub: Arc<HubInner>, assignments: Vec<Assignment>) {
 /// Delivers to one subscriber until nothing is pending.
 // Large futures are boxed: of many subscribers, most only wait.
 async fn deliver_all(hub: Arc<HubInner>, assignment: Assignment) {
-    let woken = hub.wakers.register(&assignment.key);
-    while let Some(next) = hub.next_delivery(&assignment) {
+    let woken = hub.table.register(&assignment.key);
+    while let Some(next) = hub.table.next_delivery(&assignment) {
         let at = next.progress.next_try;
         let wait = at.and_then(|at| Duration::try_from(at.duration_since(Timestamp::now())).ok());
         if let Some(wait) = wait {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 // It may be retried at once.
-                () = woken.notify.notified() => continue,
+                () = woken.notified() => continue,
             }
         }
         let (callback, prepared) = (&assignment.key.callback, hub.settings.current());
@@ -106,7 +54,7 @@ async fn deliver_all(hub: Arc<HubInner>, assignment: Assignment) {
             Ok(host) => tokio::select! {
                 slot = hub.delivery_slots.acquire(&host, next.priority) => Some(slot),
                 // Its priority may have risen.
-                () = woken.notify.notified() => continue,
+                () = woken.notified() => continue,
             },
             Err(_) if hub.delivery_slots.is_draining() => return,
             Err(_) => None,
@@ -133,7 +81,7 @@ async fn deliver(
         secret,
         progress,
         ..
-    }) = hub.next_delivery(assignment)
+    }) = hub.table.next_delivery(assignment)
     else {
         return;
     };
@@ -164,7 +112,7 @@ async fn deliver(
     let now = Timestamp::now();
     let outcome = outcome(&answer, attempts, now, fastrand::f64());
     let last = LastAttempt::new(&answer, now);
-    let took = hub.age(relay.id);
+    let took = hub.table.age(relay.id);
     hub.counts().attempted(&answer, outcome, took);
     match outcome {
         DeliveryOutcome::Delivered => debug!(
@@ -177,7 +125,7 @@ async fn deliver(
             "cannot deliver notification {seq} to {callback}, will retry: {last}"
         ),
         DeliveryOutcome::Abandoned => {
-            if hub.log_limits().abandoned.allow() {
+            if hub.abandoned_lines().allow() {
                 warn!(
                     %topic, %callback, seq, attempts,
                     "giving up on delivering notification {seq} to {callback}: {last}"
@@ -185,7 +133,7 @@ async fn deliver(
             }
         }
     }
-    hub.end("it is gone (410)", |subscriptions| {
+    hub.table.end("it is gone (410)", |subscriptions| {
         subscriptions.attempted(assignment, last);
         subscriptions.answered(assignment, relay.id, outcome)
     });

@@ -4,26 +4,26 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tracing::warn;
 
 use crate::announce::delivery::Submission;
-use crate::hub::admission::Admission;
 use crate::hub::counts::EmbeddedHubCounts;
+use crate::hub::log_limit::LogLimit;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::subscriptions::{Abandoned, NotificationToRelay, Subscriptions};
 use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
 use crate::resourcesync::uri::Topic;
-use crate::websub::hub::delivery::Wakers;
 use crate::websub::hub::fair_slots::FairSlots;
 use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::keyed_queue::KeyedQueue;
 use crate::websub::hub::settings::EffectiveSettings;
-use crate::websub::hub::subscription_table::{LogLimits, SubscriptionTable};
+use crate::websub::hub::shared_admission::SharedAdmission;
+use crate::websub::hub::subscription_table::SubscriptionTable;
 use crate::websub::hub::verification::PendingVerification;
 
 mod answer;
@@ -36,12 +36,19 @@ pub mod intake;
 mod keyed_queue;
 mod lookups;
 mod settings;
+mod shared_admission;
 mod subscription_table;
 pub mod topic_client;
 mod verification;
+mod wakers;
 
 pub use crate::websub::hub::lookups::{LookUp, Resolver};
 pub use crate::websub::hub::settings::{EmbeddedHubSettings, HubError, PreparedHub};
+
+/// Interval of the limits on log lines, after which suppressed lines are summarized.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Log lines per interval about abandoned deliveries.
+const ABANDONED_LINES: u32 = 10;
 
 /// The hub. Clones are the same hub.
 #[derive(Clone)]
@@ -52,21 +59,16 @@ pub struct EmbeddedHub {
 struct HubInner {
     settings: EffectiveSettings,
     topics: HubTopics,
-    records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     runtime: Handle,
-    table: Mutex<SubscriptionTable>,
-    /// Locked after `table` where both are.
-    admission: Mutex<Admission>,
+    table: Arc<SubscriptionTable>,
+    admission: Arc<SharedAdmission>,
     /// Locked only to count.
     counts: Mutex<EmbeddedHubCounts>,
-    /// The start of the times that admission measures.
-    started: Instant,
     proxy_was_reported: AtomicBool,
     verifications: KeyedQueue<PendingVerification>,
     verification_slots: FairSlots,
     delivery_slots: FairSlots,
-    wakers: Arc<Wakers>,
-    log_limits: Mutex<LogLimits>,
+    abandoned_lines: Mutex<LogLimit>,
 }
 
 impl EmbeddedHub {
@@ -79,30 +81,24 @@ impl EmbeddedHub {
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
         let settings = prepared.settings();
-        let mut admission = Admission::new(settings.limits.clone());
-        let (table, obsolete) = SubscriptionTable::restore(saved, &mut admission);
-        if !obsolete.is_empty() {
-            records(obsolete);
-        }
-        let with_pending = table.subscriptions.topics_with_pending();
+        let admission = Arc::new(SharedAdmission::new(settings.limits.clone()));
+        let table = SubscriptionTable::restore(saved, Arc::clone(&admission), records);
+        let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
         let inner = Arc::new(HubInner {
             topics,
-            records: Box::new(records),
             runtime: Handle::current(),
-            table: Mutex::new(table),
-            admission: Mutex::new(admission),
+            table: Arc::new(table),
+            admission,
             counts: Mutex::default(),
-            started: Instant::now(),
             proxy_was_reported: AtomicBool::new(false),
             verifications: KeyedQueue::default(),
             verification_slots: FairSlots::new(settings.concurrent_verifications),
             delivery_slots: FairSlots::new(settings.concurrent_deliveries),
-            wakers: Arc::default(),
-            log_limits: Mutex::default(),
+            abandoned_lines: Mutex::new(LogLimit::new(ABANDONED_LINES)),
             settings: EffectiveSettings::new(prepared),
         });
-        tokio::spawn(subscription_table::expire(Arc::downgrade(&inner)));
-        tokio::spawn(subscription_table::log_suppressed(Arc::downgrade(&inner)));
+        tokio::spawn(subscription_table::expire(Arc::downgrade(&inner.table)));
+        tokio::spawn(log_suppressed(Arc::downgrade(&inner)));
         let hub = EmbeddedHub { inner };
         with_pending.iter().for_each(|topic| hub.deliver(topic));
         hub
@@ -112,7 +108,8 @@ impl EmbeddedHub {
     /// stay.
     pub fn apply(&self, prepared: PreparedHub) {
         let limits = prepared.settings().limits.clone();
-        self.inner.admission().set_limits(limits);
+        let admission = &self.inner.admission;
+        admission.with(|admission, _| admission.set_limits(limits));
         self.inner.settings.replace(prepared);
     }
 
@@ -144,16 +141,14 @@ impl EmbeddedHub {
                 ..RelayHeaders::default()
             },
         };
-        let mut table = self.inner.table();
-        table
-            .subscriptions
-            .relay_once(notification, Timestamp::now())
+        let table = &self.inner.table;
+        table.with(|subscriptions| subscriptions.relay_once(notification, Timestamp::now()))
     }
 
     /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: NotificationToRelay) -> Option<Relay> {
-        let mut table = self.inner.table();
-        table.subscriptions.relay(notification, Timestamp::now())
+        let table = &self.inner.table;
+        table.with(|subscriptions| subscriptions.relay(notification, Timestamp::now()))
     }
 
     /// Delivers saved notifications, to each subscriber in order. Beyond the limits of a topic the oldest pending ones are
@@ -161,7 +156,7 @@ impl EmbeddedHub {
     pub fn dispatch(&self, relays: Vec<Relay>) {
         for relay in relays {
             let topic = relay.topic.clone();
-            self.inner.enqueue(relay);
+            self.inner.table.enqueue(relay);
             self.inner.trim(&topic);
             self.deliver(&topic);
         }
@@ -169,7 +164,7 @@ impl EmbeddedHub {
 
     /// Ends all subscriptions to a topic and notifies the subscribers.
     pub fn end_topic(&self, topic: &Topic) {
-        let callbacks = self.inner.table().subscriptions.callbacks(topic);
+        let callbacks = self.inspect(|subscriptions| subscriptions.callbacks(topic));
         for callback in callbacks {
             let topic = topic.clone();
             self.end(SubscriptionKey { topic, callback }, "the topic has ended");
@@ -179,6 +174,7 @@ impl EmbeddedHub {
     /// Ends a subscription and notifies the subscriber of the reason.
     pub fn end(&self, key: SubscriptionKey, why: &'static str) {
         self.inner
+            .table
             .end(why, |subscriptions| subscriptions.unsubscribe(&key));
         let denial = verification::deny(Arc::clone(&self.inner), key, why);
         self.inner.runtime.spawn(denial);
@@ -186,7 +182,9 @@ impl EmbeddedHub {
 
     /// Calls a function with the subscriptions, which are locked meanwhile.
     pub fn inspect<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
-        inspect(&self.inner.table().subscriptions)
+        self.inner
+            .table
+            .with(|subscriptions| inspect(subscriptions))
     }
 
     /// Returns the status with the counters.
@@ -197,7 +195,10 @@ impl EmbeddedHub {
     }
 
     fn deliver(&self, topic: &Topic) {
-        let assignments = self.inner.table().subscriptions.assign(topic);
+        let assignments = self
+            .inner
+            .table
+            .with(|subscriptions| subscriptions.assign(topic));
         let inner = Arc::clone(&self.inner);
         self.inner
             .runtime
@@ -221,7 +222,7 @@ impl HubInner {
             waiting_bytes: max_bytes,
             ..
         } = *prepared.settings();
-        self.change(|subscriptions| {
+        self.table.change(|subscriptions| {
             let abandoned = subscriptions.trim(topic, max_count, max_bytes).into_iter();
             abandoned
                 .map(|Abandoned { relay, subscribers }| {
@@ -242,15 +243,26 @@ impl HubInner {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn log_limits(&self) -> MutexGuard<'_, LogLimits> {
-        self.log_limits
+    fn abandoned_lines(&self) -> MutexGuard<'_, LogLimit> {
+        self.abandoned_lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn admission(&self) -> MutexGuard<'_, Admission> {
-        self.admission
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+/// Summarizes suppressed log lines at the end of each interval.
+async fn log_suppressed(hub: Weak<HubInner>) {
+    loop {
+        tokio::time::sleep(LOG_INTERVAL).await;
+        let Some(hub) = hub.upgrade() else { return };
+        hub.settings.current().client().log_suppressed();
+        hub.table.log_suppressed();
+        let abandoned = hub.abandoned_lines().next_interval();
+        if abandoned > 0 {
+            warn!(
+                count = abandoned,
+                "giving up on {abandoned} more deliveries to failing subscribers"
+            );
+        }
     }
 }

@@ -58,16 +58,17 @@ pub async fn verify_all(hub: Arc<HubInner>, key: SubscriptionKey) {
                         secret,
                         expires: later(sent_at, lease),
                     };
-                    hub.subscribe(subscription, quota_key.clone());
+                    hub.table.subscribe(subscription, quota_key.clone());
                 }
                 Action::Unsubscribe => {
-                    hub.end("it unsubscribed", |subscriptions| {
+                    hub.table.end("it unsubscribed", |subscriptions| {
                         subscriptions.unsubscribe(&key)
                     });
                 }
             }
         }
-        hub.admission().end(&quota_key, kind);
+        hub.admission
+            .with(|admission, _| admission.end(&quota_key, kind));
         if !hub.verifications.done(&key) {
             return;
         }
@@ -130,7 +131,7 @@ async fn confirmed(hub: &HubInner, pending: &PendingVerification) -> Option<(Tim
         }
         let allowed = hub.settings.current().settings().verification_attempts;
         let is_new = pending.kind == VerificationKind::New;
-        if attempts >= allowed || is_new && hub.admission().is_full() {
+        if attempts >= allowed || is_new && hub.admission.with(|admission, _| admission.is_full()) {
             break;
         }
         tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
@@ -144,7 +145,7 @@ async fn confirmed(hub: &HubInner, pending: &PendingVerification) -> Option<(Tim
 /// wait, as after any other failed attempt.
 async fn may_wait(hub: &HubInner, wait: Duration) -> bool {
     let until = Instant::now() + wait.max(LIMITED_WAIT);
-    while !hub.admission().is_full() {
+    while !hub.admission.with(|admission, _| admission.is_full()) {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return true;
@@ -183,8 +184,10 @@ async fn attempt(
         };
         // An address in the URL was counted with the request.
         if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
-            let now = hub.started.elapsed();
-            if let Err(exceeded) = hub.admission().connect(address, now) {
+            let connected = hub
+                .admission
+                .with(|admission, now| admission.connect(address, now));
+            if let Err(exceeded) = connected {
                 return VerificationOutcome::Limited(exceeded);
             }
         }
