@@ -15,10 +15,17 @@ pub struct EmbeddedHubCounts {
     pub latency: Histogram,
 }
 
-impl EmbeddedHubCounts {
+/// Attempts to deliver, and the time that the successful ones took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeliveryMeasurements {
+    pub counts: DeliveryCounts,
+    pub latency: Histogram,
+}
+
+impl DeliveryMeasurements {
     /// Counts an attempt to deliver; `took` is the time since the notification was relayed, if known.
     pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome, took: Option<Duration>) {
-        self.deliveries.attempted(answer, outcome);
+        self.counts.attempted(answer, outcome);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
             self.latency.observe(took);
         }

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::runtime::Handle;
-use tracing::warn;
 
 use crate::announce::delivery::Submission;
 use crate::hub::counts::EmbeddedHubCounts;
-use crate::hub::log_limit::LogLimit;
 use crate::hub::subscriptions::view::HubStatus;
-use crate::hub::subscriptions::{Abandoned, NotificationToRelay, Subscriptions};
+use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
 use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
 use crate::resourcesync::uri::Topic;
+use crate::websub::hub::delivery::Deliveries;
 use crate::websub::hub::fair_slots::FairSlots;
 use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::keyed_queue::KeyedQueue;
@@ -47,8 +46,6 @@ pub use crate::websub::hub::settings::{EmbeddedHubSettings, HubError, PreparedHu
 
 /// Interval of the limits on log lines, after which suppressed lines are summarized.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Log lines per interval about abandoned deliveries.
-const ABANDONED_LINES: u32 = 10;
 
 /// The hub. Clones are the same hub.
 #[derive(Clone)]
@@ -57,7 +54,7 @@ pub struct EmbeddedHub {
 }
 
 struct HubInner {
-    settings: EffectiveSettings,
+    settings: Arc<EffectiveSettings>,
     topics: HubTopics,
     runtime: Handle,
     table: Arc<SubscriptionTable>,
@@ -67,8 +64,7 @@ struct HubInner {
     proxy_was_reported: AtomicBool,
     verifications: KeyedQueue<PendingVerification>,
     verification_slots: FairSlots,
-    delivery_slots: FairSlots,
-    abandoned_lines: Mutex<LogLimit>,
+    deliveries: Arc<Deliveries>,
 }
 
 impl EmbeddedHub {
@@ -80,27 +76,34 @@ impl EmbeddedHub {
         topics: HubTopics,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
-        let settings = prepared.settings();
-        let admission = Arc::new(SharedAdmission::new(settings.limits.clone()));
+        let verifications = prepared.settings().concurrent_verifications;
+        let admission = SharedAdmission::new(prepared.settings().limits.clone());
+        let (admission, settings) = (
+            Arc::new(admission),
+            Arc::new(EffectiveSettings::new(prepared)),
+        );
         let table = SubscriptionTable::restore(saved, Arc::clone(&admission), records);
+        let table = Arc::new(table);
+        let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table));
         let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
         let inner = Arc::new(HubInner {
             topics,
             runtime: Handle::current(),
-            table: Arc::new(table),
+            table,
             admission,
             counts: Mutex::default(),
             proxy_was_reported: AtomicBool::new(false),
             verifications: KeyedQueue::default(),
-            verification_slots: FairSlots::new(settings.concurrent_verifications),
-            delivery_slots: FairSlots::new(settings.concurrent_deliveries),
-            abandoned_lines: Mutex::new(LogLimit::new(ABANDONED_LINES)),
-            settings: EffectiveSettings::new(prepared),
+            verification_slots: FairSlots::new(verifications),
+            deliveries: Arc::new(deliveries),
+            settings,
         });
         tokio::spawn(subscription_table::expire(Arc::downgrade(&inner.table)));
         tokio::spawn(log_suppressed(Arc::downgrade(&inner)));
         let hub = EmbeddedHub { inner };
-        with_pending.iter().for_each(|topic| hub.deliver(topic));
+        for topic in &with_pending {
+            hub.inner.deliveries.begin(topic);
+        }
         hub
     }
 
@@ -118,10 +121,10 @@ impl EmbeddedHub {
     pub async fn drain(&self) {
         let HubInner {
             verification_slots,
-            delivery_slots,
+            deliveries,
             ..
         } = &*self.inner;
-        tokio::join!(verification_slots.drain(), delivery_slots.drain());
+        tokio::join!(verification_slots.drain(), deliveries.drain());
     }
 
     /// Returns true if this path is the hub's endpoint.
@@ -157,8 +160,8 @@ impl EmbeddedHub {
         for relay in relays {
             let topic = relay.topic.clone();
             self.inner.table.enqueue(relay);
-            self.inner.trim(&topic);
-            self.deliver(&topic);
+            self.inner.deliveries.trim(&topic);
+            self.inner.deliveries.begin(&topic);
         }
     }
 
@@ -190,19 +193,13 @@ impl EmbeddedHub {
     /// Returns the status with the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
         let mut status = self.inspect(|subscriptions| subscriptions.status(now));
-        status.counts = self.inner.counts().clone();
+        let measurements = self.inner.deliveries.measurements();
+        status.counts = EmbeddedHubCounts {
+            deliveries: measurements.counts,
+            latency: measurements.latency,
+            ..self.inner.counts().clone()
+        };
         status
-    }
-
-    fn deliver(&self, topic: &Topic) {
-        let assignments = self
-            .inner
-            .table
-            .with(|subscriptions| subscriptions.assign(topic));
-        let inner = Arc::clone(&self.inner);
-        self.inner
-            .runtime
-            .spawn(delivery::deliver_to_all(inner, assignments));
     }
 }
 
@@ -215,38 +212,8 @@ impl fmt::Debug for EmbeddedHub {
 }
 
 impl HubInner {
-    fn trim(&self, topic: &Topic) {
-        let prepared = self.settings.current();
-        let EmbeddedHubSettings {
-            waiting_notifications: max_count,
-            waiting_bytes: max_bytes,
-            ..
-        } = *prepared.settings();
-        self.table.change(|subscriptions| {
-            let abandoned = subscriptions.trim(topic, max_count, max_bytes).into_iter();
-            abandoned
-                .map(|Abandoned { relay, subscribers }| {
-                    let seq = relay.seq;
-                    self.counts().deliveries.abandoned += subscribers as u64;
-                    warn!(
-                        %topic, seq, subscribers,
-                        "giving up on delivering notification {seq} of {topic} to {subscribers} subscribers: \
-                         too many notifications are pending"
-                    );
-                    HubRecord::Ended(relay.id)
-                })
-                .collect()
-        });
-    }
-
     fn counts(&self) -> MutexGuard<'_, EmbeddedHubCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn abandoned_lines(&self) -> MutexGuard<'_, LogLimit> {
-        self.abandoned_lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -257,12 +224,6 @@ async fn log_suppressed(hub: Weak<HubInner>) {
         let Some(hub) = hub.upgrade() else { return };
         hub.settings.current().client().log_suppressed();
         hub.table.log_suppressed();
-        let abandoned = hub.abandoned_lines().next_interval();
-        if abandoned > 0 {
-            warn!(
-                count = abandoned,
-                "giving up on {abandoned} more deliveries to failing subscribers"
-            );
-        }
+        hub.deliveries.log_suppressed();
     }
 }

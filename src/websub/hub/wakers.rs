@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::hub::SubscriptionKey;
 
@@ -45,8 +46,8 @@ impl Wakers {
 
 impl Woken {
     /// Waits for the next signal.
-    pub async fn notified(&self) {
-        self.notify.notified().await;
+    pub fn notified(&self) -> Notified<'_> {
+        self.notify.notified()
     }
 }
 
