@@ -1,7 +1,6 @@
 //! The hub's HTTP endpoint: answers subscription requests, with 202 before verification.
 
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,12 +14,10 @@ use crate::http::form::FORM_TYPE;
 use crate::http::host::is_addressed_to;
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
-use crate::hub::admission::VerificationKind;
 use crate::hub::client_address::{Requester, requester};
 use crate::hub::limits::LimitExceeded;
 use crate::hub::request::{Rejection, parse};
 use crate::hub::usage::QuotaKey;
-use crate::websub::hub::verification::{PendingVerification, verify_all};
 use crate::websub::hub::{EmbeddedHub, HubInner};
 use crate::websub::server::{FullResponse, Peer, small_body, text};
 
@@ -121,22 +118,7 @@ impl EmbeddedHub {
             callback: request.callback.clone(),
         };
         let quota_key = QuotaKey::new(&request.callback, requester);
-        let kind = match inner.table.is_subscribed(&key) {
-            true => VerificationKind::Renewal,
-            false => VerificationKind::New,
-        };
-        inner
-            .admission
-            .with(|admission, now| admission.begin(&quota_key, &request.action, kind, now))?;
-        let pending = PendingVerification {
-            request,
-            quota_key,
-            kind,
-        };
-        if inner.verifications.push(&key, pending) {
-            let verification = verify_all(Arc::clone(inner), key);
-            inner.runtime.spawn(verification);
-        }
+        inner.verifications.begin(key, request, quota_key)?;
         Ok(caution)
     }
 }

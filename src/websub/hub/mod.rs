@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::runtime::Handle;
 
 use crate::announce::delivery::Submission;
 use crate::hub::counts::EmbeddedHubCounts;
@@ -17,13 +16,11 @@ use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
 use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
 use crate::resourcesync::uri::Topic;
 use crate::websub::hub::delivery::Deliveries;
-use crate::websub::hub::fair_slots::FairSlots;
 use crate::websub::hub::hub_topics::HubTopics;
-use crate::websub::hub::keyed_queue::KeyedQueue;
 use crate::websub::hub::settings::EffectiveSettings;
 use crate::websub::hub::shared_admission::SharedAdmission;
 use crate::websub::hub::subscription_table::SubscriptionTable;
-use crate::websub::hub::verification::PendingVerification;
+use crate::websub::hub::verification::Verifications;
 
 mod answer;
 mod callback_client;
@@ -56,14 +53,12 @@ pub struct EmbeddedHub {
 struct HubInner {
     settings: Arc<EffectiveSettings>,
     topics: HubTopics,
-    runtime: Handle,
     table: Arc<SubscriptionTable>,
     admission: Arc<SharedAdmission>,
     /// Locked only to count.
     counts: Mutex<EmbeddedHubCounts>,
     proxy_was_reported: AtomicBool,
-    verifications: KeyedQueue<PendingVerification>,
-    verification_slots: FairSlots,
+    verifications: Arc<Verifications>,
     deliveries: Arc<Deliveries>,
 }
 
@@ -76,7 +71,6 @@ impl EmbeddedHub {
         topics: HubTopics,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
-        let verifications = prepared.settings().concurrent_verifications;
         let admission = SharedAdmission::new(prepared.settings().limits.clone());
         let (admission, settings) = (
             Arc::new(admission),
@@ -85,16 +79,19 @@ impl EmbeddedHub {
         let table = SubscriptionTable::restore(saved, Arc::clone(&admission), records);
         let table = Arc::new(table);
         let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table));
+        let verifications = Verifications::new(
+            Arc::clone(&settings),
+            Arc::clone(&admission),
+            Arc::clone(&table),
+        );
         let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
         let inner = Arc::new(HubInner {
             topics,
-            runtime: Handle::current(),
             table,
             admission,
             counts: Mutex::default(),
             proxy_was_reported: AtomicBool::new(false),
-            verifications: KeyedQueue::default(),
-            verification_slots: FairSlots::new(verifications),
+            verifications: Arc::new(verifications),
             deliveries: Arc::new(deliveries),
             settings,
         });
@@ -120,11 +117,11 @@ impl EmbeddedHub {
     /// then. Deliveries not begun stay pending.
     pub async fn drain(&self) {
         let HubInner {
-            verification_slots,
+            verifications,
             deliveries,
             ..
         } = &*self.inner;
-        tokio::join!(verification_slots.drain(), deliveries.drain());
+        tokio::join!(verifications.drain(), deliveries.drain());
     }
 
     /// Returns true if this path is the hub's endpoint.
@@ -179,8 +176,7 @@ impl EmbeddedHub {
         self.inner
             .table
             .end(why, |subscriptions| subscriptions.unsubscribe(&key));
-        let denial = verification::deny(Arc::clone(&self.inner), key, why);
-        self.inner.runtime.spawn(denial);
+        self.inner.verifications.deny(key, why);
     }
 
     /// Calls a function with the subscriptions, which are locked meanwhile.
@@ -195,6 +191,7 @@ impl EmbeddedHub {
         let mut status = self.inspect(|subscriptions| subscriptions.status(now));
         let measurements = self.inner.deliveries.measurements();
         status.counts = EmbeddedHubCounts {
+            verifications: self.inner.verifications.counts(),
             deliveries: measurements.counts,
             latency: measurements.latency,
             ..self.inner.counts().clone()
