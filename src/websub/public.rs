@@ -22,10 +22,10 @@ pub async fn serve_public(
     let handler = move |request: Request<Incoming>| {
         let topics = topics.clone();
         let hub = hub.borrow().clone();
-        let hub = hub.filter(|hub| hub.is_at(request.uri().path()));
+        let hub = hub.filter(|hub| hub.endpoint().is_at(request.uri().path()));
         async move {
             match hub {
-                Some(hub) => hub.answer(request, body_timeout).await,
+                Some(hub) => hub.endpoint().answer(request, body_timeout).await,
                 None => topics.answer(&request),
             }
         }
@@ -48,7 +48,7 @@ pub async fn serve_hub(
     let handler = move |request: Request<Incoming>| {
         let hub = hub.clone();
         async move {
-            match hub.embedded.is_at(request.uri().path()) {
+            match hub.embedded.endpoint().is_at(request.uri().path()) {
                 true => hub.answer(request, body_timeout).await,
                 false => text(StatusCode::NOT_FOUND, NOT_HERE),
             }

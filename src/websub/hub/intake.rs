@@ -32,7 +32,7 @@ use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::EmbeddedHub;
-use crate::websub::hub::answer::{FORM_BYTES, limit_exceeded, only_post, plain_text};
+use crate::websub::hub::endpoint::{FORM_BYTES, limit_exceeded, only_post, plain_text};
 use crate::websub::hub::hub_topics::TopicDirectory;
 use crate::websub::hub::topic_client::TopicClient;
 use crate::websub::server::{FullResponse, small_body, text};
@@ -241,7 +241,7 @@ impl PublicHub {
         let payer = self.payer(&publishers, &request);
         let charged = self.charge(&payer, 1).inspect_err(|refused| {
             if matches!((&kind, &payer), (Ok(RequestKind::Form), Payer::Address(_))) {
-                self.embedded.count_request(refused.status());
+                self.embedded.endpoint().count_request(refused.status());
             }
         });
         let refused = match (charged, kind) {
@@ -271,7 +271,7 @@ impl PublicHub {
         let token = token_of(request.headers());
         match token.and_then(|token| publishers.with_token(&token)) {
             Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
-            None => Payer::Address(self.embedded.requester(request)),
+            None => Payer::Address(self.embedded.endpoint().requester(request)),
         }
     }
 
@@ -297,7 +297,8 @@ impl PublicHub {
             }
             Payer::Address(requester) => self
                 .embedded
-                .admit_many(*requester, count)
+                .endpoint()
+                .admit(*requester, count)
                 .map_err(|exceeded| RefusedPublication::Other(Box::new(limit_exceeded(&exceeded)))),
         }
     }
@@ -371,14 +372,16 @@ impl PublicHub {
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
-        let requester = self.embedded.requester(&request);
+        let requester = self.embedded.endpoint().requester(&request);
         let (head, body) = request.into_parts();
         let form = match small_body(body, FORM_BYTES, body_timeout).await {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
         let answered = match form_request(&form) {
-            Ok(FormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
+            Ok(FormRequest::Subscription) => {
+                return self.embedded.endpoint().answer_form(&form, requester);
+            }
             Ok(FormRequest::Ping(topics)) => {
                 self.take_pings(publishers, payer, topics, &head.headers)
                     .await

@@ -3,8 +3,7 @@
 //! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,15 +15,16 @@ use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
 use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
 use crate::resourcesync::uri::Topic;
 use crate::websub::hub::delivery::Deliveries;
+use crate::websub::hub::endpoint::SubscriptionEndpoint;
 use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::settings::EffectiveSettings;
 use crate::websub::hub::shared_admission::SharedAdmission;
 use crate::websub::hub::subscription_table::SubscriptionTable;
 use crate::websub::hub::verification::Verifications;
 
-mod answer;
 mod callback_client;
 mod delivery;
+mod endpoint;
 mod fair_slots;
 pub mod fetches;
 pub mod hub_topics;
@@ -50,16 +50,14 @@ pub struct EmbeddedHub {
     inner: Arc<HubInner>,
 }
 
+/// The parts, each before those that use it.
 struct HubInner {
     settings: Arc<EffectiveSettings>,
-    topics: HubTopics,
-    table: Arc<SubscriptionTable>,
     admission: Arc<SharedAdmission>,
-    /// Locked only to count.
-    counts: Mutex<EmbeddedHubCounts>,
-    proxy_was_reported: AtomicBool,
-    verifications: Arc<Verifications>,
+    table: Arc<SubscriptionTable>,
     deliveries: Arc<Deliveries>,
+    verifications: Arc<Verifications>,
+    endpoint: SubscriptionEndpoint,
 }
 
 impl EmbeddedHub {
@@ -72,28 +70,30 @@ impl EmbeddedHub {
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
         let admission = SharedAdmission::new(prepared.settings().limits.clone());
-        let (admission, settings) = (
-            Arc::new(admission),
-            Arc::new(EffectiveSettings::new(prepared)),
-        );
+        let admission = Arc::new(admission);
+        let settings = Arc::new(EffectiveSettings::new(prepared));
         let table = SubscriptionTable::restore(saved, Arc::clone(&admission), records);
         let table = Arc::new(table);
+        let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
         let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table));
-        let verifications = Verifications::new(
+        let verifications = Arc::new(Verifications::new(
             Arc::clone(&settings),
             Arc::clone(&admission),
             Arc::clone(&table),
-        );
-        let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
-        let inner = Arc::new(HubInner {
+        ));
+        let endpoint = SubscriptionEndpoint::new(
+            Arc::clone(&settings),
             topics,
-            table,
-            admission,
-            counts: Mutex::default(),
-            proxy_was_reported: AtomicBool::new(false),
-            verifications: Arc::new(verifications),
-            deliveries: Arc::new(deliveries),
+            Arc::clone(&admission),
+            Arc::clone(&verifications),
+        );
+        let inner = Arc::new(HubInner {
             settings,
+            admission,
+            table,
+            deliveries: Arc::new(deliveries),
+            verifications,
+            endpoint,
         });
         tokio::spawn(subscription_table::expire(Arc::downgrade(&inner.table)));
         tokio::spawn(log_suppressed(Arc::downgrade(&inner)));
@@ -116,17 +116,13 @@ impl EmbeddedHub {
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
     /// then. Deliveries not begun stay pending.
     pub async fn drain(&self) {
-        let HubInner {
-            verifications,
-            deliveries,
-            ..
-        } = &*self.inner;
+        let (verifications, deliveries) = (&self.inner.verifications, &self.inner.deliveries);
         tokio::join!(verifications.drain(), deliveries.drain());
     }
 
-    /// Returns true if this path is the hub's endpoint.
-    pub fn is_at(&self, path: &str) -> bool {
-        self.inner.settings.current().is_at(path)
+    /// Returns the endpoint for subscription requests.
+    pub(in crate::websub) fn endpoint(&self) -> &SubscriptionEndpoint {
+        &self.inner.endpoint
     }
 
     /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one
@@ -191,10 +187,10 @@ impl EmbeddedHub {
         let mut status = self.inspect(|subscriptions| subscriptions.status(now));
         let measurements = self.inner.deliveries.measurements();
         status.counts = EmbeddedHubCounts {
+            requests: self.inner.endpoint.counts(),
             verifications: self.inner.verifications.counts(),
             deliveries: measurements.counts,
             latency: measurements.latency,
-            ..self.inner.counts().clone()
         };
         status
     }
@@ -205,12 +201,6 @@ impl fmt::Debug for EmbeddedHub {
         f.debug_struct("EmbeddedHub")
             .field("settings", self.inner.settings.current().settings())
             .finish_non_exhaustive()
-    }
-}
-
-impl HubInner {
-    fn counts(&self) -> MutexGuard<'_, EmbeddedHubCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The hub's HTTP endpoint: answers subscription requests, with 202 before verification.
 
 use std::fmt::Display;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -15,10 +16,14 @@ use crate::http::host::is_addressed_to;
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
 use crate::hub::client_address::{Requester, requester};
+use crate::hub::counts::RequestCounts;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::request::{Rejection, parse};
 use crate::hub::usage::QuotaKey;
-use crate::websub::hub::{EmbeddedHub, HubInner};
+use crate::websub::hub::hub_topics::HubTopics;
+use crate::websub::hub::settings::EffectiveSettings;
+use crate::websub::hub::shared_admission::SharedAdmission;
+use crate::websub::hub::verification::Verifications;
 use crate::websub::server::{FullResponse, Peer, small_body, text};
 
 /// The answer to a request under another host name, or from a page of another origin.
@@ -27,18 +32,49 @@ const NOT_OWN: &str =
 /// Maximum size of a subscription form.
 pub const FORM_BYTES: usize = 16 * 1024;
 
-impl EmbeddedHub {
+/// The endpoint for subscription requests.
+pub struct SubscriptionEndpoint {
+    settings: Arc<EffectiveSettings>,
+    topics: HubTopics,
+    admission: Arc<SharedAdmission>,
+    verifications: Arc<Verifications>,
+    /// Locked only to count.
+    counts: Mutex<RequestCounts>,
+    proxy_was_reported: AtomicBool,
+}
+
+impl SubscriptionEndpoint {
+    pub fn new(
+        settings: Arc<EffectiveSettings>,
+        topics: HubTopics,
+        admission: Arc<SharedAdmission>,
+        verifications: Arc<Verifications>,
+    ) -> SubscriptionEndpoint {
+        SubscriptionEndpoint {
+            settings,
+            topics,
+            admission,
+            verifications,
+            counts: Mutex::default(),
+            proxy_was_reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns true if this is the path of the endpoint.
+    pub fn is_at(&self, path: &str) -> bool {
+        self.settings.current().is_at(path)
+    }
+
     /// Answers a request for the hub's path.
     pub async fn answer(&self, request: Request<Incoming>, body_timeout: Duration) -> FullResponse {
         if *request.method() != Method::POST {
             return only_post(HUB_GREETING);
         }
-        let reply = match self.inner.is_addressed_to_us(request.headers()) {
+        let reply = match self.is_addressed_to_us(request.headers()) {
             true => self.answer_request(request, body_timeout).await,
             false => text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN),
         };
-        let status = reply.status().as_u16();
-        self.inner.counts().requests.answered(status);
+        self.count_request(reply.status().as_u16());
         reply
     }
 
@@ -47,8 +83,8 @@ impl EmbeddedHub {
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
-        let requester = self.inner.requester(&request);
-        if let Err(exceeded) = self.admit(requester) {
+        let requester = self.requester(&request);
+        if let Err(exceeded) = self.admit(requester, 1) {
             return limit_exceeded(&exceeded);
         }
         if !is_form(request.headers()) {
@@ -62,24 +98,10 @@ impl EmbeddedHub {
         self.reply_to(&form, requester)
     }
 
-    /// Counts a request of any kind for the address that it comes from.
-    pub fn admit(&self, requester: Option<Requester>) -> Result<(), LimitExceeded> {
-        self.admit_many(requester, 1)
-    }
-
-    /// Counts as many requests for the address that they come from, or none of them beyond a limit.
-    pub fn admit_many(
-        &self,
-        requester: Option<Requester>,
-        count: u32,
-    ) -> Result<(), LimitExceeded> {
-        let admission = &self.inner.admission;
-        admission.with(|admission, now| admission.requests(requester, count, now))
-    }
-
-    /// Returns the address that a request comes from.
-    pub fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
-        self.inner.requester(request)
+    /// Counts as many requests of any kind for the address that they come from, or none of them beyond a limit.
+    pub fn admit(&self, requester: Option<Requester>, count: u32) -> Result<(), LimitExceeded> {
+        self.admission
+            .with(|admission, now| admission.requests(requester, count, now))
     }
 
     /// Answers a subscription form that was admitted.
@@ -91,7 +113,7 @@ impl EmbeddedHub {
 
     /// Counts a subscription request by the status of its answer.
     pub fn count_request(&self, status: u16) {
-        self.inner.counts().requests.answered(status);
+        self.lock_counts().answered(status);
     }
 
     fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
@@ -109,21 +131,18 @@ impl EmbeddedHub {
         form: &[u8],
         requester: Option<Requester>,
     ) -> Result<Option<String>, NotAccepted> {
-        let inner = &self.inner;
-        let request = parse(form, &inner.settings.current().settings().policy)?;
-        let topic = inner.topics.find(&request.topic).ok_or(Rejection::Topic)?;
-        let caution = inner.topics.caution(&topic);
+        let request = parse(form, &self.settings.current().settings().policy)?;
+        let topic = self.topics.find(&request.topic).ok_or(Rejection::Topic)?;
+        let caution = self.topics.caution(&topic);
         let key = SubscriptionKey {
             topic,
             callback: request.callback.clone(),
         };
         let quota_key = QuotaKey::new(&request.callback, requester);
-        inner.verifications.begin(key, request, quota_key)?;
+        self.verifications.begin(key, request, quota_key)?;
         Ok(caution)
     }
-}
 
-impl HubInner {
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
     /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
     fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
@@ -138,7 +157,8 @@ impl HubInner {
         is_text(HOST) && is_text(ORIGIN) && is_addressed_to(own_hosts, host, origin)
     }
 
-    fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
+    /// Returns the address that a request comes from.
+    pub fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
         let values = |name: &str| -> Vec<&str> {
             let values = request.headers().get_all(name).iter();
             // A value that is not text is no address either, and hides those before it.
@@ -166,6 +186,15 @@ impl HubInner {
             );
         }
         found
+    }
+
+    /// Returns the counts so far.
+    pub fn counts(&self) -> RequestCounts {
+        *self.lock_counts()
+    }
+
+    fn lock_counts(&self) -> MutexGuard<'_, RequestCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
