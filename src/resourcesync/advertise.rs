@@ -30,7 +30,7 @@ pub enum Unpatchable {
     Unreadable(#[from] ReadError),
     #[error("it is no Capability List any more")]
     Other,
-    #[error("its encoding {0} is not a superset of ASCII, which patches need")]
+    #[error("its encoding is {0}, and patches need a superset of ASCII")]
     Encoding(&'static str),
     #[error("writing it as {0} again would change other bytes")]
     Recoded(&'static str),

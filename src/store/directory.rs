@@ -1,4 +1,4 @@
-//! Inspection of the state directory without touching it: owner, permissions and free space.
+//! The state directory, looked at without touching it: owner, permissions and free space.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

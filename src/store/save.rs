@@ -1,4 +1,4 @@
-//! Saves of the changes of one step, in one transaction.
+//! The changes of one step, saved in one transaction.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
