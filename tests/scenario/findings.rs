@@ -163,18 +163,24 @@ fn a_wrong_url_of_one_mount_hides_no_finding_about_another() {
     assert_eq!(told, found);
 }
 
-#[test]
-fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
+/// Returns a tree below the wrong URL, whose sets advertise topics below the right one.
+fn with_topics_below_the_right_url(sets: usize) -> World {
     let mut plan = plan();
     plan.public_url = Uri::parse("https://topics.example.org/").unwrap();
     let mut world = World::new(plan);
-    misnamed(&mut world, 3);
-    for set in 0..3 {
+    misnamed(&mut world, sets);
+    for set in 0..sets {
         let set = format!("/s{set}");
         let text = capability_list(&set, &["resourcelist", "changelist"]).render();
         let text = text.replace("https://example.org/", "https://repo.example.org/");
         world.write_text(&format!("{set}/capabilitylist.xml"), text.as_bytes());
     }
+    world
+}
+
+#[test]
+fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
+    let mut world = with_topics_below_the_right_url(3);
     world.start();
     world.wait(100);
     const CAUSE: &str = "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
@@ -207,16 +213,7 @@ fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
 
 #[test]
 fn muted_sets_beyond_those_that_are_listed_are_counted() {
-    let mut plan = plan();
-    plan.public_url = Uri::parse("https://topics.example.org/").unwrap();
-    let mut world = World::new(plan);
-    misnamed(&mut world, 1_003);
-    for set in 0..1_003 {
-        let set = format!("/s{set}");
-        let text = capability_list(&set, &["resourcelist", "changelist"]).render();
-        let text = text.replace("https://example.org/", "https://repo.example.org/");
-        world.write_text(&format!("{set}/capabilitylist.xml"), text.as_bytes());
-    }
+    let mut world = with_topics_below_the_right_url(1_003);
     world.start();
     let status = report::outline(world.engine(), world.now);
     assert_eq!((status.muted.len(), status.more_muted), (1_000, 3));
