@@ -59,6 +59,14 @@ impl ChangeRounds<'_> {
             known.skip(step);
             return;
         };
+        if !known.learning().is_complete()
+            && source.tree.has_unread_member(set)
+            && known
+                .schedule()
+                .waits_for_lists(&self.plan.window.changes, step)
+        {
+            return;
+        }
         let kind = compared_lists(known, source, is_last);
         let window = match kind {
             ListKind::ResourceLists => inventory_window(),

@@ -4,9 +4,12 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::ChannelPlan;
 use rsnotify::resourcesync::channel_kind::ChannelKind;
 use rsnotify::resourcesync::uri::Topic;
+use rstest::rstest;
 
 use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, set_a, uri, world_of};
-use crate::world::{HUB, Reply, World, capability_list, list, plan};
+use crate::world::{HUB, Reply, World, capability_list, index, list, plan};
+
+const SET_B: &str = "/b/capabilitylist.xml";
 
 /// The notifications that the first hub heard, with their topics.
 fn by_topic(world: &mut World) -> Vec<String> {
@@ -111,7 +114,7 @@ fn a_removed_advertisement_is_followed_by_the_last_changes() {
 #[test]
 fn a_deleted_capability_list_is_followed_by_its_last_changes() {
     let mut world = world_of(plan());
-    world.write("/b/capabilitylist.xml", capability_list("/b", &[]));
+    world.write(SET_B, capability_list("/b", &[]));
     world.wait(10);
     world.delete(UP);
     world.wait(290);
@@ -170,7 +173,7 @@ fn a_set_under_another_name_takes_its_topic_over() {
 fn write_b(world: &mut World, topic: &str, entries: &[&str]) {
     world.write_changes("/b/changelist.xml", entries);
     let list = capability_list("/b", &["changelist"]).change_channel(topic, &[]);
-    world.write("/b/capabilitylist.xml", list);
+    world.write(SET_B, list);
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn what_is_fresh_when_another_set_takes_the_topic_is_told_on_the_new_one() {
         world.write(UP, set_a("/a/moved/", &[]));
         write_b(world, TOPIC, &["u b 00:00"]);
     });
-    world.see_all(&[LIST, UP, "/b/capabilitylist.xml"].map(str::to_owned));
+    world.see_all(&[LIST, UP, SET_B].map(str::to_owned));
     world.wait(10);
     assert_eq!(by_topic(&mut world), ["/a/moved/ [00:00, 01:00] u a 01:00"]);
     world.write_changes("/b/changelist.xml", &["u b 00:00", "u c 02:00"]);
@@ -296,18 +299,17 @@ fn what_is_fresh_when_two_channels_of_a_set_exchange_their_topics_is_told() {
 #[test]
 fn two_sets_may_exchange_their_topics() {
     let mut world = world_of(plan());
-    let b = "/b/capabilitylist.xml";
     let set_b = |topic| capability_list("/b", &["changelist"]).change_channel(topic, &[]);
     world.write_changes("/b/changelist.xml", &["u y 00:00"]);
-    world.write(b, set_b("/b/change/"));
+    world.write(SET_B, set_b("/b/change/"));
     world.wait(60);
     world.unseen(|world| {
         world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
         world.write_changes("/b/changelist.xml", &["u y 00:00", "u b 02:00"]);
         world.write(UP, set_a("/b/change/", &[]));
-        world.write(b, set_b(TOPIC));
+        world.write(SET_B, set_b(TOPIC));
     });
-    let names = [LIST, UP, "/b/changelist.xml", b].map(str::to_owned);
+    let names = [LIST, UP, "/b/changelist.xml", SET_B].map(str::to_owned);
     world.see_all(&names);
     world.wait(60);
     let mut heard = by_topic(&mut world);
@@ -341,7 +343,7 @@ fn sets_have_change_channels_where_the_configuration_says_so() {
     world.crash();
     world.plan.sources[0].change_notifications = false;
     world.plan.channels.push(ChannelPlan {
-        capability_list: uri("/b/capabilitylist.xml"),
+        capability_list: uri(SET_B),
         kind: ChannelKind::Change,
         topic: Topic::new("https://example.org/b/changes/"),
         hubs: Vec::new(),
@@ -393,4 +395,57 @@ fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_res
         muted.reason,
         "for changes of resources it advertises only hubs that are not configured: https://old.example.net/"
     );
+}
+
+/// What is found when a set appears, and can be read only later.
+#[rstest]
+#[case::its_change_list(&["/b/changelist.xml"])]
+#[case::a_component_of_an_index(&["/b/1.xml"])]
+#[case::an_index_and_its_component(&["/b/index.xml", "/b/1.xml"])]
+fn lists_that_cannot_be_read_yet_when_a_set_appears_are_learned(#[case] unread: &[&str]) {
+    let mut world = world_of(plan());
+    let write = |world: &mut World, name: &str| match name {
+        "/b/index.xml" => world.write(name, index("changelist").up(SET_B).lists(&["/b/1.xml"])),
+        "/b/1.xml" => world.write_changes(name, &["c x 00:00"]),
+        _ => world.write_changes(name, &["c y 00:30"]),
+    };
+    let lists = ["/b/changelist.xml", "/b/index.xml", "/b/1.xml"];
+    for name in lists {
+        match unread.contains(&name) {
+            true => world.break_off(name),
+            false => write(&mut world, name),
+        }
+    }
+    let names = ["changelist", "index"];
+    let set = capability_list("/b", &names).change_channel("/b/change/", &[]);
+    world.write(SET_B, set);
+    for name in unread {
+        world.wait(1);
+        write(&mut world, name);
+    }
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes("/b/changelist.xml", &["c y 00:30", "d x 05:00"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:30, 05:00] d x 05:00"]);
+}
+
+#[test]
+fn a_list_that_stays_broken_delays_a_set_for_the_longest_wait() {
+    let mut world = world_of(plan());
+    world.break_off("/b/changelist.xml");
+    world.write_changes("/b/second.xml", &["c x 00:00"]);
+    let names = ["changelist", "second"];
+    let set = capability_list("/b", &names).change_channel("/b/change/", &[]);
+    world.write(SET_B, set);
+    for (seconds, is_learned) in [(4, false), (2, true)] {
+        world.wait(seconds);
+        let facts = world.facts();
+        let mut learned = facts.iter();
+        let learned = learned.any(|fact| matches!(fact, Fact::Learned { .. }));
+        assert_eq!(learned, is_learned);
+    }
+    world.write_changes("/b/second.xml", &["c x 00:00", "d x 05:00"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 05:00] d x 05:00"]);
 }

@@ -19,6 +19,9 @@ use crate::resourcesync::uri::Uri;
 /// Maximum wait of fresh changes because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
+/// Interval at which a set that is to be learned looks whether its lists can be read by now.
+const LIST_RECHECK: Duration = Duration::from_millis(100);
+
 /// The rounds of one set. All times are by the wall clock.
 #[derive(Debug)]
 pub struct RoundSchedule {
@@ -193,6 +196,18 @@ impl RoundSchedule {
             self.wake_at(at, step);
         }
         at <= now
+    }
+
+    /// Returns true while a round may wait for lists that were found and cannot be read yet: until the longest wait after the
+    /// first sign is over. Sets a timer for the next look.
+    pub fn waits_for_lists(&self, window: &ChangeWindowPlan, step: &mut Step) -> bool {
+        let now = step.now();
+        let waits = self.signs.map(|signs| later(signs.first, window.max_wait));
+        let waits = waits.filter(|until| now < *until);
+        if let Some(until) = waits {
+            self.wake_at(until.min(later(now, LIST_RECHECK)), step);
+        }
+        waits.is_some()
     }
 
     // A round.

@@ -251,6 +251,21 @@ impl ObservedTree {
         self.troubles.add(uri, trouble, step);
     }
 
+    /// Returns true if a document was found that a set or one of its indexes lists, and that cannot be read yet.
+    pub fn has_unread_member(&self, set: &Uri) -> bool {
+        if self.troubles.count() == 0 {
+            return false;
+        }
+        let catalog = self.catalog();
+        let is_unread = |uri: &Uri| {
+            let trouble = self.troubles.get(uri);
+            trouble.is_some_and(|trouble| !trouble.reported) && !catalog.is_there(uri)
+        };
+        let members = catalog.members(set);
+        let mut structures = members.iter().filter_map(|uri| catalog.structure(uri));
+        structures.any(|structure| structure.members.iter().any(is_unread))
+    }
+
     /// Returns the fact to tell about a candidate that cannot be read for long, once.
     pub(super) fn trouble_lasted(&mut self, uri: &Uri, now: Timestamp) -> Option<Fact> {
         let is_known = self.catalog().is_there(uri);
