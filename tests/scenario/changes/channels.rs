@@ -402,8 +402,14 @@ fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_res
 #[case::its_change_list(&["/b/changelist.xml"])]
 #[case::a_component_of_an_index(&["/b/1.xml"])]
 #[case::an_index_and_its_component(&["/b/index.xml", "/b/1.xml"])]
-fn lists_that_cannot_be_read_yet_when_a_set_appears_are_learned(#[case] unread: &[&str]) {
+fn lists_that_cannot_be_read_yet_when_a_set_appears_are_learned(
+    #[case] unread: &[&str],
+    #[values(true, false)] is_running: bool,
+) {
     let mut world = world_of(plan());
+    if !is_running {
+        world.crash();
+    }
     let write = |world: &mut World, name: &str| match name {
         "/b/index.xml" => world.write(name, index("changelist").up(SET_B).lists(&["/b/1.xml"])),
         "/b/1.xml" => world.write_changes(name, &["c x 00:00"]),
@@ -419,6 +425,9 @@ fn lists_that_cannot_be_read_yet_when_a_set_appears_are_learned(#[case] unread: 
     let names = ["changelist", "index"];
     let set = capability_list("/b", &names).change_channel("/b/change/", &[]);
     world.write(SET_B, set);
+    if !is_running {
+        world.start();
+    }
     for name in unread {
         world.wait(1);
         write(&mut world, name);

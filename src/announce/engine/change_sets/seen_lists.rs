@@ -34,7 +34,7 @@ pub fn note_lists(
                 known.forget_inventory(step);
             }
             known.schedule_mut().sign(window, step);
-            if !compares_lists {
+            if !compares_lists && !source.tree.has_unread_member(known.uri()) {
                 known.learn_at_once(step);
             }
             known_lists.extend(known.lists().uris().cloned());
