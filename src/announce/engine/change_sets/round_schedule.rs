@@ -19,8 +19,9 @@ use crate::resourcesync::uri::Uri;
 /// Maximum wait of fresh changes because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Interval at which a set that is to be learned looks whether its lists can be read by now.
-const LIST_RECHECK: Duration = Duration::from_millis(100);
+/// Interval at which a set that is to be learned looks whether all that it lists can be read by now. A Change List that can
+/// be read is a sign, so that nothing looks for it.
+const LIST_RECHECK: Duration = Duration::from_secs(1);
 
 /// The rounds of one set. All times are by the wall clock.
 #[derive(Debug)]
