@@ -10,14 +10,17 @@ use crate::announce::changes::round::{
 use crate::announce::channel::Channel;
 use crate::announce::engine::change_findings::{find_in_lists, find_missing, tell_untold};
 use crate::announce::engine::change_sets::ChangeSets;
+use crate::announce::engine::change_sets::change_set::ChangeSet;
 use crate::announce::engine::change_sets::lists_to_read::{
     compared_lists, next_change_lists, next_resource_lists,
 };
 use crate::announce::engine::change_sets::round_schedule::inventory_window;
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::begin_interval;
+use crate::announce::engine::source::Source;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
@@ -48,7 +51,9 @@ impl ChangeRounds<'_> {
         }
         let position = known.source();
         let source = &self.sources[position];
-        if !source.is_settled() {
+        // The set of a document that was read in this step is not known yet.
+        let is_unrelated = source.documents().has_changes() && !known.learning().is_complete();
+        if !source.is_settled() || is_unrelated {
             self.change_sets.park(set);
             return;
         }
@@ -59,21 +64,13 @@ impl ChangeRounds<'_> {
             known.skip(step);
             return;
         };
-        if !known.learning().is_complete()
-            && source.tree.has_unread_member(set)
-            && known
-                .schedule()
-                .waits_for_lists(&self.plan.window.changes, step)
-        {
-            return;
-        }
         let kind = compared_lists(known, source, is_last);
         let window = match kind {
             ListKind::ResourceLists => inventory_window(),
             ListKind::ChangeLists => self.plan.window.changes.clone(),
         };
         let is_free = is_last || has_free_hub(channel);
-        if !known.is_ready(is_free, &window, step) {
+        if !known.is_ready(is_free, &window, step) || waits_for_documents(known, source, step) {
             return;
         }
         if kind == ListKind::ChangeLists && known.forget_inventory(step) {
@@ -213,6 +210,21 @@ impl ChangeRounds<'_> {
         }
         find_in_lists(known, source, &lists, &back_dated, step);
     }
+}
+
+/// Returns true if a set's channel cannot begin yet: a document that the set lists was found, and cannot be read until its
+/// writer is done. Sets a timer for the next check.
+fn waits_for_documents(known: &ChangeSet, source: &Source, step: &mut Step) -> bool {
+    let longest = source.plan().broken_after;
+    let next = known.schedule().next_recheck(longest, step.now());
+    let Some(next) = next.filter(|_| !known.learning().is_complete()) else {
+        return false;
+    };
+    let waits = source.tree.has_unreadable_member(known.uri());
+    if waits {
+        step.wake_at(next, Timer::Changes(known.uri().clone()));
+    }
+    waits
 }
 
 /// Returns true if a hub has heard all that was cut, or there is none.

@@ -397,6 +397,34 @@ fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_res
     );
 }
 
+/// Writes the set `/b` with the Change Lists `changelist.xml` and `1.xml`, the latter through an index; those that are
+/// `unread` are broken off.
+fn write_b_broken_off(world: &mut World, unread: &[&str]) {
+    for name in ["/b/changelist.xml", "/b/index.xml", "/b/1.xml"] {
+        match unread.contains(&name) {
+            true => world.break_off(name),
+            false => mend_b(world, name),
+        }
+    }
+    let names = ["changelist", "index"];
+    let set = capability_list("/b", &names).change_channel("/b/change/", &[]);
+    world.write(SET_B, set);
+}
+
+fn mend_b(world: &mut World, name: &str) {
+    match name {
+        "/b/index.xml" => world.write(name, index("changelist").up(SET_B).lists(&["/b/1.xml"])),
+        "/b/1.xml" => world.write_changes(name, &["c x 00:00"]),
+        _ => world.write_changes(name, &["c y 00:30"]),
+    }
+}
+
+fn is_learned(world: &mut World) -> bool {
+    let facts = world.facts();
+    let mut facts = facts.iter();
+    facts.any(|fact| matches!(fact, Fact::Learned { .. }))
+}
+
 /// What is found when a set appears, and can be read only later.
 #[rstest]
 #[case::its_change_list(&["/b/changelist.xml"])]
@@ -404,33 +432,21 @@ fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_res
 #[case::an_index_and_its_component(&["/b/index.xml", "/b/1.xml"])]
 fn lists_that_cannot_be_read_yet_when_a_set_appears_are_learned(
     #[case] unread: &[&str],
-    #[values(true, false)] is_running: bool,
+    #[values("running", "down", "stopped between")] daemon: &str,
 ) {
     let mut world = world_of(plan());
-    if !is_running {
+    if daemon == "down" {
         world.crash();
     }
-    let write = |world: &mut World, name: &str| match name {
-        "/b/index.xml" => world.write(name, index("changelist").up(SET_B).lists(&["/b/1.xml"])),
-        "/b/1.xml" => world.write_changes(name, &["c x 00:00"]),
-        _ => world.write_changes(name, &["c y 00:30"]),
-    };
-    let lists = ["/b/changelist.xml", "/b/index.xml", "/b/1.xml"];
-    for name in lists {
-        match unread.contains(&name) {
-            true => world.break_off(name),
-            false => write(&mut world, name),
-        }
-    }
-    let names = ["changelist", "index"];
-    let set = capability_list("/b", &names).change_channel("/b/change/", &[]);
-    world.write(SET_B, set);
-    if !is_running {
-        world.start();
+    write_b_broken_off(&mut world, unread);
+    match daemon {
+        "down" => world.start(),
+        "stopped between" => world.crash_and_start(),
+        _ => {}
     }
     for name in unread {
         world.wait(1);
-        write(&mut world, name);
+        mend_b(&mut world, name);
     }
     world.wait(10);
     assert_eq!(world.changes(), NOTHING);
@@ -439,22 +455,73 @@ fn lists_that_cannot_be_read_yet_when_a_set_appears_are_learned(
     assert_eq!(world.changes(), ["[00:30, 05:00] d x 05:00"]);
 }
 
-#[test]
-fn a_list_that_stays_broken_delays_a_set_for_the_longest_wait() {
+#[rstest]
+#[case(&["/b/changelist.xml"])]
+#[case(&["/b/index.xml", "/b/1.xml"])]
+fn a_list_that_is_read_just_when_its_set_would_be_learned_is_learned(#[case] unread: &[&str]) {
     let mut world = world_of(plan());
-    world.break_off("/b/changelist.xml");
-    world.write_changes("/b/second.xml", &["c x 00:00"]);
-    let names = ["changelist", "second"];
-    let set = capability_list("/b", &names).change_channel("/b/change/", &[]);
-    world.write(SET_B, set);
-    for (seconds, is_learned) in [(4, false), (2, true)] {
-        world.wait(seconds);
-        let facts = world.facts();
-        let mut learned = facts.iter();
-        let learned = learned.any(|fact| matches!(fact, Fact::Learned { .. }));
-        assert_eq!(learned, is_learned);
+    write_b_broken_off(&mut world, unread);
+    for name in unread {
+        // The timer of the next check expires with the observation.
+        world.unseen(|world| {
+            world.wait(1);
+            mend_b(world, name);
+        });
+        world.see(name);
     }
-    world.write_changes("/b/second.xml", &["c x 00:00", "d x 05:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    assert!(is_learned(&mut world));
+}
+
+#[test]
+fn a_list_that_is_broken_delays_a_set_no_longer() {
+    let mut world = world_of(plan());
+    write_b_broken_off(&mut world, &["/b/changelist.xml"]);
+    world.wait(9);
+    assert!(!is_learned(&mut world));
+    world.wait(2);
+    assert!(is_learned(&mut world));
+    world.write_changes("/b/1.xml", &["c x 00:00", "d x 05:00"]);
     world.wait(1);
     assert_eq!(world.changes(), ["[00:00, 05:00] d x 05:00"]);
+}
+
+#[test]
+fn a_list_that_was_broken_before_delays_no_set() {
+    let mut world = world_of(plan());
+    world.break_off("/b/changelist.xml");
+    world.wait(11);
+    write_b_broken_off(&mut world, &["/b/changelist.xml"]);
+    world.wait(1);
+    assert!(is_learned(&mut world));
+}
+
+#[test]
+fn a_list_that_is_gone_before_it_could_be_read_delays_a_set_no_longer() {
+    let mut world = world_of(plan());
+    write_b_broken_off(&mut world, &["/b/changelist.xml"]);
+    world.wait(1);
+    world.delete("/b/changelist.xml");
+    world.wait(2);
+    assert!(is_learned(&mut world));
+}
+
+#[test]
+fn a_configured_set_is_not_learned_before_its_capability_list_can_be_read() {
+    let mut world = world_of(plan());
+    world.crash();
+    world.plan.channels.push(ChannelPlan {
+        capability_list: uri(SET_B),
+        kind: ChannelKind::Change,
+        topic: Topic::new("https://example.org/b/changes/"),
+        hubs: Vec::new(),
+    });
+    world.write_changes_of("/b/changelist.xml", "/other.xml", &["c y 00:30"]);
+    world.break_off(SET_B);
+    world.start();
+    world.wait(1);
+    world.write(SET_B, capability_list("/b", &["changelist"]));
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
 }

@@ -175,14 +175,6 @@ impl ChangeSet {
 
     // When a round is due.
 
-    /// Begins to learn a set at once that opened with its source: what its lists have was there before, and what comes now
-    /// is told (C10).
-    pub fn learn_at_once(&mut self, step: &mut Step) {
-        if !self.learning.is_complete() {
-            self.schedule.hurry(step);
-        }
-    }
-
     /// Ends the wait for entries that no list told in time: the next round takes them.
     pub fn end_waiting(&mut self, step: &mut Step) {
         if self.lists.end_waiting(step) {

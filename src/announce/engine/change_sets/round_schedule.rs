@@ -19,10 +19,6 @@ use crate::resourcesync::uri::Uri;
 /// Maximum wait of fresh changes because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Interval at which a set that is to be learned looks whether all that it lists can be read by now. A Change List that can
-/// be read is a sign, so that nothing looks for it.
-const LIST_RECHECK: Duration = Duration::from_secs(1);
-
 /// The rounds of one set. All times are by the wall clock.
 #[derive(Debug)]
 pub struct RoundSchedule {
@@ -199,16 +195,13 @@ impl RoundSchedule {
         at <= now
     }
 
-    /// Returns true while a round may wait for lists that were found and cannot be read yet: until the longest wait after the
-    /// first sign is over. Sets a timer for the next look.
-    pub fn waits_for_lists(&self, window: &ChangeWindowPlan, step: &mut Step) -> bool {
-        let now = step.now();
-        let waits = self.signs.map(|signs| later(signs.first, window.max_wait));
-        let waits = waits.filter(|until| now < *until);
-        if let Some(until) = waits {
-            self.wake_at(until.min(later(now, LIST_RECHECK)), step);
-        }
-        waits.is_some()
+    /// Returns when to check again whether the documents that a round waits for can be read: each second since the first sign.
+    /// Returns nothing if it must not wait any more, because it did for the `longest` time.
+    pub fn next_recheck(&self, longest: Duration, now: Timestamp) -> Option<Timestamp> {
+        let first = self.signs?.first;
+        let waited = elapsed(first, now);
+        let next = Duration::from_secs(waited.as_secs() + 1).min(longest);
+        (waited < longest).then(|| later(first, next))
     }
 
     // A round.
@@ -436,6 +429,27 @@ mod tests {
         assert_eq!(begins_at(&schedule, true), Some(at(7)));
         schedule.cut(at(1));
         assert_eq!(begins_at(&schedule, false), Some(at(301)));
+    }
+
+    #[test]
+    fn documents_are_waited_for_from_second_to_second_unless_a_round_is_due_at_once() {
+        let mut rounds = ScheduledRounds::new();
+        let longest = Duration::from_millis(2_500);
+        let recheck = |rounds: &ScheduledRounds, millis| {
+            let next = rounds
+                .schedule
+                .next_recheck(longest, Timestamp::from_millisecond(millis).unwrap());
+            next.map(Timestamp::as_millisecond)
+        };
+        assert_eq!(recheck(&rounds, 0), None, "nothing was seen");
+        rounds.sign();
+        let next = [0, 999, 1_000, 2_400, 2_500].map(|millis| recheck(&rounds, millis));
+        assert_eq!(
+            next,
+            [Some(1_000), Some(1_000), Some(2_000), Some(2_500), None]
+        );
+        rounds.schedule.hurry(&mut rounds.step);
+        assert_eq!(recheck(&rounds, 0), None);
     }
 
     #[test]

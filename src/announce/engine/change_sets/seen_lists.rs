@@ -34,8 +34,12 @@ pub fn note_lists(
                 known.forget_inventory(step);
             }
             known.schedule_mut().sign(window, step);
-            if !compares_lists && !source.tree.has_unread_member(known.uri()) {
-                known.learn_at_once(step);
+            if !compares_lists
+                && !known.learning().is_complete()
+                && !source.tree.has_unreadable_member(known.uri())
+            {
+                // What its lists have was there before, and what comes now is told (C10).
+                known.schedule_mut().hurry(step);
             }
             known_lists.extend(known.lists().uris().cloned());
         }

@@ -53,6 +53,11 @@ impl Documents {
         &self.catalog
     }
 
+    /// Returns true if something changed since changes were taken last.
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     /// Returns the number of times that changes were taken since the start.
     pub fn revision(&self) -> u64 {
         self.revision

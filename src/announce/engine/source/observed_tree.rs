@@ -251,19 +251,22 @@ impl ObservedTree {
         self.troubles.add(uri, trouble, step);
     }
 
-    /// Returns true if a document was found that a set or one of its indexes lists, and that cannot be read yet.
-    pub fn has_unread_member(&self, set: &Uri) -> bool {
+    /// Returns true if a set's Capability List, or a document that this or an index of the set lists, was found and cannot be
+    /// read yet. One that is broken does not count.
+    pub fn has_unreadable_member(&self, set: &Uri) -> bool {
         if self.troubles.count() == 0 {
             return false;
         }
         let catalog = self.catalog();
-        let is_unread = |uri: &Uri| {
+        let is_unreadable = |uri: &Uri| {
             let trouble = self.troubles.get(uri);
-            trouble.is_some_and(|trouble| !trouble.reported) && !catalog.is_there(uri)
+            let may_be_read_soon = trouble.is_some_and(|trouble| !trouble.reported);
+            may_be_read_soon && (!catalog.is_there(uri) || catalog.is_unread(uri))
         };
         let members = catalog.members(set);
-        let mut structures = members.iter().filter_map(|uri| catalog.structure(uri));
-        structures.any(|structure| structure.members.iter().any(is_unread))
+        let structures = members.iter().filter_map(|uri| catalog.structure(uri));
+        let mut listed = structures.flat_map(|structure| &structure.members);
+        is_unreadable(set) || listed.any(is_unreadable)
     }
 
     /// Returns the fact to tell about a candidate that cannot be read for long, once.
