@@ -120,7 +120,8 @@ static BROKEN_AFTER: ConfigKey<Duration> = ConfigKey::new(
     DURATION,
     Default("\"10s\""),
     "Time for which a document may be incomplete before it is reported as broken.",
-);
+)
+.more("A new change channel waits as long for lists of its set that may still be written.");
 
 static DELETION_GRACE: ConfigKey<Duration> = ConfigKey::new(
     "source",
