@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::document::Content;
+use resourcesync::parse::parse;
+use resourcesync::uri::{Hub, Uri};
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::engine::Engine;
@@ -17,9 +20,6 @@ use rsnotify::announce::plan::{
 };
 use rsnotify::announce::state::State;
 use rsnotify::http::answer::Answer;
-use rsnotify::resourcesync::document::Content;
-use rsnotify::resourcesync::parse::parse;
-use rsnotify::resourcesync::uri::{Hub, Uri};
 
 const URL: &str = "https://source.example/";
 

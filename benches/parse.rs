@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use rsnotify::resourcesync::change_list::{read_changes, read_keys};
-use rsnotify::resourcesync::document::Content;
-use rsnotify::resourcesync::parse::parse;
-use rsnotify::resourcesync::parse_with_keys::parse_with_keys;
+use resourcesync::change_list::{read_changes, read_keys};
+use resourcesync::document::Content;
+use resourcesync::parse::parse;
+use resourcesync::parse_with_keys::parse_with_keys;
 
 const SIZE: usize = 50 << 20;
 const ROUNDS: usize = 9;

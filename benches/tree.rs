@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
-use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::{KnownFile, RecentKeys, Tree, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;

@@ -19,5 +19,3 @@ pub mod histogram;
 pub mod http;
 #[path = "../src/hub/mod.rs"]
 pub mod hub;
-#[path = "../src/resourcesync/mod.rs"]
-pub mod resourcesync;

@@ -1,10 +1,10 @@
 //! rsnotify announces the changes of a ResourceSync Source to Destinations, from the files that it publishes.
 //!
-//! The crate in reading order; each part describes itself further:
+//! The crate in reading order, after [`resourcesync`], a crate of its own: the specification's terms and documents, pure.
+//! Each part describes itself further:
 //!
 //! | part | content |
 //! |---|---|
-//! | [`resourcesync`] | the specification's terms and documents: bytes become a `Document`, a payload becomes bytes; pure |
 //! | [`announce`] | which changes are due to which hub, and when: one engine, events in, effects out; pure |
 //! | [`contentchange`] | messages for brokers: a change notification becomes Atom feeds, and they become changes; pure |
 //! | [`http`] | shared by publisher and embedded hub, without I/O: answers, retry times, forms, links, secrets; pure |
@@ -42,7 +42,6 @@ pub mod histogram;
 pub mod http;
 pub mod hub;
 pub mod report;
-pub mod resourcesync;
 pub mod store;
 pub mod tree;
 pub mod websub;

@@ -10,24 +10,17 @@ mod source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use source::{repository, source_files};
+use source::{code_files, repository, source_files};
 
-/// The folders of `src/` that may use only some of the others.
-const MAY_USE: [(&str, &[&str]); 15] = [
-    ("resourcesync", &[]),
+/// The folders of `src/` that may use only some of the others. What the crates may use is in their `Cargo.toml`.
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("histogram", &[]),
-    ("http", &["resourcesync"]),
-    ("contentchange", &["resourcesync", "http"]),
-    ("announce", &["resourcesync", "http"]),
-    ("hub", &["resourcesync", "http", "histogram"]),
-    (
-        "report",
-        &["resourcesync", "http", "histogram", "announce", "hub"],
-    ),
-    (
-        "diagnostics",
-        &["resourcesync", "http", "announce", "report", "hub"],
-    ),
+    ("http", &[]),
+    ("contentchange", &["http"]),
+    ("announce", &["http"]),
+    ("hub", &["http", "histogram"]),
+    ("report", &["http", "histogram", "announce", "hub"]),
+    ("diagnostics", &["http", "announce", "report", "hub"]),
     ("tree", &PURE),
     ("store", &PURE),
     ("websub", &PURE),
@@ -40,7 +33,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
 /// The parts of `src/` that join the others, and may use all of them.
 const JOINING: [&str; 4] = ["cli", "daemon", "lib", "main"];
 
-/// The folders that know no clock, disk, network, randomness or logging.
+/// The folders of `src/` and the crates that know no clock, disk, network, randomness or logging.
 const PURE: [&str; 8] = [
     "resourcesync",
     "histogram",
@@ -188,7 +181,7 @@ fn folders_use_only_what_they_may() {
 #[test]
 fn pure_folders_have_no_access_to_the_outside() {
     let mut failures = Vec::new();
-    for file in source_files(&["src"]) {
+    for file in code_files() {
         if !file.part().is_some_and(|part| PURE.contains(&part)) {
             continue;
         }
@@ -230,7 +223,7 @@ fn the_published_tree_is_only_read() {
 #[test]
 fn every_file_begins_with_a_comment_on_its_purpose() {
     let mut failures = Vec::new();
-    for file in source_files(&["src", "tests", "benches", "examples", "fuzz"]) {
+    for file in source_files(&["src", "crates", "tests", "benches", "examples", "fuzz"]) {
         if !file.text.starts_with("//! ") {
             failures.push(file.path);
         }
@@ -241,7 +234,7 @@ fn every_file_begins_with_a_comment_on_its_purpose() {
 #[test]
 fn banned_texts_are_absent() {
     let mut failures = Vec::new();
-    for file in source_files(&["src", "tests", "benches"]) {
+    for file in source_files(&["src", "crates", "tests", "benches"]) {
         for (number, line) in file
             .lines
             .iter()
@@ -280,7 +273,7 @@ fn banned_texts_are_absent() {
 #[test]
 fn no_two_types_share_a_name() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in source_files(&["src"]) {
+    for file in code_files() {
         for (at, line) in file.lines.iter().enumerate() {
             if let Some(name) = named_type(&line.code) {
                 let place = format!("{}:{}", file.path, at + 1);
@@ -298,7 +291,7 @@ fn no_two_types_share_a_name() {
 #[test]
 fn no_two_files_of_a_folder_differ_only_in_an_ending() {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in source_files(&["src"]) {
+    for file in code_files() {
         let path = file.path.trim_end_matches(".rs").trim_end_matches("/mod");
         // A file and the folder of its parts have one name.
         for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
@@ -331,25 +324,24 @@ fn named_type(code: &str) -> Option<&str> {
     Some(&rest[..end.unwrap_or(rest.len())])
 }
 
-/// Returns the folders below `src/` with their descriptions in ARCHITECTURE.md: lines such as
+/// Returns the folders of sources with their descriptions in ARCHITECTURE.md: lines such as
 /// ``- `src/tree/`: the file system``.
 fn code_map() -> BTreeMap<String, String> {
     let page = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
     page.lines()
-        .filter_map(|line| line.trim_start().strip_prefix("- `src/"))
+        .filter_map(|line| line.trim_start().strip_prefix("- `"))
+        .filter(|line| line.starts_with("src/") || line.starts_with("crates/"))
         .map(|line| {
             let (path, phrase) = line.split_once('`').unwrap_or((line, ""));
-            (
-                format!("src/{path}"),
-                phrase.trim_start_matches(':').trim().to_owned(),
-            )
+            let phrase = phrase.trim_start_matches(':').trim();
+            (path.to_owned(), phrase.to_owned())
         })
         .collect()
 }
 
 #[test]
 fn architecture_md_maps_the_folders_there_are() {
-    let folders: BTreeSet<String> = source_files(&["src"])
+    let folders: BTreeSet<String> = code_files()
         .iter()
         .filter_map(|file| file.path.rsplit_once('/'))
         .map(|(folder, _)| format!("{folder}/"))
@@ -368,7 +360,7 @@ fn architecture_md_maps_the_folders_there_are() {
         failures.push(format!("say in a phrase what `{path}` is"));
     }
     report(
-        "The map of folders in ARCHITECTURE.md differs from src/",
+        "The map of folders in ARCHITECTURE.md differs from src/ and crates/",
         &failures,
     );
 }
@@ -397,7 +389,8 @@ fn rules_name_folders_there_are() {
     let missing: Vec<String> = named
         .filter(|part| {
             let path = repository().join("src").join(part);
-            !path.is_dir() && !path.with_extension("rs").is_file()
+            let is_crate = repository().join("crates").join(part).is_dir();
+            !path.is_dir() && !path.with_extension("rs").is_file() && !is_crate
         })
         .map(str::to_owned)
         .collect();

@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the other targets use the rest")]
-#[path = "../checks/mod.rs"]
+#[path = "../checks/resourcesync.rs"]
 mod checks;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::payload(input));

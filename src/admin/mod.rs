@@ -14,6 +14,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use resourcesync::escape::escaped_lines;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -21,7 +22,6 @@ use crate::admin::metrics::ExpositionFormat;
 use crate::http::host::is_addressed_to;
 use crate::report::JSON_VERSION;
 use crate::report::status::{Detail, Status};
-use crate::resourcesync::escape::escaped_lines;
 
 /// Readiness of the daemon, as `/readyz` reports it.
 #[derive(Debug, Clone, Default)]

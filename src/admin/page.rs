@@ -15,6 +15,7 @@ use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
+use resourcesync::escape::escaped_lines;
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
@@ -23,7 +24,6 @@ use crate::admin::page::overview::Overview;
 use crate::admin::{Admin, AdminResponse, Unanswered, page_of, plain};
 use crate::report::status::Detail;
 use crate::report::status::notification::NotificationView;
-use crate::resourcesync::escape::escaped_lines;
 
 /// Serves `/`, the status page, which renews itself unless the query is `refresh=no`.
 pub(super) async fn overview(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {

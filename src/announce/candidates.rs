@@ -4,8 +4,7 @@
 use std::fmt;
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
-
-use crate::resourcesync::uri::Uri;
+use resourcesync::uri::Uri;
 
 /// The include and exclude globs of a source. They see the path of a file below its mount, and the path of its URI.
 /// Two are equal if their globs are.
@@ -305,9 +304,10 @@ fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::E
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::uri::Uri;
+
     use super::{Candidates, Exclusion, PublishedPath};
     use crate::announce::plan::DEFAULT_INCLUDE;
-    use crate::resourcesync::uri::Uri;
 
     #[test]
     fn names_are_candidates_as_r1_says() {

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Advertisement, Form};
+use resourcesync::uri::{Uri, UriMap};
 
 use crate::announce::catalog::census::Census;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::small_set::SmallSet;
 use crate::announce::state::{Presence, Record};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Advertisement, Form};
-use crate::resourcesync::uri::{Uri, UriMap};
 
 /// Every document of a source as last seen complete, deleted ones included until every hub was told.
 ///

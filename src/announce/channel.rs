@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::{Entry, Payload};
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::changes::log::ChangeLog;
 use crate::announce::delivery::TopicPage;
@@ -12,9 +15,6 @@ use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::span::{Span, span};
 use crate::announce::state::{ChannelRow, Said};
 use crate::announce::time::earlier;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::payload::{Entry, Payload};
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// A channel with what every hub was told on it.
 #[derive(Debug)]
@@ -328,16 +328,16 @@ mod tests {
     use std::time::Duration;
 
     use jiff::{Timestamp, ToSpan};
+    use resourcesync::capability::Capability;
+    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::document::Form;
+    use resourcesync::uri::{Hub, Topic, Uri};
 
     use super::{Channel, ForgottenAccount, TakenOver};
     use crate::announce::changes::log::{ChangeLog, LogPosition, Logged};
     use crate::announce::ledger::Ledger;
     use crate::announce::plan::Mode;
     use crate::announce::state::{ChannelRow, Told};
-    use crate::resourcesync::capability::Capability;
-    use crate::resourcesync::channel_kind::ChannelKind;
-    use crate::resourcesync::document::Form;
-    use crate::resourcesync::uri::{Hub, Topic, Uri};
 
     /// A notification of ten entries, and of the minute of its number.
     fn logged(seq: i64) -> Logged {

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Hub, Topic, Uri};
+
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
 use crate::http::form::{FORM_TYPE, encode_form, with_parameters};
 use crate::http::link::link_header;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 pub mod attempt;
 pub mod hub_queue;

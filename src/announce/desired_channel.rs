@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::document::Advertisement;
+use resourcesync::uri::{Hub, Topic, Uri, UriMap};
+
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::finding::{Finding, TopicAddressProblem};
 use crate::announce::plan::{ChannelPlan, Mode, Plan, SourcePlan};
 use crate::announce::topic::{default_topics, problem};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::document::Advertisement;
-use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 /// The channel that a set should have.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! The change types: which differences between a version told and a version seen may be announced.
 
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::payload::ChangeKind;
+
 use crate::announce::state::{Told, Version};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::payload::ChangeKind;
 
 /// The difference between the version told and the version seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,14 +92,14 @@ fn ended(told: &Told, permission: Permission) -> Option<(ChangeKind, Capability)
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::capability::Capability::{self, *};
+    use resourcesync::document::Form;
+    use resourcesync::fingerprint::Fingerprint;
+    use resourcesync::payload::ChangeKind::{self, *};
     use rstest::rstest;
 
     use super::{Difference, Permission, difference};
     use crate::announce::state::{Told, Version};
-    use crate::resourcesync::capability::Capability::{self, *};
-    use crate::resourcesync::document::Form;
-    use crate::resourcesync::fingerprint::Fingerprint;
-    use crate::resourcesync::payload::ChangeKind::{self, *};
 
     const ORDINARY: Permission = Permission {
         archived: false,

@@ -1,6 +1,11 @@
 //! The changes that one hub is due of one document on one channel: the difference *seen − told*, and whether it may be
 //! announced now. [`HeardDocument::due`] has the decision table.
 
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::payload::ChangeKind;
+use resourcesync::uri::{Hub, Uri};
+
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::difference::{Difference, Permission, difference};
@@ -8,10 +13,6 @@ use crate::announce::ledger::{Hearing, Ledger};
 use crate::announce::notification::Announcement;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Record, Told, Version};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::payload::ChangeKind;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// The change that a hub is due of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]

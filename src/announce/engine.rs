@@ -25,6 +25,7 @@ mod timers;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::desired_channel::Configured;
 use crate::announce::engine::change_rounds::ChangeRounds;
@@ -48,7 +49,6 @@ use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
 use crate::announce::time::{earlier, elapsed, later};
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// All of rsnotify's decisions.
 #[derive(Debug)]

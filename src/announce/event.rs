@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::escape::escaped;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::changes::round::{TakeRequest, TakenRound, UndatedChanges};
@@ -16,8 +18,6 @@ use crate::announce::observation::{
 };
 use crate::announce::state::Save;
 use crate::http::answer::Answer;
-use crate::resourcesync::escape::escaped;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The moment of a step, by both clocks: what is said carries the wall clock's time, and the grace of R15 is counted
 /// by one that nobody sets.

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
+use resourcesync::uri::{Hub, Topic, Uri};
+
 use crate::announce::observation::NoDocument;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// A problem with the topic of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::payload::Payload;
+use resourcesync::uri::{Hub, Topic};
 
 use crate::announce::channel::Channel;
 use crate::announce::ids::ChannelId;
 use crate::announce::state::LedgerRow;
-use crate::resourcesync::payload::Payload;
-use crate::resourcesync::uri::{Hub, Topic};
 
 /// Notifications that are kept.
 pub const MAX_NOTIFICATIONS: usize = 50;

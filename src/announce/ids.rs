@@ -1,6 +1,6 @@
 //! Names of channels and submissions, in a file of their own because all others use them.
 
-use crate::resourcesync::uri::Hub;
+use resourcesync::uri::Hub;
 
 /// A channel, as the state file numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

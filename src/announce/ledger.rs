@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::delivery::attempt::{Attempt, RefusalScope};
@@ -12,7 +13,6 @@ use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
 use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Told};
 use crate::announce::time::{earlier, later};
-use crate::resourcesync::uri::Uri;
 
 /// Minimum time between two pings of one topic (R24).
 pub const PING_APART: Duration = Duration::from_secs(2);

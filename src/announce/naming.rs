@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use resourcesync::capability::Capability;
+use resourcesync::uri::Uri;
+
 use crate::announce::catalog::Catalog;
 use crate::announce::finding::Finding;
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MountPlan, SourcePlan};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::uri::Uri;
 
 /// Entries that are looked at of one list, and in all: enough to know, and quickly done.
 const MAX_OF_ONE: usize = 50;

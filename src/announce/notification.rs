@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::state::{Presence, Record, Told};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
-use crate::resourcesync::uri::Uri;
 
 /// The changes to announce of one document.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::document::{Malformed, NotADocument, Parsed};
+use resourcesync::escape;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::Exclusion;
-use crate::resourcesync::document::{Malformed, NotADocument, Parsed};
-use crate::resourcesync::escape;
 
 /// The time within which two changes of a file may have the same metadata (R4).
 pub const RACY: Duration = Duration::from_secs(2);

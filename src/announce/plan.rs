@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::finding::{Acknowledgement, Finding};
 use crate::announce::observation::{DocumentPath, MountId};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The globs of files that may be documents unless the configuration says otherwise (R1).
 pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::payload::Entry;
 
 use crate::announce::time::earlier;
 use crate::announce::time::later;
-use crate::resourcesync::payload::Entry;
 
 /// Resolution of the times in notifications.
 const MILLISECOND: Duration = Duration::from_millis(1);

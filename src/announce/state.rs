@@ -6,6 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::change_list::ResourceKey;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::document::{Form, MAX_SIZE, is_structural};
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::payload::Entry;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::candidates::Candidates;
 use crate::announce::changes::inventory::InventoryRow;
@@ -16,13 +23,6 @@ use crate::announce::observation::{DocumentPath, Identity, MountId, RACY, Stat};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::small_set::SmallSet;
 use crate::announce::time::later;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::change_list::ResourceKey;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::document::{Form, MAX_SIZE, is_structural};
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::payload::Entry;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// Time after which a closed Change List that did not change is not expected to (C7).
 const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -1,11 +1,11 @@
 //! Topics of channels: those of sets that advertise none, and problems of those that are advertised (R9).
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Topic, Uri, is_clean};
 use url::{Position, Url};
 
 use crate::announce::finding::TopicAddressProblem;
 use crate::announce::plan::{MountPlan, Plan, SourcePlan};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Topic, Uri, is_clean};
 
 /// Returns the problem with a topic of a source, if there is one.
 pub fn problem(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicAddressProblem> {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
+use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -22,7 +23,6 @@ use crate::broker::session::Session;
 use crate::broker::settings::BrokerSettings;
 use crate::histogram::Histogram;
 use crate::http::answer::{Answer, BrokerAnswer};
-use crate::resourcesync::uri::Hub;
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
 pub struct Brokers {

@@ -1,9 +1,10 @@
 //! The meaning of an `ERROR`, and of a connection that fails (F7).
 
+use resourcesync::escape::excerpt;
+
 use crate::broker::frame::{Frame, FrameError};
 use crate::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
 use crate::http::secret::Mask;
-use crate::resourcesync::escape::excerpt;
 
 /// The maximum number of characters quoted of an `ERROR`.
 const EXCERPT_CHARS: usize = 500;

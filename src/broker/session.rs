@@ -303,13 +303,13 @@ async fn write(
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::uri::Hub;
     use rstest::rstest;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::broker::settings::HEART_BEAT;
     use crate::contentchange::objects::PayloadFormat;
-    use crate::resourcesync::uri::Hub;
 
     /// Longest wait for an event.
     const DEADLINE: Duration = Duration::from_secs(60);

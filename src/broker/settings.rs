@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use resourcesync::uri::Hub;
+
 use crate::broker::tls;
 use crate::contentchange::objects::PayloadFormat;
 use crate::http::secret::{Mask, Secret};
-use crate::resourcesync::uri::Hub;
 
 /// The time between two heart-beats, each way (F7).
 pub const HEART_BEAT: Duration = Duration::from_secs(10);

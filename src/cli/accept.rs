@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use resourcesync::escape::escaped;
 use serde_json::json;
 
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
@@ -12,7 +13,6 @@ use crate::cli::output::{counted, print};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::JSON_VERSION;
 use crate::report::status::MissingView;
-use crate::resourcesync::escape::escaped;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
     let daemon = DaemonClient::new(file, &options.ask.tree)?;

@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
+use resourcesync::advertise::entry;
+use resourcesync::escape::escaped;
+use resourcesync::uri::Hub;
 use serde_json::{Value, json};
 use url::{Host, Url};
 
@@ -21,9 +24,6 @@ use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{Output, print, say};
 use crate::config::Config;
 use crate::report::JSON_VERSION;
-use crate::resourcesync::advertise::entry;
-use crate::resourcesync::escape::escaped;
-use crate::resourcesync::uri::Hub;
 
 const NOT_IN_THE_TREE: &str = "is not in the tree: its generator has to add the entry";
 

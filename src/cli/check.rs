@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
+use resourcesync::escape::escaped;
 use serde_json::json;
 
 use crate::announce::engine::source::findings::EXAMPLES;
@@ -30,7 +31,6 @@ use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, Severity, changes, clock};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
-use crate::resourcesync::escape::escaped;
 use crate::store::StoreError;
 use crate::websub::publish::PublishSettings;
 

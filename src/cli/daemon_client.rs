@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use jiff::Timestamp;
+use resourcesync::escape::{escaped, escaped_lines};
+use resourcesync::uri::Uri;
 
 use crate::announce::engine::Engine;
 use crate::announce::event::Effect;
@@ -20,8 +22,6 @@ use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::log::error_chain;
 use crate::daemon::{ask_subscriptions, execute, no_embedded_hub, reduced};
 use crate::hub::subscriptions::Subscriptions;
-use crate::resourcesync::escape::{escaped, escaped_lines};
-use crate::resourcesync::uri::Uri;
 use crate::store::{self, Store, StoreError};
 
 /// A daemon, by its state directory.

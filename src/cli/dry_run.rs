@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 
 use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
@@ -24,7 +25,6 @@ use crate::http::retry::MAX_RETRY_AFTER;
 use crate::http::secret::MASKED;
 use crate::hub::relay::headers;
 use crate::hub::{DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription};
-use crate::resourcesync::uri::Hub;
 use crate::store::Store;
 use crate::tree::RecentKeys;
 use crate::websub::preview::Preview;

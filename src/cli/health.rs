@@ -14,6 +14,7 @@ use hyper::client::conn::http1;
 use hyper::header::HOST;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use resourcesync::escape::excerpt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -26,7 +27,6 @@ use crate::config::address::Address;
 use crate::config::duration;
 use crate::config::overrides::Overrides;
 use crate::config::partial::admin_address;
-use crate::resourcesync::escape::excerpt;
 
 /// Maximum size of an answer; that of rsnotify is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;

@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -45,8 +47,6 @@ use crate::cli::listen::state::{ListenState, SavedState, SavedSubscription};
 use crate::cli::listen::watched::WatchedDocuments;
 use crate::cli::options::{ListenKind, ListenOptions};
 use crate::daemon::log::error_chain;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::subscribe::{CallbackKey, Destination};
 
 /// Lease to request, unless another is given.

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use resourcesync::escape::escaped;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber, warn};
 use tracing_subscriber::EnvFilter;
@@ -16,7 +17,6 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::logging::queue::LineQueue;
 use crate::cli::options::{Command, HubOptions, LogFormat, Options, RunOptions};
-use crate::resourcesync::escape::escaped;
 
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);

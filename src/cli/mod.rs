@@ -30,6 +30,7 @@ mod subscriptions;
 
 use anyhow::Context;
 use clap::Parser;
+use resourcesync::escape::escaped_lines;
 
 use crate::broker::settings::BrokerSettingsError;
 use crate::cli::exit::Exit;
@@ -37,7 +38,6 @@ use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
 use crate::config::error::ConfigError;
 use crate::daemon::log::error_chain;
-use crate::resourcesync::escape::escaped_lines;
 use crate::websub::publish::PublishSettingsError;
 
 /// Runs the command that the arguments name, and reports its error.

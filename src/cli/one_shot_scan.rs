@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
@@ -14,7 +15,6 @@ use crate::config::address::Address;
 use crate::daemon::{log, settings};
 use crate::report::status::alerts::more_directories;
 use crate::report::{missing, sources};
-use crate::resourcesync::uri::Uri;
 use crate::store::Store;
 use crate::tree::{self, TreeNotice, TreeReport};
 

@@ -7,15 +7,15 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{FalseyValueParser, PossibleValue};
+use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use resourcesync::channel_kind::ChannelKind;
 use url::Url;
 
 use crate::config::duration;
 use crate::config::overrides::Overrides;
 use crate::report::documents::DocumentState;
 use crate::report::status::Condition;
-use crate::resourcesync::channel_kind::ChannelKind;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
@@ -540,7 +540,7 @@ pub struct AdvertiseOptions {
     pub source: SourceOptions,
 
     /// Only the channels of this kind [default: both]
-    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
+    #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
     pub kind: Option<ChannelKind>,
 
     /// Print only the entries, for authors of generators
@@ -635,21 +635,20 @@ impl ValueEnum for Condition {
     }
 }
 
-impl ValueEnum for ChannelKind {
-    fn value_variants<'a>() -> &'a [ChannelKind] {
-        &ChannelKind::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
+/// Parses a kind of channel, in the word that configuration and reports have for it.
+fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
+    PossibleValuesParser::new(ChannelKind::ALL.map(ChannelKind::as_str)).map(|word| {
+        let mut kinds = ChannelKind::ALL.into_iter();
+        let kind = kinds.find(|kind| kind.as_str() == word);
+        kind.expect("a possible value")
+    })
 }
 
 /// The flag that tells the channels of one Capability List apart.
 #[derive(Debug, Clone, Args)]
 pub struct KindOptions {
     /// The kind of the channel, if its Capability List has one of each
-    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
+    #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
     pub kind: Option<ChannelKind>,
 }
 

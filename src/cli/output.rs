@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
+use resourcesync::escape::{escaped, escaped_lines};
 use serde::Serialize;
 
 use crate::report::JSON_VERSION;
-use crate::resourcesync::escape::{escaped, escaped_lines};
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
 

@@ -11,6 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
+use resourcesync::change::Change;
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::datetime::Datetime;
+use resourcesync::payload::ChangeKind;
+use resourcesync::uri::Uri;
 use tokio::runtime::Runtime;
 
 use crate::announce::delivery::Submission;
@@ -31,12 +37,6 @@ use crate::contentchange::message::INITIAL;
 use crate::daemon::settings;
 use crate::http::answer::{Answer, BrokerAnswer};
 use crate::http::secret::Secret;
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_payload::ChangePayload;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::payload::ChangeKind;
-use crate::resourcesync::uri::Uri;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
@@ -373,8 +373,9 @@ fn is_under(loc: &str, under: &Uri) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::uri::Uri;
+
     use super::is_under;
-    use crate::resourcesync::uri::Uri;
 
     #[test]
     fn a_resource_lies_below_whole_segments() {

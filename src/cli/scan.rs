@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use resourcesync::escape::escaped;
 use serde_json::{Value, json};
 
 use crate::announce::finding::Finding;
@@ -15,7 +16,6 @@ use crate::cli::output::{grouped, print, say};
 use crate::config::Config;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
-use crate::resourcesync::escape::escaped;
 use crate::tree::change_list::ChangeListFile;
 use crate::tree::file_path;
 

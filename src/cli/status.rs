@@ -4,6 +4,9 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::path::Path;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::escape::{escaped, excerpt};
+
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::RequestOptions;
@@ -14,8 +17,6 @@ use crate::report::status::alerts::{Part, Urgency, more_directories};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::notification::NotificationView;
 use crate::report::status::{SourceStatus, Status, WaitingView};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::escape::{escaped, excerpt};
 
 /// The maximum number of lines of one kind; for the others, the command that prints them is named.
 const MAX_LINES: usize = 20;

@@ -6,6 +6,7 @@ mod payload;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use resourcesync::uri::Hub;
 use toml::de::DeValue;
 
 use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
@@ -28,7 +29,6 @@ use crate::config::suggestion::nearest;
 use crate::config::tls::{TlsConfig, TlsKeys};
 use crate::contentchange::message::INITIAL;
 use crate::contentchange::objects::PayloadFormat;
-use crate::resourcesync::uri::Hub;
 
 pub use crate::config::broker::address::BrokerAddress;
 

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
+
 use crate::announce::plan::ChannelPlan;
 use crate::config::definition::Fallback::{Default, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
@@ -14,8 +17,6 @@ use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::web_uri;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 pub static CHANNEL: Definition = Definition::table(
     "channel",

@@ -1,6 +1,7 @@
 //! `[embedded_hub]`: the hub in this process.
 
 use ipnet::IpNet;
+use resourcesync::uri::{Hub, Uri, is_clean};
 
 use crate::config::definition::Fallback::{Default, Described};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
@@ -12,7 +13,6 @@ use crate::config::section::Section;
 use crate::config::subscribers::{SubscriberKeys, SubscriberSettings};
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::limits::HubLimits;
-use crate::resourcesync::uri::{Hub, Uri, is_clean};
 
 pub static EMBEDDED_HUB: Definition = Definition::table(
     "embedded_hub",

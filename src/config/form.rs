@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use resourcesync::uri::Uri;
 use toml::de::DeValue;
 
 use crate::config::address::Address;
@@ -17,7 +18,6 @@ use crate::config::origin::{Given, located};
 use crate::config::structure::shown;
 use crate::config::suggestion::nearest;
 use crate::config::web_uri;
-use crate::resourcesync::uri::Uri;
 
 /// Any text.
 pub const TEXT: ValueForm<String> = ValueForm {

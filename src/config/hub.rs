@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use resourcesync::uri::Hub;
 use url::{Position, Url};
 
 use crate::announce::plan::{Mode, Replaces};
@@ -21,7 +22,6 @@ use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::web_uri;
 use crate::http::secret::{MASKED, Secret};
-use crate::resourcesync::uri::Hub;
 
 pub static HUB: Definition = Definition {
     more: "See below. Without any, the embedded hub.",

@@ -47,6 +47,8 @@ mod window;
 
 use std::path::{Path, PathBuf};
 
+use resourcesync::uri::{Hub, Uri};
+
 use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces, WindowPlan};
 use crate::config::broker::Broker;
 use crate::config::channel::Surroundings;
@@ -63,7 +65,6 @@ use crate::config::section::Section;
 use crate::config::server::ServerSettings;
 use crate::config::source::SourceSettings;
 use crate::config::structure::WrittenTable;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// The keys of the file of `rsnotify run`; [`hub_config::HUB_KEYS`] are those of `rsnotify hub`.
 pub static KEYS: [&Definition; 8] = [

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use resourcesync::uri::Uri;
+
 use crate::announce::observation::MountId;
 use crate::announce::plan::MountPlan;
 use crate::config::definition::Fallback::{Default, Required};
@@ -13,7 +15,6 @@ use crate::config::loader::Loader;
 use crate::config::origin::{Given, Origin};
 use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
-use crate::resourcesync::uri::Uri;
 
 pub static MOUNT: Definition = Definition {
     table: "source",

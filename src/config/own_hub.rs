@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use resourcesync::uri::{Hub, Uri, is_clean};
 use url::Url;
 
 use crate::config::definition::Fallback::{Default, Described, Required};
@@ -13,7 +14,6 @@ use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::config::subscribers::{SubscriberKeys, SubscriberSettings};
 use crate::config::web_uri;
-use crate::resourcesync::uri::{Hub, Uri, is_clean};
 
 pub static OWN_HUB: Definition = Definition::table(
     "hub",

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use resourcesync::uri::Uri;
+
 use crate::config::definition::Fallback::{Nothing, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, list, quoted, word};
@@ -15,7 +17,6 @@ use crate::config::secret::{HeldSecret, secret};
 use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::hub::publisher::{Publisher, Publishers};
-use crate::resourcesync::uri::Uri;
 
 pub static PUBLISHER: Definition = Definition {
     more: "See below. At least one.",

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use resourcesync::channel_kind::ChannelKind;
+
 use crate::announce::observation::MountId;
 use crate::config::Config;
 use crate::config::hub_config::HubConfig;
 use crate::config::server::ServerSettings;
 use crate::config::source::SourceSettings;
-use crate::resourcesync::channel_kind::ChannelKind;
 
 /// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use resourcesync::uri::Uri;
 use url::{Host, Url};
 
 use crate::config::address::Address;
@@ -16,7 +17,6 @@ use crate::config::origin::Origin;
 use crate::config::overrides::Overrides;
 use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
-use crate::resourcesync::uri::Uri;
 
 pub static SERVER: Definition = Definition::table(
     "server",

@@ -12,6 +12,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use resourcesync::uri::Uri;
+
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
 use crate::config::environment::Environment;
@@ -20,7 +22,6 @@ use crate::config::origin::FileText;
 use crate::config::overrides::Overrides;
 use crate::config::source::Watch;
 use crate::config::{Config, load};
-use crate::resourcesync::uri::Uri;
 
 const SOURCE: &str = r#"
 [[source]]

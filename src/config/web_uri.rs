@@ -1,6 +1,6 @@
 //! The URIs that an operator may configure: http or https, and free of what would break a header.
 
-use crate::resourcesync::uri::{NotAUri, Uri, is_clean};
+use resourcesync::uri::{NotAUri, Uri, is_clean};
 
 /// The reason why a configured URI cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

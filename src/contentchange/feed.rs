@@ -1,9 +1,8 @@
 //! A content change message as a value: the concurrent changes of one object.
 
+use resourcesync::datetime::Datetime;
+use resourcesync::payload::ChangeKind;
 use serde::Serialize;
-
-use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::payload::ChangeKind;
 
 /// Namespace of Atom (RFC 4287 section 1.2).
 pub const ATOM: &str = "http://www.w3.org/2005/Atom";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::resourcesync::channel_kind::ChannelKind;
+use resourcesync::channel_kind::ChannelKind;
 
 /// The `type` of each message, which JMS has as `JMSType`.
 pub const MESSAGE_TYPE: &str = "content-change";
@@ -202,11 +202,12 @@ fn owned<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
 mod tests {
     use std::collections::HashSet;
 
+    use resourcesync::channel_kind::ChannelKind;
+
     use super::{
         BrokerNotification, HashedPayload, MESSAGE_TYPE, MessageId, MessagePosition,
         resourcesync_message,
     };
-    use crate::resourcesync::channel_kind::ChannelKind;
 
     fn notification() -> BrokerNotification<'static> {
         BrokerNotification {

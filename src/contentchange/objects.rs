@@ -3,6 +3,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use resourcesync::change::Change;
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::datetime::Datetime;
+use resourcesync::uri::normal_resource;
+
 use crate::contentchange::feed::{
     ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
 };
@@ -10,10 +15,6 @@ use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation, dire
 use crate::contentchange::message::{
     BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
 };
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_payload::ChangePayload;
-use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::uri::normal_resource;
 
 /// Name of the server, and of the author where no user is known.
 const SERVER: &str = env!("CARGO_PKG_NAME");
@@ -273,16 +274,16 @@ mod tests {
     use insta::assert_snapshot;
     use jiff::Timestamp;
     use proptest::prelude::*;
+    use resourcesync::change::{Change, RelatedLink};
+    use resourcesync::change_payload::ChangePayload;
+    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::datetime::Datetime;
+    use resourcesync::payload::ChangeKind;
 
     use super::{AtomForm, atom_messages};
     use crate::contentchange::feed::{Feed, Modification};
     use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
     use crate::contentchange::message::{BrokerNotification, HashedPayload, Message};
-    use crate::resourcesync::change::{Change, RelatedLink};
-    use crate::resourcesync::change_payload::ChangePayload;
-    use crate::resourcesync::channel_kind::ChannelKind;
-    use crate::resourcesync::datetime::Datetime;
-    use crate::resourcesync::payload::ChangeKind;
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
         Change {

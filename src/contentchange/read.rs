@@ -1,13 +1,14 @@
 //! Reading of content change messages, those of other servers too.
 
+use resourcesync::datetime::Datetime;
+use resourcesync::parse::{ReadError, read};
+use resourcesync::reader::{Element, Handler, Start};
+use resourcesync::tag::Tag;
+
 use crate::contentchange::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, ContentLocation, FORMAT_SCHEME, Feed,
     ItemChange, Modification, SERVER_SCHEME,
 };
-use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::parse::{ReadError, read};
-use crate::resourcesync::reader::{Element, Handler, Start};
-use crate::resourcesync::tag::Tag;
 
 /// Start of a relation that is written as the URI of its registration.
 const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
@@ -258,10 +259,10 @@ fn filled(tag: Tag<'_>, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use resourcesync::datetime::Datetime;
 
     use super::FeedError;
     use crate::contentchange::feed::{ContentLocation, Feed, ItemChange, Modification};
-    use crate::resourcesync::datetime::Datetime;
 
     #[test]
     fn messages_of_other_servers_are_read() {

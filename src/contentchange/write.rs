@@ -1,10 +1,11 @@
 //! A content change message as Atom (RFC 4287).
 
+use resourcesync::payload::{write_attribute, write_escaped};
+
 use crate::contentchange::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, FORMAT_SCHEME, Feed, ItemChange,
     SERVER_SCHEME, TYPE_SCHEME,
 };
-use crate::resourcesync::payload::{write_attribute, write_escaped};
 
 impl Feed {
     /// Returns the message as it is sent. Characters that XML cannot hold are percent-encoded.

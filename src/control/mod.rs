@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use resourcesync::channel_kind::ChannelKind;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,7 +19,6 @@ use serde_json::{Map, Value};
 use crate::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 use crate::report::status::account::AccountView;
 use crate::report::status::{ChannelView, MissingView, Status};
-use crate::resourcesync::channel_kind::ChannelKind;
 
 pub use crate::control::client::{ClientError, ask};
 pub use crate::control::server::{ControlServer, ControlSocket};

@@ -1,14 +1,14 @@
 //! The protocol, line by line.
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use super::*;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::plan::Mode;
 use crate::report::status::{BacklogView, Condition, HubView, WaitingView};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 fn accept() -> ControlRequest {
     ControlRequest::Accept {

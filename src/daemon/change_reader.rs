@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
+use resourcesync::change::Change;
+use resourcesync::change_list::{EntryPlace, ListedChanges};
+use resourcesync::uri::Uri;
 use tracing::error;
 
 use crate::announce::changes::inventory::{DeletionRules, take_inventory};
@@ -19,9 +22,6 @@ use crate::announce::observation::Stat;
 use crate::announce::plan::Plan;
 use crate::announce::state::KeyRow;
 use crate::daemon::log::error_chain;
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_list::{EntryPlace, ListedChanges};
-use crate::resourcesync::uri::Uri;
 use crate::store::{KeyReader, StoreError, TakenRows};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::{RecentKeys, file_path};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
@@ -24,7 +25,6 @@ use crate::hub::subscriptions::NotificationToRelay;
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
-use crate::resourcesync::uri::Topic;
 use crate::websub::hub::fetches::{FailedAttempt, FetchOutcome, Fetches};
 use crate::websub::hub::hub_topics::TopicDirectory;
 use crate::websub::hub::intake::{AcceptedRequest, PublicHub};

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use reqwest::header::HeaderName;
+use resourcesync::uri::{Hub, Uri};
 use rustix::process::{Resource, getrlimit};
 use url::Url;
 
@@ -21,7 +22,6 @@ use crate::config::own_hub::OwnHubSettings;
 use crate::config::server::ServerSettings;
 use crate::config::source::Watch;
 use crate::http::secret::Secret;
-use crate::resourcesync::uri::{Hub, Uri};
 use crate::tree::{self, KnownFile, RecentKeys, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{

@@ -1,8 +1,9 @@
 //! Diagnostics of message brokers, by their answer to a connection, which has no effect.
 
+use resourcesync::uri::Hub;
+
 use crate::diagnostics::Diagnostic;
 use crate::http::answer::BrokerRefusal;
-use crate::resourcesync::uri::Hub;
 
 /// A broker with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

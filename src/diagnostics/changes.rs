@@ -1,7 +1,8 @@
 //! Notes about change channels: how to have one, and why one announces nothing.
 
+use resourcesync::uri::{Topic, Uri};
+
 use crate::diagnostics::Diagnostic;
-use crate::resourcesync::uri::{Topic, Uri};
 
 /// Notes that sets have Change Lists and no change channel (C9).
 pub fn changes_not_enabled(sets: &[Uri]) -> Option<Diagnostic> {

@@ -3,6 +3,7 @@
 // The address alone: `core` has no sockets.
 use core::net::SocketAddr;
 
+use resourcesync::uri::Hub;
 use url::{Host, Url};
 
 use crate::announce::delivery::attempt::RefusalKind;
@@ -13,7 +14,6 @@ use crate::diagnostics::{
 use crate::report::status::Condition;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
-use crate::resourcesync::uri::Hub;
 
 /// A hub with its reply at the address for notifications, which may be secret.
 #[derive(Debug, Clone)]

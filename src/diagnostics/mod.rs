@@ -12,10 +12,9 @@ pub mod machine;
 pub mod topic;
 
 use jiff::Timestamp;
+use resourcesync::payload::Payload;
+use resourcesync::receive::Notification;
 use url::Url;
-
-use crate::resourcesync::payload::Payload;
-use crate::resourcesync::receive::Notification;
 
 /// Body of our own 404 for an unknown topic, by which `check` recognises it.
 pub const NO_SUCH_TOPIC: &str = "no such topic\n";
@@ -195,10 +194,10 @@ fn is_private(url: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::change_payload::ChangePayload;
     use rstest::rstest;
 
     use super::*;
-    use crate::resourcesync::change_payload::ChangePayload;
 
     /// Returns a failure of this cause.
     pub fn failure(cause: FailureCause, message: &str) -> ProbeError {

@@ -4,6 +4,8 @@ mod problem;
 
 use std::collections::BTreeMap;
 
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Hub, Topic, Uri, is_clean};
 use url::Url;
 
 use crate::announce::plan::{HubPlan, Mode};
@@ -11,8 +13,6 @@ use crate::diagnostics::topic::problem::{RedirectTarget, TopicReplyProblem};
 use crate::diagnostics::{
     Diagnostic, NO_SUCH_TOPIC, ProbeReply, ProbeResult, ReplyBody, is_local, is_private, origin,
 };
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
 /// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;

@@ -1,6 +1,6 @@
 //! `Link` headers (RFC 8288): writes them, and parses them leniently, since servers do not always follow the RFC.
 
-use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
 /// Returns the `Link` header of a topic and its notifications: one line, no space before `;`, which some readers reject.
 /// URIs that would break the header are left out (R8).

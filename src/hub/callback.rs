@@ -8,13 +8,13 @@ use core::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
+use resourcesync::uri::is_clean;
 use url::{Host, Url};
 
 use crate::hub::Callback;
 use crate::hub::address::{destination, is_public};
 use crate::hub::network;
 use crate::hub::request::Rejection;
-use crate::resourcesync::uri::is_clean;
 
 /// The maximum length of a callback URL.
 const CALLBACK_BYTES: usize = 2_000;

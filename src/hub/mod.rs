@@ -13,12 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Topic, Uri};
 use sha2::{Digest, Sha256};
 
 use crate::http::secret::Secret;
 use crate::hub::publication::PublishedTopic;
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Topic, Uri};
 
 pub mod address;
 pub mod admission;

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Hub, Topic, Uri};
 use url::form_urlencoded;
 
 use crate::http::form::FORM_TYPE;
 use crate::http::link::{parse_links, targets};
 use crate::hub::body_digest::BodyDigest;
 use crate::hub::publisher::checked_topic;
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The value of `hub.mode` that asks if a publication would be accepted, and publishes nothing.
 pub const CHECK_MODE: &str = "check";

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
+use resourcesync::uri::Topic;
 
 use crate::hub::RelayHeaders;
 use crate::hub::body_digest::BodyDigest;
 use crate::hub::publication::{PublicationRefusal, PublishedTopic};
-use crate::resourcesync::uri::Topic;
 
 /// The age from which a repeat renews the time of its topic: no repeat needs a write of its own otherwise.
 const RENEWAL: Duration = Duration::from_secs(24 * 3_600);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use resourcesync::uri::{Topic, Uri, is_clean};
 use sha2::{Digest, Sha256};
 use url::Url;
 
 use crate::http::secret::Secret;
 use crate::hub::publication::PublicationRefusal;
-use crate::resourcesync::uri::{Topic, Uri, is_clean};
 
 /// The maximum length of a topic, as of callbacks.
 const TOPIC_BYTES: usize = 2_000;

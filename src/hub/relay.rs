@@ -5,6 +5,7 @@ use std::fmt::Write;
 use hmac::digest::KeyInit;
 use hmac::{EagerHash, Hmac, Mac};
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 use sha2::{Sha256, Sha384, Sha512};
 
 use crate::http::answer::Answer;
@@ -12,7 +13,6 @@ use crate::http::link::link_header;
 use crate::http::retry::{MAX_ATTEMPTS, next_try};
 use crate::http::secret::Secret;
 use crate::hub::{Relay, RelayHeaders};
-use crate::resourcesync::uri::Hub;
 
 /// The outcome of an attempt to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,11 +112,11 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
 mod tests {
     use std::sync::Arc;
 
+    use resourcesync::uri::{Topic, Uri};
     use rstest::rstest;
 
     use super::*;
     use crate::hub::RelayId;
-    use crate::resourcesync::uri::{Topic, Uri};
 
     fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()

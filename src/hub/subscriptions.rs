@@ -8,6 +8,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 
 use crate::http::secret::Secret;
 use crate::hub::body_digest::BodyDigest;
@@ -18,7 +19,6 @@ use crate::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
     SubscriptionKey,
 };
-use crate::resourcesync::uri::Topic;
 
 pub mod view;
 

@@ -1,14 +1,15 @@
 //! The sets whose Change Lists and change channels do not go together: one has lists and no channel, or a channel and no
 //! list.
 
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::document::Form;
+use resourcesync::uri::{Topic, Uri};
+
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::Engine;
 use crate::announce::state::{Presence, Record};
 use crate::report::channels::is_for_brokers_only;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::uri::{Topic, Uri};
 
 /// Returns the sets that have Change Lists and no change channel, by their Capability Lists.
 pub fn without_channel(engine: &Engine) -> Vec<Uri> {

@@ -1,5 +1,7 @@
 //! The channels and the state of each hub on them.
 
+use resourcesync::uri::{Hub, Topic};
+
 use crate::announce::channel::Channel;
 use crate::announce::delivery::hub_queue::HubQueue;
 use crate::announce::desired_channel::is_name_only;
@@ -9,7 +11,6 @@ use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
 use crate::report::status::{BacklogView, ChannelView, Condition, FailingHub, HubView, failure};
 use crate::report::waiting::{self, HeldDocuments};
-use crate::resourcesync::uri::{Hub, Topic};
 
 /// Returns every channel, retired ones too, in the order they were opened.
 pub fn all(engine: &Engine) -> Vec<ChannelView> {

@@ -3,6 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use foldhash::fast::FixedState;
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::uri::{Topic, Uri};
 
 use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
@@ -10,9 +13,6 @@ use crate::announce::engine::source::Source;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Version};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::uri::{Topic, Uri};
 
 /// A document, or a candidate that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]

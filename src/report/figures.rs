@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::ChangeKind;
+use resourcesync::uri::{Hub, Topic};
 
 use crate::announce::changes::round::{TakeOutcome, TakeRequest};
 use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::event::Fact;
 use crate::histogram::Histogram;
 use crate::report::documents::DocumentState;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::payload::ChangeKind;
-use crate::resourcesync::uri::{Hub, Topic};
 
 /// All figures.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Uri};
+
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::findings::EXAMPLES;
@@ -10,8 +13,6 @@ use crate::announce::naming::wrong_urls;
 use crate::announce::observation::MountId;
 use crate::announce::plan::SourcePlan;
 use crate::report::status::{FindingGroup, MutedSet};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// Findings that are reported in words; of others, their number.
 const MAX_FINDINGS: usize = 100;

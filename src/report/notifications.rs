@@ -1,12 +1,13 @@
 //! The last notifications, and their outcomes at each hub.
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
+
 use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
 use crate::announce::history::Fate;
 use crate::announce::ledger::Ledger;
 use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Hub;
 
 /// Returns the last notifications, the newest first.
 pub fn latest(engine: &Engine) -> Vec<NotificationView> {

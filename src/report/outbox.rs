@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::{Entry, Payload};
+use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::channel::Channel;
@@ -16,10 +20,6 @@ use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use crate::announce::state::Told;
 use crate::report::status::account::{AccountView, FlightView, ResourceView};
 use crate::report::{MAX_LISTED, channels, limited, waiting};
-use crate::resourcesync::change_payload::ChangePayload;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::payload::{Entry, Payload};
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// Maximum names that are suggested for an unknown one.
 const MAX_NAMES: usize = 10;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use resourcesync::uri::Uri;
+
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::mounts::known_mount::KnownMount;
@@ -13,7 +15,6 @@ use crate::report::documents::{DocumentState, ToldSets, state_alone};
 use crate::report::figures::Holdings;
 use crate::report::findings;
 use crate::report::status::{MountStatus, SourceStatus};
-use crate::resourcesync::uri::Uri;
 
 /// A source and its mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,6 +12,9 @@ pub mod words;
 use std::fmt;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
@@ -22,9 +25,6 @@ use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::Figures;
 use crate::report::last_day::IntervalView;
 use crate::report::status::notification::NotificationView;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The amount of detail that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use resourcesync::escape::printable;
+use resourcesync::uri::Hub;
+
 use crate::report::status::words::{counted, grouped};
-use crate::resourcesync::escape::printable;
-use crate::resourcesync::uri::Hub;
 
 /// The activity of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
@@ -11,7 +12,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::state::{Hold, Presence, Record};
 use crate::report::status::WaitingView;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// Documents of each channel that are reported; of others, their number.
 const MAX_REPORTED: usize = 10;

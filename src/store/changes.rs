@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::change_list::{ResourceKey, ResourceState};
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Uri;
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Row, Transaction, params, params_from_iter,
 };
@@ -15,9 +18,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::state::{
     ChangeListRow, ChangeSetRow, ClosedList, KeyRow, ListKind, LogRow, Save,
 };
-use crate::resourcesync::change_list::{ResourceKey, ResourceState};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Uri;
 use crate::store::load::{RowReader, count};
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError, save};

@@ -1,6 +1,7 @@
 //! The hubs' part of the state file: subscriptions, the notifications pending for them, and the topics of `rsnotify hub`.
 
 use jiff::Timestamp;
+use resourcesync::uri::{Topic, Uri};
 use rusqlite::{Row, Transaction, params};
 
 use crate::http::secret::Secret;
@@ -9,7 +10,6 @@ use crate::hub::publication::PublishedTopic;
 use crate::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
-use crate::resourcesync::uri::{Topic, Uri};
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError};
 

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::fingerprint;
+use resourcesync::uri::{Hub, Topic, Uri, UriSet};
 use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError};
 
@@ -20,8 +22,6 @@ use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, NestedRow, Ping, Presence, Record,
     Relations, State, Told, Trouble, Version,
 };
-use crate::resourcesync::fingerprint;
-use crate::resourcesync::uri::{Hub, Topic, Uri, UriSet};
 use crate::store::changes::{kind, part};
 use crate::store::row::{
     Column, covers_from_json, said_from_json, shared, times_from_text, uris_from_json,

@@ -4,6 +4,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::payload::{ChangeKind, Entry};
+use resourcesync::uri::Uri;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +16,6 @@ use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::plan::Mode;
 use crate::announce::span::whole;
 use crate::announce::state::{Said, Told};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::payload::{ChangeKind, Entry};
-use crate::resourcesync::uri::Uri;
 
 /// A value with a conversion to and from a column.
 pub struct Column<T>(pub T);

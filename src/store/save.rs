@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::fingerprint;
+use resourcesync::uri::{Hub, Uri};
 use rusqlite::{Statement, Transaction, params};
 
 use crate::announce::candidates::Candidates;
@@ -14,8 +16,6 @@ use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Presence, Record, Save, Trouble,
 };
 use crate::hub::{HubRecord, Relay};
-use crate::resourcesync::fingerprint;
-use crate::resourcesync::uri::{Hub, Uri};
 use crate::store::changes::write_changes;
 use crate::store::hub::{write_record, write_relay};
 use crate::store::row::{Column, covers_to_json, said_to_json, times_to_text, uris_to_json};

@@ -5,14 +5,15 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
-use crate::announce::observation::Stat;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_list::{
+use resourcesync::capability::Capability;
+use resourcesync::change::Change;
+use resourcesync::change_list::{
     ChangeListError, EntryPlace, ListedChanges, ListedResources, at_places, each_entry,
     read_changes, read_changes_at, read_keys, read_resource_entries, read_resources,
 };
-use crate::resourcesync::gzip::unpacked;
+use resourcesync::gzip::unpacked;
+
+use crate::announce::observation::Stat;
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::read_file::{is_packed, open};
 use crate::tree::recent_keys::RecentKeys;

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use resourcesync::document::Content;
+
 use crate::announce::observation::{DocumentPath, Incomplete, NoDocument};
-use crate::resourcesync::document::Content;
 use crate::tree::TreeSettings;
 use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind};

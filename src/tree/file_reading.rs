@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::document::Content;
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
-use crate::resourcesync::document::Content;
 use crate::tree::directories::join;
 use crate::tree::directory_watching::DirectoryWatching;
 use crate::tree::file::{File, HintOutcome, IncompleteRead, is_racy};

@@ -404,11 +404,11 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use jiff::{SignedDuration, Timestamp};
+    use resourcesync::uri::Uri;
 
     use crate::announce::candidates::Candidates;
     use crate::announce::observation::{Identity, MountId, Stat};
     use crate::announce::plan::MountPlan;
-    use crate::resourcesync::uri::Uri;
     use crate::tree::file_system::FileSystem;
     use crate::tree::model::Model;
     use crate::tree::mount::{

@@ -5,14 +5,14 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use resourcesync::document::Content;
+use resourcesync::gzip::parse_gzip;
+use resourcesync::parse::{ReadError, parse};
+use resourcesync::parse_with_keys::parse_with_keys;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::announce::observation::Incomplete;
-use crate::resourcesync::document::Content;
-use crate::resourcesync::gzip::parse_gzip;
-use crate::resourcesync::parse::{ReadError, parse};
-use crate::resourcesync::parse_with_keys::parse_with_keys;
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::recent_keys::RecentKeys;
 

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::resourcesync::change_list::ListedChanges;
+use resourcesync::change_list::ListedChanges;
+
 use crate::tree::file_status::FileStatus;
 
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
@@ -63,11 +64,11 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use jiff::Timestamp;
+    use resourcesync::change_list::{ListedChanges, read_keys};
     use rstest::rstest;
 
     use super::{MAX_KEPT, RecentKeys};
     use crate::announce::observation::{Identity, Stat};
-    use crate::resourcesync::change_list::{ListedChanges, read_keys};
     use crate::tree::file_status::{FileKind, FileStatus};
     use crate::tree::read_file::{ReadOutcome, read};
 

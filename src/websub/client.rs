@@ -6,12 +6,12 @@ use hyper::body::Bytes;
 use hyper::header::{self, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
+use resourcesync::escape::excerpt;
 
 use crate::announce::delivery::verdict::LOCATION;
 use crate::http::answer::Answer;
 use crate::http::form::FORM_TYPE;
 use crate::http::secret::Mask;
-use crate::resourcesync::escape::excerpt;
 use crate::websub::failure::describe;
 
 /// The `User-Agent` header.

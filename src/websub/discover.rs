@@ -5,11 +5,11 @@ use std::time::Duration;
 use hyper::header::{HeaderMap, LINK};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
+use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
 
 use crate::http::answer::is_temporary;
 use crate::http::link::{parse_links, targets};
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::websub::client;
 use crate::websub::failure::describe;
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hyper::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, DATE, LINK, LOCATION};
 use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use resourcesync::uri::{Hub, Topic};
 use tokio::task::JoinSet;
 
 use crate::diagnostics::topic::TopicReplies;
@@ -15,7 +16,6 @@ use crate::http::form::{FORM_TYPE, encode_form};
 use crate::http::link::{parse_links, targets};
 use crate::http::secret::Mask;
 use crate::hub::publication::CHECK_MODE;
-use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::{cause, in_its_own_words};
 use crate::websub::publish::settings::mask;

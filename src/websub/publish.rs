@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use hyper::header::LOCATION;
 use reqwest::{Client, Response};
+use resourcesync::uri::Hub;
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -17,7 +18,6 @@ use crate::announce::delivery::{HubRequest, Submission, request};
 use crate::histogram::Histogram;
 use crate::http::answer::Answer;
 use crate::http::secret::Mask;
-use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 
 pub(super) mod settings;

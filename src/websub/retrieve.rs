@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use reqwest::header::{ACCEPT_ENCODING, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
+use resourcesync::gzip::unpacked;
 use url::{Origin, Url};
 
 use crate::http::answer::is_temporary;
 use crate::http::retry::asked_for;
-use crate::resourcesync::gzip::unpacked;
 use crate::websub::client;
 use crate::websub::failure::describe;
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use reqwest::Client;
+use resourcesync::uri::{Hub, Topic};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -18,7 +19,6 @@ use uuid::Uuid;
 use crate::http::answer::{Answer, is_temporary};
 use crate::http::form::{FORM_TYPE, encode_form};
 use crate::http::secret::{Mask, Secret};
-use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::server::{self, Listener, ServerLimits};
 

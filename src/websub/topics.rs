@@ -9,13 +9,13 @@ use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValue};
 use percent_encoding::percent_decode_str;
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Topic, Uri};
 
 use crate::announce::delivery::TopicPage;
 use crate::diagnostics::NO_SUCH_TOPIC;
 use crate::http::link::link_header;
 use crate::report::figures::TopicRequests;
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Topic, Uri};
 use crate::websub::server::{FullResponse, text};
 
 /// The topics served. Clones share them.

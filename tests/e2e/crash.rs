@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rsnotify::resourcesync::payload::Payload;
+use resourcesync::payload::Payload;
 
 use crate::support::DEADLINE;
 use crate::support::daemon::Setup;

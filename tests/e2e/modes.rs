@@ -1,6 +1,6 @@
 //! Hubs with different modes on one channel.
 
-use rsnotify::resourcesync::payload::Payload;
+use resourcesync::payload::Payload;
 
 use crate::support::daemon::{Daemon, Setup, TOPICS};
 use crate::support::documents::{Site, list};

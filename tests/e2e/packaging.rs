@@ -102,17 +102,13 @@ fn manual_pages_are_typeset_without_a_warning() {
     }
 }
 
-/// The package's own part of Cargo.toml.
-fn package() -> toml::Table {
-    text("Cargo.toml").parse::<toml::Table>().unwrap()["package"]
-        .as_table()
-        .unwrap()
-        .clone()
+fn manifest() -> toml::Table {
+    text("Cargo.toml").parse().unwrap()
 }
 
 #[test]
 fn each_file_of_the_debian_package_is_there() {
-    let deb = package()["metadata"]["deb"].clone();
+    let deb = manifest()["package"]["metadata"]["deb"].clone();
     let is_there = |source: &str| {
         // A pattern's directory is what can be missing; lintian sees to the rest.
         let parts = Path::new(source).components();
@@ -134,7 +130,9 @@ fn each_file_of_the_debian_package_is_there() {
 
 #[test]
 fn the_debian_changelog_begins_with_this_version() {
-    let version = package()["version"].as_str().unwrap().to_owned();
+    let manifest = manifest();
+    let version = manifest["workspace"]["package"]["version"].as_str();
+    let version = version.unwrap();
     let changelog = text("packaging/deb/changelog");
     assert!(
         changelog.starts_with(&format!("rsnotify ({version}-")),

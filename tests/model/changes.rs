@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
-use rsnotify::resourcesync::change_payload::ChangePayload;
+use resourcesync::change_payload::ChangePayload;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, two_hubs};
 

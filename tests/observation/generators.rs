@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rsnotify::resourcesync::change::ChangeKey;
-use rsnotify::resourcesync::change_list::{read_changes, read_keys};
-use rsnotify::resourcesync::change_payload::ChangePayload;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
+use resourcesync::change::ChangeKey;
+use resourcesync::change_list::{read_changes, read_keys};
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::channel_kind::ChannelKind;
 use rsnotify::store::Store;
 use rstest::rstest;
 use tempfile::TempDir;

@@ -1,12 +1,12 @@
 //! Message brokers: told like hubs, and advertised by nothing (F1, F7).
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
 use rsnotify::announce::delivery::attempt::RefusalKind;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::{BrokerPlan, Mode, Plan};
 use rsnotify::http::answer::BrokerRefusal;
 use rsnotify::report;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
-use rsnotify::resourcesync::uri::Hub;
 
 use crate::world::{HUB, Reply, World, capability_list, list, plan, two_hubs};
 

@@ -9,10 +9,10 @@ mod lists;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::Plan;
-use rsnotify::resourcesync::uri::Uri;
 
 use crate::world::{
     Doc, HUB, OTHER_HUB, Reply, World, capability_list, change_list, ping_hub, plan, two_hubs,

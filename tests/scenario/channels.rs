@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Topic, Uri};
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{ChannelPlan, Plan};
 use rsnotify::report;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
-use rsnotify::resourcesync::uri::{Topic, Uri};
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
 

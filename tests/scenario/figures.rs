@@ -1,9 +1,9 @@
 //! Metrics of a tree: documents and findings by kind.
 
+use resourcesync::capability::Capability;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::figures::Holdings;
-use rsnotify::resourcesync::capability::Capability;
 
 use crate::world::{HUB, Reply, World, index, list, plan};
 

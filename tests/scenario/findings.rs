@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::status::alerts::Health;
-use rsnotify::resourcesync::uri::Uri;
 
 use crate::world::{Doc, World, capability_list, list, mount, plan};
 

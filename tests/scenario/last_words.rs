@@ -1,6 +1,6 @@
 //! Last words of channels that retire or move, and of hubs that leave: what ceases to be due stays so (R11).
 
-use rsnotify::resourcesync::payload::Payload;
+use resourcesync::payload::Payload;
 
 use crate::moves::{moved, set_a};
 use crate::world::{Doc, HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, two_hubs};

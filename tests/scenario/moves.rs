@@ -1,10 +1,10 @@
 //! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R11, R13).
 
 use jiff::SignedDuration;
+use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::report;
-use rsnotify::resourcesync::uri::Uri;
 
 use crate::channels::configured;
 use crate::world::{

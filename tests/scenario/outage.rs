@@ -7,10 +7,10 @@ mod library;
 use std::path::Path;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 use rsnotify::announce::state::Told;
 use rsnotify::report;
 use rsnotify::report::status::HubView;
-use rsnotify::resourcesync::uri::Uri;
 
 use crate::outage::library::{Documents, Library, TOPIC, difference, set_of, taken};
 use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, two_hubs};

@@ -49,7 +49,7 @@ fn a_source_description_is_announced_on_every_channel_of_its_source() {
         mounts: vec![mount("/srv/other", "https://other.example.org/")],
         ..plan.sources[0].clone()
     });
-    plan.public_url = rsnotify::resourcesync::uri::Uri::parse("https://example.org/").unwrap();
+    plan.public_url = resourcesync::uri::Uri::parse("https://example.org/").unwrap();
     let mut world = World::new(plan);
     world.write_set("/a", &["resourcelist"]);
     world.write_set("/b", &["resourcelist"]);
@@ -247,8 +247,7 @@ fn the_index_that_lists_a_component_is_its_index() {
 fn sources_mounts_and_aliases_find_each_other() {
     let mut plan = plan();
     let mut data = mount("/srv/data", "https://data.example.org/");
-    data.aliases =
-        vec![rsnotify::resourcesync::uri::Uri::parse("http://data.example.org/").unwrap()];
+    data.aliases = vec![resourcesync::uri::Uri::parse("http://data.example.org/").unwrap()];
     plan.sources[0].mounts.push(data);
     plan.sources.push(SourcePlan {
         name: "other".to_owned(),

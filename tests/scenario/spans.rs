@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::payload::Payload;
 use rsnotify::announce::plan::Mode;
-use rsnotify::resourcesync::payload::Payload;
 
 use crate::moves::moved;
 use crate::world::{

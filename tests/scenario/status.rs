@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use resourcesync::payload::Payload;
 use rsnotify::announce::plan::{Plan, SourcePlan};
 use rsnotify::report;
 use rsnotify::report::pending::PendingCount;
 use rsnotify::report::status::alerts::{Health, Part, Urgency};
 use rsnotify::report::status::notification::{NotificationView, Outcome};
 use rsnotify::report::status::{ChannelView, Condition, Status};
-use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, two_hubs};
 

@@ -1,9 +1,9 @@
 //! Content of topics, and the retries of hubs that fetch them (R24 to R26).
 
+use resourcesync::payload::Payload;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
 use rsnotify::report::status::Condition;
-use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs};
 

@@ -6,6 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::document::Form;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::payload::{ChangeKind, Entry};
+use resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::changes::log::LogPosition;
 use rsnotify::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
@@ -21,12 +27,6 @@ use rsnotify::http::secret::Secret;
 use rsnotify::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
-use rsnotify::resourcesync::capability::Capability;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
-use rsnotify::resourcesync::document::Form;
-use rsnotify::resourcesync::fingerprint::Fingerprint;
-use rsnotify::resourcesync::payload::{ChangeKind, Entry};
-use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::store::{Store, StoreError, is_in_use};
 
 mod integrity;

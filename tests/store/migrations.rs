@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use resourcesync::change_list::{ResourceKey, ResourceState};
+use resourcesync::uri::{Hub, Uri};
 use rsnotify::announce::changes::inventory::InventoryRow;
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::state::{ChangeSetRow, ListKind, Save};
 use rsnotify::hub::{RelayHeaders, SavedHub};
-use rsnotify::resourcesync::change_list::{ResourceKey, ResourceState};
-use rsnotify::resourcesync::uri::{Hub, Uri};
 use rsnotify::store::Store;
 
 use crate::{everything, some, uri};

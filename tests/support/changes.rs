@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rsnotify::resourcesync::change_payload::ChangePayload;
+use resourcesync::change_payload::ChangePayload;
 
 use super::DEADLINE;
 use super::daemon::TOPICS;

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rsnotify::resourcesync::change_payload::ChangePayload;
-use rsnotify::resourcesync::payload::Payload;
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::payload::Payload;
 
 use super::DEADLINE;
 use super::changes;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::source::{repository, source_files};
+use crate::source::{code_files, repository};
 
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -73,7 +73,7 @@ fn call(arguments: &str) -> Option<(BTreeSet<String>, String)> {
 /// Every line that the sources may log.
 fn logged() -> Lines {
     let mut lines = Lines::new();
-    for file in source_files(&["src"]) {
+    for file in code_files() {
         let text: Vec<&str> = file.text.lines().collect();
         for (number, code) in file.production() {
             for level in LEVELS {

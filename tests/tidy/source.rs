@@ -18,16 +18,15 @@ pub struct Line {
 }
 
 impl SourceFile {
-    /// The first folder below `src/`, or the name of a file directly in it.
+    /// The first folder below `src/`, the name of a file directly in it, or the name of a crate.
     pub fn part(&self) -> Option<&str> {
+        if let Some(below) = self.path.strip_prefix("crates/") {
+            let (name, file) = below.split_once('/')?;
+            return file.starts_with("src/").then_some(name);
+        }
         let below = self.path.strip_prefix("src/")?;
-        Some(
-            below
-                .split('/')
-                .next()
-                .unwrap_or(below)
-                .trim_end_matches(".rs"),
-        )
+        let name = below.split('/').next().unwrap_or(below);
+        Some(name.trim_end_matches(".rs"))
     }
 
     /// The lines outside tests, numbered from 1.
@@ -41,6 +40,13 @@ impl SourceFile {
 
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file of the package and of the crates, without those of tests, benches and fuzz targets, in order.
+pub fn code_files() -> Vec<SourceFile> {
+    let mut files = source_files(&["src", "crates"]);
+    files.retain(|file| file.part().is_some());
+    files
 }
 
 /// Every Rust file below the folders, in order.
@@ -61,9 +67,9 @@ pub fn source_files(folders: &[&str]) -> Vec<SourceFile> {
                 .to_str()
                 .unwrap()
                 .replace('\\', "/");
-            let is_test_file = !path.starts_with("src/")
-                || path.ends_with("/tests.rs")
-                || path.contains("/tests/");
+            let is_code =
+                path.starts_with("src/") || path.starts_with("crates/") && path.contains("/src/");
+            let is_test_file = !is_code || path.ends_with("/tests.rs") || path.contains("/tests/");
             SourceFile {
                 lines: lines(&text, is_test_file),
                 path,

@@ -5,10 +5,10 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use resourcesync::document::Malformed;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{Incomplete, Look};
 use rsnotify::announce::plan::DEFAULT_INCLUDE;
-use rsnotify::resourcesync::document::Malformed;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::explain;
 use rstest::rstest;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use resourcesync::uri::Uri;
 use rsnotify::announce::observation::{Incomplete, Look};
-use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::TreeNotice;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use resourcesync::uri::Uri;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{
     DocumentPath, Identity, Look, MountId, NoDocument, UnreadableDirectory,
 };
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
-use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::{
     KnownFile, RecentKeys, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode,
 };

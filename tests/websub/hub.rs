@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::uri::{Hub, Topic};
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::plan::Mode;
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey,
 };
-use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::websub::hub::hub_topics::HubTopics;
 use rsnotify::websub::hub::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
 use rsnotify::websub::subscribe::{CallbackKey, CallbackRequest, Destination};

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 use rsnotify::announce::delivery::verdict::{Verdict, verdict};
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::answer::Answer;
 use rsnotify::http::secret::Secret;
-use rsnotify::resourcesync::uri::Hub;
 use rsnotify::websub::publish::{HubCredentials, HubHeader, PublishSettings, Submitter};
 
 use crate::support::{BODY, Peer, Say, say, submission};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
-use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::discover::{DiscoverError, discover};
 use rsnotify::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use rsnotify::websub::subscribe::{

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::announce::delivery::{Submission, TopicPage};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::plan::Mode;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
-use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::hub::EmbeddedHub;
 use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Listener, ServerLimits};

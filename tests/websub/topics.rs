@@ -3,7 +3,7 @@
 mod load;
 mod wire;
 
-use rsnotify::resourcesync::uri::Topic;
+use resourcesync::uri::Topic;
 use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Listener, ServerLimits};
 use rsnotify::websub::topics::Topics;

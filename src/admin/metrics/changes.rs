@@ -1,9 +1,10 @@
 //! Metrics of Change Lists: the changes of resources that were taken from them, by source.
 
+use resourcesync::payload::ChangeKind;
+
 use crate::admin::metrics::exposition::{Exposition, Label};
 use crate::report::figures::ChangeCounts;
 use crate::report::status::Status;
-use crate::resourcesync::payload::ChangeKind;
 
 pub fn expose(exposition: &mut Exposition, status: &Status) {
     let counts = &status.figures.counts;

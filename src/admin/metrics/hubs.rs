@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
 use crate::announce::delivery::attempt::RefusalKind;
 use crate::report::figures::{Figures, HubCounts};
 use crate::report::status::{Condition, HubView, Status};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Hub;
 
 /// A hub on the channels of one kind.
 type HubOfKind<'a> = (&'a Hub, ChannelKind);

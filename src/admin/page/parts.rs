@@ -4,6 +4,9 @@ use std::borrow::Borrow;
 use std::fmt::Display;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+pub use resourcesync::escape::escaped;
+use resourcesync::uri::Topic;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::plan::Mode;
@@ -11,11 +14,8 @@ use crate::http::form::encode_form;
 use crate::report::status::alerts::{Health, Part};
 use crate::report::status::notification::{NotificationView, Outcome};
 use crate::report::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Topic;
 
 pub use crate::report::status::words::grouped;
-pub use crate::resourcesync::escape::escaped;
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

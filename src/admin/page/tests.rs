@@ -2,6 +2,9 @@
 
 use askama::Template;
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
@@ -15,9 +18,6 @@ use crate::report::status::{
     BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, FellBehindView,
     FindingGroup, HubView, MountStatus, RefusedConfiguration, SourceStatus, Status, WaitingView,
 };
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 /// Markup that would escape from its context if it were not escaped.

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resourcesync::uri::Uri;
+
 use crate::announce::observation::MountId;
 use crate::announce::state::{Presence, Record};
-use crate::resourcesync::uri::Uri;
 
 /// The counts of one source. They change only together with the records that they are of.
 #[derive(Debug, Default)]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::uri::Uri;
+
 use crate::announce::catalog::Catalog;
 use crate::announce::small_set::SmallSet;
 use crate::announce::state::{Record, Relations};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::uri::Uri;
 
 impl Catalog {
     /// Resolves the relations of `touched` and of all that follow from them, and returns the documents

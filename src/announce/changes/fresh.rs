@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use resourcesync::change::ChangeKey;
+use resourcesync::change_list::EntryPlace;
 
 use crate::announce::changes::taken_keys::KeyMap;
-use crate::resourcesync::change::ChangeKey;
-use crate::resourcesync::change_list::EntryPlace;
 
 /// An entry that was not taken from its own list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

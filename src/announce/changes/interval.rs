@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, ToSpan, Unit};
-
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_payload::entry_len;
+use resourcesync::change::Change;
+use resourcesync::change_payload::entry_len;
 
 /// A change that is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]

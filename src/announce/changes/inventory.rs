@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::change::Change;
+use resourcesync::change_list::{ListedResources, ResourceKey, ResourceState};
+use resourcesync::datetime::Datetime;
+use resourcesync::payload::ChangeKind;
 
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
@@ -14,10 +18,6 @@ use crate::announce::changes::round::{
 };
 use crate::announce::plan::MassDeletion;
 use crate::announce::time::later;
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_list::{ListedResources, ResourceKey, ResourceState};
-use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::payload::ChangeKind;
 
 /// Time for which no Resource List of a set may change before they count as one inventory (C27).
 pub const INVENTORY_QUIET: Duration = Duration::from_secs(30);
@@ -337,14 +337,14 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
+    use resourcesync::change_list::{ResourceKey, read_resource_entries, read_resources};
+    use resourcesync::fingerprint::Fingerprint;
+    use resourcesync::uri::Uri;
 
     use super::{DeletionRules, InventoryRow, take_inventory};
     use crate::announce::changes::round::{ListToRead, TakeRequest, Taken, WatchedTime};
     use crate::announce::observation::{DocumentPath, MountId, Stat};
     use crate::announce::plan::MassDeletion;
-    use crate::resourcesync::change_list::{ResourceKey, read_resource_entries, read_resources};
-    use crate::resourcesync::fingerprint::Fingerprint;
-    use crate::resourcesync::uri::Uri;
 
     const GRACE: Duration = Duration::from_secs(300);
 

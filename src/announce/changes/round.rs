@@ -5,6 +5,10 @@ use std::ops::Range;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::change::Change;
+use resourcesync::change_list::{EntryPlace, ListedChanges, ResourceKey, Skipped};
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
@@ -12,10 +16,6 @@ use crate::announce::changes::selection::Selection;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::KeyRow;
 use crate::announce::time::later;
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_list::{EntryPlace, ListedChanges, ResourceKey, Skipped};
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::uri::Uri;
 
 /// Changes that one round takes at most (C13).
 pub const ROUND: usize = 20_000;

@@ -11,6 +11,7 @@ mod unsaved_keys;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::fresh::{Candidate, ComparedEntries, Comparison};
 use crate::announce::changes::interval::FreshChange;
@@ -24,7 +25,6 @@ use crate::announce::changes::selection::selected_list::{
 };
 use crate::announce::changes::selection::unsaved_keys::UnsavedKeys;
 use crate::announce::changes::taken_keys::TakenKeys;
-use crate::resourcesync::uri::Uri;
 
 /// Result of a comparison.
 #[derive(Debug)]

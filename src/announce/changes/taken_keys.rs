@@ -7,11 +7,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::change::ChangeKey;
+use resourcesync::change_list::Listed;
 
 use crate::announce::changes::round::WatchedTime;
 use crate::announce::state::KeyRow;
-use crate::resourcesync::change::ChangeKey;
-use crate::resourcesync::change_list::Listed;
 
 /// Keys in one row of the state file.
 pub const KEYS_PER_ROW: usize = 4_096;

@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use jiff::Timestamp;
+use resourcesync::escape::printable;
 use serde::{Deserialize, Serialize};
 
 use crate::http::answer::{Answer, BrokerAnswer};
-use crate::resourcesync::escape::printable;
 
 /// The last attempt at one hub on one channel, whether it accepted or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,7 +225,7 @@ impl FromStr for RefusalKind {
 
 #[cfg(test)]
 mod tests {
-    use crate::resourcesync::escape::MAX_EXCERPT;
+    use resourcesync::escape::MAX_EXCERPT;
 
     use super::*;
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use resourcesync::uri::{Hub, Uri};
+
 use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::{
     ROUND, TakeOutcome, TakeRequest, Taken, TakenRound, WatchedTime,
@@ -26,7 +28,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Plan;
 use crate::announce::state::ListKind;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// The sets with a change channel, while a round of one begins or ends.
 pub struct ChangeRounds<'a> {

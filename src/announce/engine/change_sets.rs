@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::changes::round::Taken;
@@ -33,8 +35,6 @@ use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
 use crate::announce::state::{ChangeListRow, ChangeSetRow, ListKind};
 use crate::announce::time::later;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Uri;
 
 /// All sets with a change channel, live or retired.
 ///

@@ -12,6 +12,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::{Channel, ForgottenAccount};
@@ -26,8 +28,6 @@ use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::state::{ChannelRow, Record};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The channels, with what follows from them. Each is found as in the [`ChannelMap`]; one is added, removed or given to
 /// another set only here.

@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::TakenList;
@@ -43,8 +45,6 @@ use crate::announce::ledger::Prepared;
 use crate::announce::plan::Plan;
 use crate::announce::state::Told;
 use crate::http::answer::Answer;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// All channels, with the queues of their hubs, and the outcomes of the last notifications.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::uri::{Hub, Uri, UriSet};
+
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::source::Source;
@@ -11,7 +13,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Withdrawn;
 use crate::announce::plan::{Plan, WindowPlan};
 use crate::announce::state::Record;
-use crate::resourcesync::uri::{Hub, Uri, UriSet};
 
 /// One source and the channels, while the accounts of hubs are brought up to date with it.
 ///

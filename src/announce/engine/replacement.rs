@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resourcesync::uri::{Hub, Uri};
+
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -9,7 +11,6 @@ use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::{HubPlan, Mode, Plan, Replaces};
 use crate::announce::state::{KnownHub, LedgerRow, Told};
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// The accounts that a state file holds, by channel and hub.
 pub struct Accounts {

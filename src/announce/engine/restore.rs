@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::Payload;
+use resourcesync::uri::{Hub, Topic, Uri};
+
 use crate::announce::changes::log::{ChangeLog, Logged};
 use crate::announce::channel::Channel;
 use crate::announce::difference::{Difference, Permission, difference};
@@ -22,9 +26,6 @@ use crate::announce::state::{
     ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, Record, State, Told,
 };
 use crate::announce::time::later;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::payload::Payload;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// Maximum wait before a retry (R23).
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);

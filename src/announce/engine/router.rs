@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri, UriMap};
+
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::desired_channel::{Configured, Desired, SetChannel};
@@ -22,8 +25,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Plan;
 use crate::announce::state::{ChannelRow, Told};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 /// A source with all channels, while those of its sets are brought in line with what is advertised.
 pub struct Router<'a> {

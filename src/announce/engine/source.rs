@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Topic, Uri};
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::changes::Changes;
@@ -30,7 +31,6 @@ use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::observation::{NoDocument, Observation};
 use crate::announce::plan::SourcePlan;
-use crate::resourcesync::uri::{Topic, Uri};
 
 /// A source as the engine keeps it. [`Source::observe`] takes in observations; the documents of its tree gather the
 /// consequences for channels until the source settles.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Topic, Uri};
 
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::mounts::{Mounts, UnreadableSample, Visibility};
@@ -15,7 +16,6 @@ use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, MountId, NoDocument, Observation, Stat};
 use crate::announce::plan::Plan;
 use crate::announce::state::{MountRow, Record, Trouble};
-use crate::resourcesync::uri::{Topic, Uri};
 
 /// The sources, in the order of the plan. There is one for each of the plan from the start, and never another.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::changes::round::TakeRequest;
@@ -14,7 +15,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::observation::DocumentPath;
 use crate::announce::state::Save;
 use crate::announce::time::{earlier, elapsed, later};
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The collector of one step. The parts of the engine write to it, and nothing reads it before the step ends.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::ids::ChannelId;
 use crate::announce::time::earlier;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// The reason for a timer. One whose reason has passed does nothing. A `usize` is the position of a source in the
 /// plan.

@@ -1,6 +1,6 @@
 //! Commands by which a Destination subscribes to a channel.
 
-use crate::resourcesync::document::Advertisement;
+use resourcesync::document::Advertisement;
 
 /// A placeholder for a Destination's callback.
 const CALLBACK: &str = "https://destination.example.net/callback/";
@@ -51,11 +51,11 @@ mod tests {
     use std::process::Command;
 
     use insta::assert_snapshot;
+    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::document::Advertisement;
+    use resourcesync::uri::{Hub, Topic};
 
     use super::{quoted, recipe};
-    use crate::resourcesync::channel_kind::ChannelKind;
-    use crate::resourcesync::document::Advertisement;
-    use crate::resourcesync::uri::{Hub, Topic};
 
     #[test]
     fn a_channel_is_discovered_subscribed_to_and_watched() {

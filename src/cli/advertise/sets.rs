@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use resourcesync::advertise::advertise;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::document::{Advertisement, Form};
+use resourcesync::uri::Uri;
+
 use crate::announce::engine::Engine;
 use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
 use crate::daemon::log::error_chain;
 use crate::report;
-use crate::resourcesync::advertise::advertise;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::document::{Advertisement, Form};
-use crate::resourcesync::uri::Uri;
 use crate::tree;
 
 /// A set of resources, compared with its Capability List.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 use url::Url;
 
 use crate::announce::plan::Mode;
@@ -21,7 +22,6 @@ use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
 use crate::diagnostics::{Diagnostic, ProbeResult, broker, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
-use crate::resourcesync::uri::Hub;
 use crate::store;
 use crate::websub::inspect;
 use crate::websub::publish::PublishSettings;

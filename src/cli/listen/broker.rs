@@ -8,6 +8,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
+use resourcesync::escape::escaped;
+use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
@@ -29,8 +31,6 @@ use crate::config::overrides::Overrides;
 use crate::contentchange::feed::{Feed, ItemChange};
 use crate::contentchange::message::INITIAL;
 use crate::daemon::settings;
-use crate::resourcesync::escape::escaped;
-use crate::resourcesync::receive::Notification;
 
 /// Waits between attempts to connect, or to run the command.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];

@@ -3,9 +3,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
+use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
-
-use crate::resourcesync::receive::{ReceivedChange, time_span};
 
 /// Hexadecimal digits of a key.
 const DIGITS: usize = 16;
@@ -180,8 +179,9 @@ impl Heard {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::payload::ChangeKind;
+
     use super::{Heard, Key, Occurrences, ReceivedChange, UndatedKeys};
-    use crate::resourcesync::payload::ChangeKind;
 
     fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
         ReceivedChange {

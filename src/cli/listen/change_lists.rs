@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::listing::{ListedEntry, Listing};
+use resourcesync::receive::{ReceivedChange, time_span};
 use tokio::time::Instant;
 
 use crate::cli::listen::memory::Memory;
 use crate::cli::listen::missed::{Following, Missed, MissedSelection};
 use crate::cli::listen::patience::Patience;
 use crate::daemon::log::error_chain;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::listing::{ListedEntry, Listing};
-use crate::resourcesync::receive::{ReceivedChange, time_span};
 use crate::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 /// Lists and indexes read at most.

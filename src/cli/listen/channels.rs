@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::listing::{ListedEntry, Listing};
+use resourcesync::uri::{Hub, Topic};
+
 use crate::cli::listen::exit::Failure;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::listing::{ListedEntry, Listing};
-use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::discover::{DiscoverError, Discovery, discover};
 use crate::websub::retrieve::{AllowedOrigins, Retriever};
 

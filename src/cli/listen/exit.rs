@@ -89,10 +89,10 @@ fn with_remedy(error: SubscribeError) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::uri::Hub;
     use rstest::rstest;
 
     use super::{Exit, Failure, Rejection, SubscribeError};
-    use crate::resourcesync::uri::Hub;
 
     fn refused(status: u16, excerpt: &str) -> SubscribeError {
         SubscribeError::Refused {

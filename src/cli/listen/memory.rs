@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::listen::change_key::{Key, Occurrences, UndatedKeys};
 use crate::cli::listen::missed::Missed;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::receive::{ReceivedChange, time_span};
 
 /// Digests of notifications kept to recognise repeats: more than a hub has in flight.
 const DIGESTS: usize = 32;
@@ -278,13 +278,13 @@ pub fn digest(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::payload::ChangeKind;
     use rstest::rstest;
 
     use super::{
         ChannelKind, EDGE_KEYS, Key, Memory, Missed, NotificationIdentity, ReceivedChange,
         Relation, digest,
     };
-    use crate::resourcesync::payload::ChangeKind;
 
     fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
         ReceivedChange {

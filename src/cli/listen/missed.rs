@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
+use resourcesync::receive::{ReceivedChange, time_span};
 
 use crate::cli::listen::change_key::{Key, Occurrences};
 use crate::cli::listen::memory::Memory;
-use crate::resourcesync::receive::{ReceivedChange, time_span};
 
 /// Distance from now beyond which a change is dated in the future, so that its time says nothing.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
@@ -121,10 +121,11 @@ impl<'a> MissedSelection<'a> {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::payload::ChangeKind;
+
     use super::{Following, Key, Memory, MissedSelection, ReceivedChange, Timestamp};
     use crate::cli::listen::memory::NotificationIdentity;
-    use crate::resourcesync::channel_kind::ChannelKind;
-    use crate::resourcesync::payload::ChangeKind;
 
     /// A list of changes such as `a 10:05:00`, or `b` without a time.
     fn list(text: &str) -> Vec<ReceivedChange> {

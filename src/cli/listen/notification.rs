@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::escape::escaped;
+use resourcesync::payload::{ChangeKind, Entry};
+use resourcesync::receive::{Notification, ReceivedChange};
 use serde::Serialize;
 
 use crate::cli::listen::memory::{Memory, NotificationIdentity, digest};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::escape::escaped;
-use crate::resourcesync::payload::{ChangeKind, Entry};
-use crate::resourcesync::receive::{Notification, ReceivedChange};
 
 /// One notification, or missed changes in the form of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use resourcesync::escape::escaped;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use crate::cli::listen::STOP_PRINTING_AFTER;
 use crate::cli::output::Output;
-use crate::resourcesync::escape::escaped;
 
 /// Texts that wait at most. Further events are dropped, and further notifications wait to be handed over.
 const WAITING: usize = 1_024;

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::receive::{Notification, ReceivedChange, time_span};
+use resourcesync::uri::Topic;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
@@ -21,9 +24,6 @@ use crate::cli::listen::state::ListenState;
 use crate::cli::listen::stopped;
 use crate::daemon::log::error_chain;
 use crate::http::retry::backoff;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::receive::{Notification, ReceivedChange, time_span};
-use crate::resourcesync::uri::Topic;
 use crate::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use crate::websub::subscribe::{CallbackRequest, ReceivedNotification};
 

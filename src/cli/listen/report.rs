@@ -88,8 +88,8 @@ impl ListenEvent<'_> {
     fn sentence(&self) -> Option<String> {
         Some(match self {
             ListenEvent::Subscribed { topic, hub, .. } => {
-                let topic = crate::resourcesync::escape::escaped(topic);
-                let hub = crate::resourcesync::escape::escaped(hub);
+                let topic = resourcesync::escape::escaped(topic);
+                let hub = resourcesync::escape::escaped(hub);
                 format!("listening to {topic} by {hub}; Ctrl-C ends it")
             }
             ListenEvent::Renewed { .. } => return None,

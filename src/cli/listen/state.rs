@@ -9,12 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use resourcesync::channel_kind::ChannelKind;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::cli::listen::channels::ListenedChannel;
 use crate::cli::listen::memory::Memory;
 use crate::http::secret::Secret;
-use crate::resourcesync::channel_kind::ChannelKind;
 
 const VERSION: u32 = 1;
 /// Time to wait for the lock: a command that is just being started holds it until it runs, even if the `listen` that

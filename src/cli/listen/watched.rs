@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -18,8 +20,6 @@ use crate::cli::listen::{
 };
 use crate::cli::options::ListenOptions;
 use crate::daemon::log::error_chain;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Hub;
 
 /// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
 pub struct WatchedDocuments {

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::escape::escaped;
+use resourcesync::payload::Entry;
 use serde::Serialize;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::cli::output::{aligned, counted, next_try, when};
 use crate::report::status::account::{AccountView, FlightView};
 use crate::report::status::{BacklogView, ChannelView, HubView};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::escape::escaped;
-use crate::resourcesync::payload::Entry;
 
 /// One hub on one channel.
 pub struct Row<'a> {

@@ -6,6 +6,12 @@ use std::path::PathBuf;
 
 use foldhash::fast::FixedState;
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::change::Change;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::document::Form;
+use resourcesync::payload::ChangeKind;
+use resourcesync::uri::{Topic, Uri};
 use serde::{Deserialize, Serialize};
 
 use crate::announce::engine::Engine;
@@ -14,12 +20,6 @@ use crate::announce::state::Record;
 use crate::config::broker::Broker;
 use crate::report;
 use crate::report::documents::DocumentState;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::change::Change;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::payload::ChangeKind;
-use crate::resourcesync::uri::{Topic, Uri};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::file_path;
 

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use percent_encoding::percent_decode_str;
+use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
-
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// Paths that the web server is to pass on.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::cli::snippet::passing::{Behind, Home, Passing, RequestPath, passing, pattern};
 use crate::cli::snippet::{WebServer, nginx};
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> Passing {
     let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();

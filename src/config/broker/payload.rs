@@ -1,5 +1,8 @@
 //! The content of the messages for a broker: notifications as they are, or feeds made from them.
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::is_clean;
+
 use crate::config::definition::Fallback::{Default, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, inline, quoted, word};
@@ -8,8 +11,6 @@ use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
 use crate::contentchange::objects::{AtomForm, PayloadFormat};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::is_clean;
 
 pub static PAYLOAD: ConfigKey<Format> = ConfigKey::new(
     "broker",

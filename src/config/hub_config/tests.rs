@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use resourcesync::uri::Topic;
 use rstest::rstest;
 
 use super::{HubConfig, load};
@@ -12,7 +13,6 @@ use crate::config::error::ConfigError;
 use crate::config::origin::FileText;
 use crate::config::overrides::Overrides;
 use crate::config::{Config, publisher};
-use crate::resourcesync::uri::Topic;
 
 const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
 const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://library.example\"]\n\

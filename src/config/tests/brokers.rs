@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Uri;
+
 use crate::announce::plan::Mode;
 use crate::config::broker::BrokerAddress;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, message, read};
 use crate::contentchange::message::{BrokerNotification, HashedPayload, resourcesync_message};
 use crate::contentchange::objects::{AtomForm, atom_messages};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Uri;
 
 const BROKER: &str = "[[broker]]\nname = \"repository\"\nurl = \"stomp://mq.example.org\"\n\
                       destination = \"/topic/content.change\"\n";

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
+use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
 use tracing::warn;
 
@@ -20,7 +21,6 @@ use crate::daemon::front::admin_pages;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::{Daemon, Process, settings};
 use crate::hub::SavedHub;
-use crate::resourcesync::uri::{Hub, Uri};
 use crate::store::Store;
 use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::{HubError, PreparedHub};

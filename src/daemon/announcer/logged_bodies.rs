@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use resourcesync::change_payload::{merge, part};
+
 use crate::announce::changes::log::{LogPart, LogRange};
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::WindowPlan;
 use crate::daemon::event_loop::state_saver::StateSaver;
 use crate::daemon::log::error_chain;
-use crate::resourcesync::change_payload::{merge, part};
 
 /// Returns the body of a logged notification, or of a part of it.
 pub fn logged_part(

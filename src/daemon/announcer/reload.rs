@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::admin::Readiness;
 use crate::announce::engine::Engine;
@@ -17,7 +18,6 @@ use crate::daemon::event_loop::EventLoop;
 use crate::daemon::event_loop::state_saver::StoreProbe;
 use crate::hub::SavedHub;
 use crate::report::pending::PendingCount;
-use crate::resourcesync::uri::Uri;
 use crate::store::{Store, StoreError};
 use crate::tree::TreeError;
 use crate::websub::publish::HubClients;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::uri::Topic;
+
 use crate::announce::delivery::TopicPage;
 use crate::report::figures::TopicRequests;
-use crate::resourcesync::uri::Topic;
 use crate::websub::topics::Topics;
 
 /// Topics as the loop changes them.

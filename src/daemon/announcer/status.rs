@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Topic;
 
 use crate::announce::changes::round::{TakeOutcome, TakeRequest};
 use crate::announce::event::Fact;
@@ -12,8 +14,6 @@ use crate::daemon::announcer::{Announcer, RunParts};
 use crate::report;
 use crate::report::figures::Counts;
 use crate::report::status::{Detail, FellBehindView, Status};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Topic;
 use crate::tree::TreeReport;
 
 /// Time for which the status shows that a hub fell behind.

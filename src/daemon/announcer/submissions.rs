@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tracing::debug;
 
@@ -17,7 +18,6 @@ use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::histogram::Histogram;
-use crate::resourcesync::uri::Hub;
 use crate::websub::publish::{HubClients, Submitter};
 
 /// The submitter, the brokers, and the submissions whose answers are to come.

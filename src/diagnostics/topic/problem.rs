@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use resourcesync::payload::PAYLOAD_TYPE;
+
 use crate::diagnostics::{FailureCause, ProbeError};
-use crate::resourcesync::payload::PAYLOAD_TYPE;
 
 /// A problem with the replies of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use jiff::Timestamp;
+use resourcesync::escape::printable;
+use resourcesync::uri::Topic;
 use serde::{Deserialize, Serialize};
 
 use crate::http::answer::Answer;
 use crate::hub::counts::EmbeddedHubCounts;
 use crate::hub::subscriptions::{Assignment, Subscriber, Subscriptions, TopicSubscribers};
 use crate::hub::{Callback, RelayId, SubscriptionKey};
-use crate::resourcesync::escape::printable;
-use crate::resourcesync::uri::Topic;
 
 /// Maximum subscriptions in a list; the others are only counted.
 const MAX_LISTED: usize = 1_000;

@@ -1,13 +1,13 @@
 //! The changes due to one hub on one channel, as `outbox show` prints them.
 
 use jiff::Timestamp;
+use resourcesync::change::Change;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::Entry;
+use resourcesync::uri::{Topic, Uri};
 use serde::{Deserialize, Serialize};
 
 use crate::report::status::{HubView, WaitingView};
-use crate::resourcesync::change::Change;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::payload::Entry;
-use crate::resourcesync::uri::{Topic, Uri};
 
 /// One hub on one channel, with all changes due to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

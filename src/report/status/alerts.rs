@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
     ChannelView, Condition, FellBehindView, MountStatus, MutedSet, SourceStatus, Status,
 };
-use crate::resourcesync::uri::Hub;
 
 /// A condition that an operator should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]

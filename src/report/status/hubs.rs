@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 
 use crate::announce::delivery::attempt::{Attempt, RefusalKind};
 use crate::announce::plan::Mode;
 use crate::report::status::{Condition, HubView, Status};
-use crate::resourcesync::uri::Hub;
 
 /// One hub over all channels.
 #[derive(Debug, Clone, PartialEq)]

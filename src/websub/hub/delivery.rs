@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
@@ -16,7 +17,6 @@ use crate::hub::log_limit::LogLimit;
 use crate::hub::relay::{DeliveryOutcome, headers, outcome};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Abandoned, Assignment, Delivery};
-use crate::resourcesync::uri::Topic;
 use crate::websub::client;
 use crate::websub::hub::callback_client::{CallbackError, CallbackLocation};
 use crate::websub::hub::fair_slots::{FairSlot, FairSlots};

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
 use crate::http::retry::{MAX_ATTEMPTS, backoff};
 use crate::hub::published_topics::Publication;
-use crate::resourcesync::uri::Topic;
 use crate::websub::hub::hub_topics::TopicDirectory;
 use crate::websub::hub::topic_client::{FetchError, FetchedTopic, TopicClient};
 

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use resourcesync::uri::Topic;
+
 use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::{Publishers, checked_topic};
-use crate::resourcesync::uri::Topic;
 use crate::websub::topics::Topics;
 
 /// The topics that may be subscribed to.
@@ -109,10 +110,10 @@ impl TopicDirectory {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use resourcesync::uri::Uri;
 
     use super::*;
     use crate::hub::publisher::Publisher;
-    use crate::resourcesync::uri::Uri;
 
     #[test]
     fn a_subscriber_is_told_that_the_spelling_of_an_unpublished_topic_matters() {

@@ -15,6 +15,7 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use ipnet::IpNet;
 use jiff::Timestamp;
+use resourcesync::uri::{Hub, Topic};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
@@ -30,7 +31,6 @@ use crate::hub::published_topics::Publication;
 use crate::hub::publisher::{Publisher, Publishers};
 use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
-use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::hub::endpoint::{FORM_BYTES, limit_exceeded, only_post, plain_text};
 use crate::websub::hub::hub_topics::TopicDirectory;

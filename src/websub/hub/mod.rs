@@ -7,13 +7,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 
 use crate::announce::delivery::Submission;
 use crate::hub::counts::EmbeddedHubCounts;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
 use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
-use crate::resourcesync::uri::Topic;
 use crate::websub::hub::delivery::Deliveries;
 use crate::websub::hub::endpoint::SubscriptionEndpoint;
 use crate::websub::hub::hub_topics::HubTopics;

@@ -4,10 +4,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use resourcesync::uri::Hub;
 
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::limits::HubLimits;
-use crate::resourcesync::uri::Hub;
 use crate::websub::hub::callback_client::CallbackClient;
 use crate::websub::hub::lookups::Resolver;
 

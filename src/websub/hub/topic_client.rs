@@ -10,14 +10,14 @@ use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK,
 };
 use reqwest::{Client, StatusCode};
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Hub, Topic};
 use url::Url;
 
 use crate::http::answer::is_temporary;
 use crate::http::link::{Link, parse_links, targets};
 use crate::hub::RelayHeaders;
 use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::describe;
 

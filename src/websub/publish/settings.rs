@@ -6,10 +6,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, ClientBuilder, Identity};
+use resourcesync::uri::Hub;
 use url::Url;
 
 use crate::http::secret::{Mask, Secret};
-use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 
 /// Connection settings of one hub.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, LINK};
 use hyper::{Method, Request, StatusCode};
+use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use url::form_urlencoded;
 
 use crate::http::link::{parse_links, targets};
 use crate::hub::relay::is_signed;
-use crate::resourcesync::uri::Topic;
 use crate::websub::server::{FullResponse, small_body, text};
 use crate::websub::subscribe::{
     CallbackRequest, Callbacks, Decision, Intent, ReceivedNotification,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use rsnotify::resourcesync::change_payload::ChangePayload;
+use resourcesync::change_payload::ChangePayload;
 use serde_json::Value;
 
 use crate::brokers::Story;

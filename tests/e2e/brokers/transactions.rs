@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use rsnotify::resourcesync::payload::Payload;
+use resourcesync::payload::Payload;
 use rstest::rstest;
 use serde_json::Value;
 

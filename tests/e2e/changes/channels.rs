@@ -1,7 +1,7 @@
 //! Channels of changes: advertised, configured or by default, beside those of documents (C9 to C12).
 
-use rsnotify::resourcesync::change_payload::ChangePayload;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::channel_kind::ChannelKind;
 use rstest::rstest;
 
 use crate::changes::story::{LIST, Story, until};

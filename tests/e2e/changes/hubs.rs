@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use rsnotify::resourcesync::change_payload::ChangePayload;
+use resourcesync::change_payload::ChangePayload;
 
 use crate::changes::story::{Story, in_set, until};
 use crate::support::changes::{Destination, Heard, topic};

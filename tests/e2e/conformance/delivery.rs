@@ -1,8 +1,8 @@
 //! Deliveries: WebSub 7, Framework Notification 4.3.
 
+use resourcesync::payload::Payload;
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay;
-use rsnotify::resourcesync::payload::Payload;
 use rstest::rstest;
 
 use crate::conformance::callback::{Callback, Say, say, willing};

@@ -8,10 +8,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::payload::Payload;
+use resourcesync::uri::{Hub, Uri};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::state::{ChannelRow, Flight, LedgerRow, State, Told};
-use rsnotify::resourcesync::payload::Payload;
-use rsnotify::resourcesync::uri::{Hub, Uri};
 use rsnotify::store::Store;
 
 use crate::support::DEADLINE;

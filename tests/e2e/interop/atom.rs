@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Command;
 
+use resourcesync::channel_kind::ChannelKind;
 use rsnotify::contentchange::feed::{Feed, ItemChange};
 use rsnotify::contentchange::identifier::{Identifiers, ObjectKind};
 use rsnotify::contentchange::message::{BrokerNotification, HashedPayload};
 use rsnotify::contentchange::objects::{AtomForm, atom_messages};
-use rsnotify::resourcesync::channel_kind::ChannelKind;
 use serde_json::{Map, Value, json};
 
 use crate::support::daemon::finish;

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rsnotify::resourcesync::change::Change;
-use rsnotify::resourcesync::change_list::{read_changes, read_keys};
-use rsnotify::resourcesync::change_payload::ChangePayload;
-use rsnotify::resourcesync::uri::Uri;
+use resourcesync::change::Change;
+use resourcesync::change_list::{read_changes, read_keys};
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::uri::Uri;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rsnotify::resourcesync::capability::Capability;
-use rsnotify::resourcesync::payload::{ChangeKind, Entry, Payload};
-use rsnotify::resourcesync::uri::Uri;
+use resourcesync::capability::Capability;
+use resourcesync::payload::{ChangeKind, Entry, Payload};
+use resourcesync::uri::Uri;
 
 use crate::interop::readers::{assert_read_as_meant, assert_valid};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rsnotify::resourcesync::payload::{Entry, Payload};
-use rsnotify::resourcesync::uri::Uri;
+use resourcesync::payload::{Entry, Payload};
+use resourcesync::uri::Uri;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use rsnotify::resourcesync::payload::Payload;
-use rsnotify::resourcesync::uri::Uri;
+use resourcesync::payload::Payload;
+use resourcesync::uri::Uri;
 
 use crate::interop::readers::{assert_read_as_meant, assert_valid};
 use crate::support::DEADLINE;

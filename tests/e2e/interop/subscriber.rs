@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use rsnotify::resourcesync::payload::Payload;
+use resourcesync::payload::Payload;
 use tokio::runtime::Runtime;
 use url::form_urlencoded;
 

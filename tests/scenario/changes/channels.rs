@@ -1,9 +1,9 @@
 //! Change channels that come, move and go (C9, C10, C12).
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Topic;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::ChannelPlan;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
-use rsnotify::resourcesync::uri::Topic;
 use rstest::rstest;
 
 use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, set_a, uri, world_of};

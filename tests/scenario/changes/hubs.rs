@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
-use rsnotify::resourcesync::channel_kind::ChannelKind;
-use rsnotify::resourcesync::uri::Hub;
 
 use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, world_of};
 use crate::world::{HUB, OTHER_HUB, Reply, World, plan, set_hubs, two_hubs};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::resourcesync::payload::Payload;
+use resourcesync::payload::Payload;
 
 use crate::world::{HUB, Heard, OTHER_HUB, World, list, short};
 

@@ -8,6 +8,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::change::Change;
+use resourcesync::change_list::{
+    ChangeListError, EntryPlace, ListedChanges, ResourceKey, read_changes_at, read_keys,
+    read_resource_entries, read_resources,
+};
+use resourcesync::change_payload::{ChangePayload, merge, part};
+use resourcesync::uri::Uri;
 use rsnotify::announce::changes::inventory::{InventoryRow, take_inventory};
 use rsnotify::announce::changes::log::{LogPart, LogRange};
 use rsnotify::announce::changes::round::{
@@ -17,13 +24,6 @@ use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::Stat;
 use rsnotify::announce::plan::Plan;
 use rsnotify::announce::state::{KeyRow, ListKind, Save, State};
-use rsnotify::resourcesync::change::Change;
-use rsnotify::resourcesync::change_list::{
-    ChangeListError, EntryPlace, ListedChanges, ResourceKey, read_changes_at, read_keys,
-    read_resource_entries, read_resources,
-};
-use rsnotify::resourcesync::change_payload::{ChangePayload, merge, part};
-use rsnotify::resourcesync::uri::Uri;
 use rsnotify::store::{Store, StoreError, TakenRows};
 
 use crate::world::tree::{FakeTree, absolute, path_of};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::payload::Payload;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
-use rsnotify::resourcesync::change_payload::ChangePayload;
-use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::changes::HeardChanges;
 use crate::world::plan::SITE;

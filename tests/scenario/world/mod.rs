@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::payload::Payload;
+use resourcesync::uri::{Hub, Topic};
 use rsnotify::announce::changes::log::LogPart;
 use rsnotify::announce::changes::round::{TakeRequest, TakenRound};
 use rsnotify::announce::delivery::{Submission, TopicPage};
@@ -25,9 +28,6 @@ use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountNames;
 use rsnotify::report::status::account::AccountView;
-use rsnotify::resourcesync::change_payload::ChangePayload;
-use rsnotify::resourcesync::payload::Payload;
-use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::store::Store;
 
 pub use changes::{HeardChanges, change_list};
@@ -829,7 +829,7 @@ impl World {
     /// Returns true if the disk holds anything about a document.
     pub fn remembers(&self, name: &str) -> bool {
         let name = tree::absolute(name);
-        let is_own = |uri: &rsnotify::resourcesync::uri::Uri| uri.as_str() == name;
+        let is_own = |uri: &resourcesync::uri::Uri| uri.as_str() == name;
         self.disk.documents.keys().any(is_own)
             || self.disk.told.values().any(|told| told.keys().any(is_own))
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use resourcesync::uri::{Hub, Uri};
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::plan::{
     ChangeWindowPlan, DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces,
     SourcePlan, WindowPlan,
 };
-use rsnotify::resourcesync::uri::{Hub, Uri};
 
 pub const SITE: &str = "https://example.org";
 pub const HUB: &str = "https://hub.example.net/";

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use resourcesync::document::{Content, Malformed};
+use resourcesync::parse::{ReadError, parse};
+use resourcesync::uri::Uri;
 use rsnotify::announce::observation::{DocumentPath, Identity, Incomplete, Look, NoDocument, Stat};
 use rsnotify::announce::plan::Plan;
-use rsnotify::resourcesync::document::{Content, Malformed};
-use rsnotify::resourcesync::parse::{ReadError, parse};
-use rsnotify::resourcesync::uri::Uri;
 
 use crate::world::plan::SITE;
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use rsnotify::announce::plan::Mode;
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
 use rsnotify::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
-use rsnotify::resourcesync::uri::Topic;
 
 use crate::hub::{TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
 use crate::support::{BODY, Peer, Say, say, submission};

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::network;
 use rsnotify::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
-use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::{EmbeddedHubSettings, Resolver};
 
 use crate::hub::{Running, TOPIC, heard, start_with, willing};

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use resourcesync::uri::Topic;
 use rsnotify::hub::network;
 use rsnotify::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
-use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::{EmbeddedHubSettings, Resolver};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use resourcesync::uri::Topic;
 use rsnotify::hub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
 use rsnotify::hub::limits::Quota;
 use rsnotify::hub::subscriptions::view::HubStatus;
 use rsnotify::hub::{
     Callback, DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
-use rsnotify::resourcesync::uri::Topic;
 
 use crate::hub::{Running, TOPIC, key, start, start_with, unsubscribed, willing};
 use crate::support::{Peer, Say, Seen, ask, post_form, say};

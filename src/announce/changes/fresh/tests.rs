@@ -1,6 +1,8 @@
 //! Lists and taken keys as words, a key for each letter.
 
 use proptest::prelude::*;
+use resourcesync::change::ChangeKey;
+use resourcesync::change_list::EntryPlace;
 use rstest::rstest;
 
 use std::collections::BTreeMap;
@@ -9,8 +11,6 @@ use std::convert::Infallible;
 use jiff::Timestamp;
 
 use super::{Candidate, ComparedEntries, Comparison};
-use crate::resourcesync::change::ChangeKey;
-use crate::resourcesync::change_list::EntryPlace;
 
 fn key(letter: char) -> ChangeKey {
     ChangeKey([letter as u8; 16])

@@ -2,13 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use resourcesync::change::Change;
+use resourcesync::change_payload::entry_len;
+use resourcesync::datetime::Datetime;
+use resourcesync::payload::ChangeKind;
 use rstest::rstest;
 
 use super::{FreshChange, Interval, IntervalLimits, intervals};
-use crate::resourcesync::change::Change;
-use crate::resourcesync::change_payload::entry_len;
-use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::payload::ChangeKind;
 
 const ANY: IntervalLimits = IntervalLimits {
     entries: 1_000,

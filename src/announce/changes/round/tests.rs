@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
+use resourcesync::change::{Change, ChangeKey};
+use resourcesync::change_list::{EntryPlace, Listed, ListedChanges};
+use resourcesync::datetime::Datetime;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::payload::ChangeKind;
+use resourcesync::uri::Uri;
 
 use super::{ListToRead, RoundFiles, Rounds, TakeRequest, Taken, WatchedTime};
 use crate::announce::changes::taken_keys::KEYS_PER_ROW;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::state::KeyRow;
-use crate::resourcesync::change::{Change, ChangeKey};
-use crate::resourcesync::change_list::{EntryPlace, Listed, ListedChanges};
-use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::payload::ChangeKind;
-use crate::resourcesync::uri::Uri;
 
 const GRACE: Duration = Duration::from_secs(300);
 

@@ -1,10 +1,10 @@
 //! The times by which the entries of a list are ordered (C13), where their datetimes cannot be believed (C15).
 
 use jiff::Timestamp;
+use resourcesync::change_list::Listed;
 
 use crate::announce::changes::round::AHEAD;
 use crate::announce::time::later;
-use crate::resourcesync::change_list::Listed;
 
 /// The effective times of the entries of a list.
 #[derive(Debug)]

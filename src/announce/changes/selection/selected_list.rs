@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
+use resourcesync::change_list::{ListedChanges, Skipped};
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::fresh::Candidate;
 use crate::announce::changes::round::{LeftEntries, ListToRead, TakenList, UndatedChanges};
 use crate::announce::changes::selection::effective_times::EffectiveTimes;
-use crate::resourcesync::change_list::{ListedChanges, Skipped};
-use crate::resourcesync::uri::Uri;
 
 /// One version of a list.
 #[derive(Debug)]

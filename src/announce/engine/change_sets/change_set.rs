@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::changes::round::{ListToRead, Taken, TakenList};
@@ -21,8 +23,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::state::{ChangeListRow, ChangeSetRow, ListKind};
 use crate::announce::time::later;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::Uri;
 
 /// A set of which changes are told.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 //! (C12).
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::engine::channels::Channels;
 use crate::announce::ids::ChannelId;
-use crate::resourcesync::uri::Uri;
 
 /// Obligations of one set to the channels that it had.
 #[derive(Debug, Default)]
@@ -64,11 +64,11 @@ impl FormerChannels {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use resourcesync::uri::Uri;
 
     use super::FormerChannels;
     use crate::announce::engine::channels::Channels;
     use crate::announce::ids::ChannelId;
-    use crate::resourcesync::uri::Uri;
 
     #[test]
     fn only_the_loss_of_the_channel_that_hears_ends_the_last_words() {

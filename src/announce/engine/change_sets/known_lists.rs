@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
 use crate::announce::engine::change_sets::list_index::ListIndex;
@@ -13,8 +15,6 @@ use crate::announce::engine::change_sets::steady_timer::SteadyTimer;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::state::{ChangeListRow, ClosedList};
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::uri::Uri;
 
 /// The lists of one set. Each change of a row is saved, and noted in the index of lists.
 #[derive(Debug)]
@@ -292,14 +292,14 @@ impl KnownLists {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use resourcesync::fingerprint::Fingerprint;
+    use resourcesync::uri::Uri;
 
     use super::KnownLists;
     use crate::announce::changes::round::{LeftEntries, ListToRead, TakenList};
     use crate::announce::engine::change_sets::list_index::ListIndex;
     use crate::announce::engine::change_sets::tests::{list, moment, names, taken, timers};
     use crate::announce::engine::step::Step;
-    use crate::resourcesync::fingerprint::Fingerprint;
-    use crate::resourcesync::uri::Uri;
 
     /// Lists of which so many entries are left, the earliest at these seconds.
     fn known(left: &[(&str, i64, usize)]) -> (KnownLists, Vec<ListToRead>) {

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::round::{ListToRead, TakenList};
 use crate::announce::state::ListKind;
-use crate::resourcesync::uri::Uri;
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;

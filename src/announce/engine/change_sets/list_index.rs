@@ -1,7 +1,8 @@
 //! The sets that have taken entries of a list: looked up for each document that changes.
 
+use resourcesync::uri::{Uri, UriMap};
+
 use crate::announce::small_set::SmallSet;
-use crate::resourcesync::uri::{Uri, UriMap};
 
 /// Sets by list. Derived from the lists that each set knows.
 #[derive(Debug, Default)]

@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::changes::round::ListToRead;
@@ -12,9 +15,6 @@ use crate::announce::engine::change_sets::known_lists::KnownLists;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::step::Step;
 use crate::announce::state::{ListKind, Presence, Record};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::Form;
-use crate::resourcesync::uri::Uri;
 
 /// The lists that a round reads.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Entries of a list that the operator should know of: those that do not count, or are told otherwise than they are listed
 //! (C2, C7, C15).
 
+use resourcesync::fingerprint::Fingerprint;
+
 use crate::announce::changes::round::TakenList;
-use crate::resourcesync::fingerprint::Fingerprint;
 
 /// Numbers of entries of one version of a list that the operator should know of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,10 +60,11 @@ impl LastOddEntries {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::fingerprint::Fingerprint;
+
     use super::{LastOddEntries, OddEntries};
     use crate::announce::changes::round::TakenList;
     use crate::announce::engine::change_sets::tests::{list, taken};
-    use crate::resourcesync::fingerprint::Fingerprint;
 
     #[test]
     fn entries_that_cannot_be_told_count_once() {

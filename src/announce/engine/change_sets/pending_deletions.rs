@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::inventory::MissingResources;
 use crate::announce::engine::change_sets::steady_timer::SteadyTimer;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
-use crate::resourcesync::uri::Uri;
 
 /// Resources of one set that are missing; none are known of a set that has Change Lists.
 #[derive(Debug)]
@@ -96,12 +96,12 @@ impl PendingDeletions {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use resourcesync::uri::Uri;
 
     use super::PendingDeletions;
     use crate::announce::changes::inventory::MissingResources;
     use crate::announce::engine::change_sets::tests::{moment, timers};
     use crate::announce::engine::step::Step;
-    use crate::resourcesync::uri::Uri;
 
     /// Deletions of which the first is due at 50 s, after a round at 0 s.
     fn pending() -> (PendingDeletions, Step) {

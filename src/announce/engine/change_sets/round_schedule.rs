@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::inventory::INVENTORY_QUIET;
 use crate::announce::changes::round::{ListToRead, TakenList};
@@ -14,7 +15,6 @@ use crate::announce::engine::timers::Timer;
 use crate::announce::observation::Stat;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::time::{earlier, elapsed, later};
-use crate::resourcesync::uri::Uri;
 
 /// Maximum wait of fresh changes because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
@@ -331,12 +331,12 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
+    use resourcesync::uri::Uri;
 
     use super::RoundSchedule;
     use crate::announce::engine::change_sets::tests::{list, moment, taken, timers};
     use crate::announce::engine::step::Step;
     use crate::announce::plan::ChangeWindowPlan;
-    use crate::resourcesync::uri::Uri;
 
     /// A schedule with a window of 5 s after the last sign, and of 20 s after the first.
     struct ScheduledRounds {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::uri::Uri;
+
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::lists_to_read::{is_change_list, is_resource_list};
@@ -12,7 +14,6 @@ use crate::announce::engine::source::changes::Changes;
 use crate::announce::engine::step::Step;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::state::{ListKind, Presence};
-use crate::resourcesync::uri::Uri;
 
 /// Notes which Change Lists changed, came or ended (C6, C7, C11).
 pub fn note_lists(

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::round::{ListToRead, TakenList};
 use crate::announce::observation::Stat;
 use crate::announce::time::later;
-use crate::resourcesync::uri::Uri;
 
 /// Number of times that a list is asked for in vain before the others are read without it.
 const ROUNDS: u32 = 2;

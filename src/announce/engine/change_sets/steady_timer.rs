@@ -48,13 +48,13 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
+    use resourcesync::uri::Uri;
 
     use super::SteadyTimer;
     use crate::announce::engine::change_sets::tests::{moment, timers};
     use crate::announce::engine::step::Step;
     use crate::announce::engine::timers::Timer;
     use crate::announce::event::Now;
-    use crate::resourcesync::uri::Uri;
 
     #[test]
     fn a_timer_is_set_once_for_a_time_whatever_the_wall_clock_does() {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
 
 use super::ChangeSets;
 use crate::announce::catalog::Catalog;
@@ -15,8 +17,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::state::{ChangeSetRow, ListKind};
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::uri::Uri;
 
 /// Returns the time at which both clocks show this second.
 pub fn moment(second: i64) -> Now {

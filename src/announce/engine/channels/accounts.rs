@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use resourcesync::uri::{Hub, Uri};
+
 use crate::announce::catalog::Catalog;
 use crate::announce::changes::log::LogPosition;
 use crate::announce::channel::Channel;
@@ -15,7 +17,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, SourcePlan};
 use crate::announce::state::Told;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// A channel while the accounts of its hubs change. Each change is saved, and each document that a hub hears of is noted.
 #[derive(Debug)]

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Uri, UriMap};
+
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::channels::channel_map::ChannelMap;
 use crate::announce::engine::step::Step;
 use crate::announce::ids::ChannelId;
 use crate::announce::state::{Record, Told};
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Uri, UriMap};
 
 /// A version of a document that counts as told on some channels.
 #[derive(Debug, PartialEq, Eq)]
@@ -98,6 +99,11 @@ mod tests {
     use std::sync::Arc;
 
     use jiff::Timestamp;
+    use resourcesync::capability::Capability;
+    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::document::Form;
+    use resourcesync::fingerprint::Fingerprint;
+    use resourcesync::uri::{Topic, Uri, UriMap};
 
     use super::{BaselineVersion, baseline_versions};
     use crate::announce::catalog::Catalog;
@@ -106,11 +112,6 @@ mod tests {
     use crate::announce::ids::ChannelId;
     use crate::announce::observation::{DocumentPath, MountId, Stat};
     use crate::announce::state::{ChannelRow, Hold, Presence, Record, Relations, Told, Version};
-    use crate::resourcesync::capability::Capability;
-    use crate::resourcesync::channel_kind::ChannelKind;
-    use crate::resourcesync::document::Form;
-    use crate::resourcesync::fingerprint::Fingerprint;
-    use crate::resourcesync::uri::{Topic, Uri, UriMap};
 
     fn uri(name: &str) -> Uri {
         Uri::parse(&format!("https://e.org/{name}")).unwrap()

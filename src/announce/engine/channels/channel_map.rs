@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
+
 use crate::announce::channel::{Channel, TakenOver};
 use crate::announce::engine::channels::index::ChannelIndex;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::state::ChannelRow;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// All channels, live and retired. All access that may change one goes through here, so that what is pending need not be
 /// counted over all of them.

@@ -1,9 +1,10 @@
 //! The channels on which hubs were told of a document.
 
+use resourcesync::uri::{Uri, UriMap};
+
 use crate::announce::channel::Channel;
 use crate::announce::ids::ChannelId;
 use crate::announce::small_set::SmallSet;
-use crate::resourcesync::uri::{Uri, UriMap};
 
 /// The channels on which some hub was told of a document, is being told, or is due to be.
 ///

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Topic, Uri, UriMap};
+
 use crate::announce::ids::ChannelId;
 use crate::announce::small_set::SmallSet;
 use crate::announce::state::ChannelRow;
-use crate::resourcesync::channel_kind::ChannelKind;
-use crate::resourcesync::uri::{Topic, Uri, UriMap};
 
 /// All channels by set and by topic, retired ones too. A topic has one channel.
 #[derive(Debug, Default)]

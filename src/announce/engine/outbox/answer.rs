@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalScope};
@@ -23,7 +24,6 @@ use crate::announce::notification::overhead;
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::{elapsed, later};
 use crate::http::answer::Answer;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::change_payload::ChangePayload;
+use resourcesync::payload::ChangeKind;
+use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
 use crate::announce::changes::log::{LogPart, Logged};
@@ -20,9 +23,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::plan::{Mode, Plan, WindowPlan};
 use crate::announce::state::{Flight, LogRow, Ping};
 use crate::announce::time::{earlier, later};
-use crate::resourcesync::change_payload::ChangePayload;
-use crate::resourcesync::payload::ChangeKind;
-use crate::resourcesync::uri::{Hub, Uri};
 
 /// Notifications that were cut from the changes of one round.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::payload::Payload;
+use resourcesync::uri::Hub;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
@@ -23,8 +25,6 @@ use crate::announce::plan::{Plan, SourcePlan, WindowPlan};
 use crate::announce::span::Span;
 use crate::announce::state::{Flight, Said};
 use crate::announce::time::earlier;
-use crate::resourcesync::payload::Payload;
-use crate::resourcesync::uri::Hub;
 
 /// Full notifications that are prepared at once, which bounds the memory that it takes.
 const PREPARED: usize = 16;

@@ -2,6 +2,7 @@
 //! (R22, R23).
 
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
@@ -16,7 +17,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Prepared;
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::state::Flight;
-use crate::resourcesync::uri::Hub;
 
 /// The outbox, while notifications are submitted.
 pub struct Dispatcher<'a> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Hub;
 
 use crate::announce::delivery::Submission;
 use crate::announce::delivery::attempt::RefusalScope;
@@ -17,7 +18,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::state::LedgerRow;
 use crate::announce::time::elapsed;
-use crate::resourcesync::uri::Hub;
 
 /// The queues of all hubs.
 #[derive(Debug)]

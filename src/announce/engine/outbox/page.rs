@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
@@ -12,9 +15,6 @@ use crate::announce::notification::{NotificationLimits, overhead, spoken, up};
 use crate::announce::plan::Plan;
 use crate::announce::state::Flight;
 use crate::announce::time::earlier;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
-use crate::resourcesync::uri::Uri;
 
 /// Returns true if a ping hub is due what its topic does not have.
 pub fn is_outdated(channel: &Channel, plan: &Plan, catalog: &Catalog, now: Timestamp) -> bool {

@@ -1,5 +1,7 @@
 //! Fetches of topics by the hubs that are pinged, and fetches that do not come (R24, R26).
 
+use resourcesync::uri::Hub;
+
 use crate::announce::channel::Channel;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -9,7 +11,6 @@ use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::plan::Mode;
 use crate::announce::state::Ping;
 use crate::announce::time::later;
-use crate::resourcesync::uri::Hub;
 
 /// Reports that a hub did not fetch its topic (R26).
 pub fn report_unfetched(channel: &mut Channel, id: ChannelId, hub: &Hub, step: &mut Step) {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::uri::{Uri, UriMap, UriSet};
+
 use crate::announce::state::{Told, Version};
-use crate::resourcesync::uri::{Uri, UriMap, UriSet};
 
 /// The changes since the source last settled. It settles at the end of each step, but not while a mount is swept for
 /// the first time: a half-read tree proves nothing.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Uri, UriMap};
 
 use crate::announce::catalog::Catalog;
 use crate::announce::catalog::census::{Census, MountCount, PresenceCount};
@@ -17,7 +18,6 @@ use crate::announce::event::{Fact, Suspension};
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, SourcePlan};
 use crate::announce::state::{Presence, Record};
-use crate::resourcesync::uri::{Uri, UriMap};
 
 /// The wait for the answer to a look at a missing document, before another look.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);

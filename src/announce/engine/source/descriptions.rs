@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::{Uri, UriMap};
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::state::{Hold, Record, Told, Version};
 use crate::announce::time::{earlier, later};
-use crate::resourcesync::uri::{Uri, UriMap};
 
 /// The versions of Source Descriptions before they changed, and when they last did, until their change is announced.
 #[derive(Debug, Default)]

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::changes::Changes;
@@ -17,8 +19,6 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Told};
 use crate::announce::time::{earlier, later};
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::uri::Uri;
 
 /// The documents of one source, and what changed of them since the source last settled.
 ///

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Form, NotADocument};
+use resourcesync::uri::{Topic, Uri, UriMap, UriSet};
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::changes::Changes;
@@ -17,9 +20,6 @@ use crate::announce::observation::{Look, NoDocument, Observation};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Record;
 use crate::announce::time::later;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Form, NotADocument};
-use crate::resourcesync::uri::{Topic, Uri, UriMap, UriSet};
 
 /// Number of findings of one kind that are told each; the others are counted.
 pub const EXAMPLES: usize = 3;
@@ -477,13 +477,14 @@ fn about_file(uri: &Uri, look: &Look) -> Option<Vec<Finding>> {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::uri::Topic;
+
     use super::{EXAMPLES, Findings};
     use crate::announce::catalog::Catalog;
     use crate::announce::engine::source::tests::{facts, plan, step, step_at, timers, uri};
     use crate::announce::engine::step::Step;
     use crate::announce::event::Fact;
     use crate::announce::finding::Finding;
-    use crate::resourcesync::uri::Topic;
 
     /// Finds something wrong with the channel of a set, or nothing.
     fn find(findings: &mut Findings, set: &str, is_wrong: bool, step: &mut Step) {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::engine::source::mounts::baseline::EndedSweep;
@@ -25,7 +26,6 @@ use crate::announce::observation::{
 };
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{MountRow, Told};
-use crate::resourcesync::uri::Uri;
 
 /// The mounts of one source. Each change of a row is saved.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::deletions::{Deletions, FoundInstead, Vanishing};
@@ -22,7 +23,6 @@ use crate::announce::observation::{
 };
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Presence, Record, Trouble};
-use crate::resourcesync::uri::Uri;
 
 /// The tree of one source.
 ///

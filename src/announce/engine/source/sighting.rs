@@ -1,16 +1,16 @@
 //! A document as a look found it, and the record that it becomes (R4, R17, R19).
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Document, Form, Parsed};
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
 
 use crate::announce::catalog::{Catalog, Structure};
 use crate::announce::difference::{Permission, is_end_said};
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Version};
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Document, Form, Parsed};
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::uri::Uri;
 
 /// A complete document, as a look found it.
 #[derive(Debug)]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::engine::step::Step;
 use crate::announce::event::{Fact, Now};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{MassDeletion, MountPlan, SourcePlan};
-use crate::resourcesync::uri::Uri;
 
 pub const MOUNT: MountId = MountId(1);
 

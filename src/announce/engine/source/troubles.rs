@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -13,7 +14,6 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Trouble;
 use crate::announce::time::{earlier, later};
-use crate::resourcesync::uri::Uri;
 
 /// The candidates of one source that cannot be read.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! The baseline of one mount: what is there before anybody looked counts as told (R13).
 
 use jiff::Timestamp;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::engine::source::sighting::Sighting;
 use crate::announce::state::{MountRow, Told};
-use crate::resourcesync::fingerprint::Fingerprint;
-use crate::resourcesync::uri::Uri;
 
 /// Complete sweeps of one mount, and the files that were read first in the one under way.
 #[derive(Debug)]
@@ -175,6 +175,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use jiff::Timestamp;
+    use resourcesync::capability::Capability;
+    use resourcesync::document::{DeclaredSpan, Document, Form, Parsed};
+    use resourcesync::fingerprint::Fingerprint;
 
     use super::Baseline;
     use crate::announce::candidates::Candidates;
@@ -182,9 +185,6 @@ mod tests {
     use crate::announce::engine::source::tests::{path, uri};
     use crate::announce::observation::Stat;
     use crate::announce::state::{MountRow, Told};
-    use crate::resourcesync::capability::Capability;
-    use crate::resourcesync::document::{DeclaredSpan, Document, Form, Parsed};
-    use crate::resourcesync::fingerprint::Fingerprint;
 
     fn second(second: i64) -> Timestamp {
         Timestamp::new(second, 0).unwrap()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use resourcesync::uri::Uri;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::engine::source::mounts::UnreadableSample;
@@ -13,7 +14,6 @@ use crate::announce::engine::source::mounts::root::MountRoot;
 use crate::announce::observation::Identity;
 use crate::announce::plan::{MountPlan, SourcePlan};
 use crate::announce::state::MountRow;
-use crate::resourcesync::uri::Uri;
 
 /// A mount, with what this run knows of it. Its root, baseline and file systems are stored in one row.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::uri::Uri;
+
 use crate::announce::observation::Identity;
-use crate::resourcesync::uri::Uri;
 
 /// The root of one mount.
 ///

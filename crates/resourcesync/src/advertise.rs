@@ -1,0 +1,258 @@
+//! The entry with which a Capability List advertises its channel (Framework Notification 1.0.1 section 5), written into
+//! its text.
+//!
+//! The list is edited as text, so that everything else stays as it is. An addition takes the prefixes that are declared
+//! there and the indentation of its neighbour.
+
+mod layout;
+mod style;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use encoding_rs::Encoding;
+
+use crate::advertise::layout::{Node, layout};
+use crate::advertise::style::Style;
+use crate::capability::Capability;
+use crate::document::{Advertisement, Content, Document, Form};
+use crate::encoding::{Detected, detect};
+use crate::parse::{ReadError, parse};
+use crate::reader::Element;
+use crate::uri::{Hub, Uri};
+
+/// The reason why an entry cannot be written into a Capability List.
+#[derive(Debug, thiserror::Error)]
+pub enum Unpatchable {
+    #[error("it cannot be read to its end")]
+    Unreadable(#[from] ReadError),
+    #[error("it is no Capability List any more")]
+    Other,
+    #[error("its encoding is {0}, and patches need a superset of ASCII")]
+    Encoding(&'static str),
+    #[error("writing it as {0} again would change other bytes")]
+    Recoded(&'static str),
+    #[error("no position for the entry was found in its markup")]
+    Markup,
+}
+
+/// Returns the entry as a generator that declares `rs` may write it.
+pub fn entry(wanted: &Advertisement) -> String {
+    Style::usual().entry(wanted, "\n", "\n  ") + "\n"
+}
+
+/// Returns the Capability List `list` with what it lacked to advertise its channel; `None` if it lacks nothing.
+///
+/// An entry that names another topic is corrected. Hubs of `former` are replaced or removed; other hubs stay.
+pub fn advertise(
+    list: &[u8],
+    wanted: &Advertisement,
+    former: &BTreeSet<Hub>,
+) -> Result<Option<Vec<u8>>, Unpatchable> {
+    let before = capability_list(list)?;
+    if advertises(&before, wanted, former) {
+        return Ok(None);
+    }
+    let Detected { encoding, mark, .. } = detect(list);
+    let (mark, rest) = list.split_at(mark);
+    let text = decoded(rest, encoding)?;
+    let root = layout(&text).ok_or(Unpatchable::Markup)?;
+    let edits = match present_entry(&root, wanted) {
+        Some(entry) => completion(&text, entry, wanted, former),
+        None => addition(&text, &root, wanted).into_iter().collect(),
+    };
+    let edited = edited(&text, edits);
+    // Characters that the encoding does not have become references: they stand in text and in values only.
+    let bytes = [mark, &encoding.encode(&edited).0[..]].concat();
+    // The result is read back, whatever the markup is like.
+    let after = capability_list(&bytes).map_err(|_| Unpatchable::Markup)?;
+    if advertises(&after, wanted, former) && is_same_otherwise(before, after, wanted) {
+        Ok(Some(bytes))
+    } else {
+        Err(Unpatchable::Markup)
+    }
+}
+
+fn capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
+    match parse(list)? {
+        Content::Document(parsed)
+            if parsed.document.capability == Capability::CapabilityList
+                && parsed.document.form == Form::List =>
+        {
+            Ok(parsed.document)
+        }
+        _ => Err(Unpatchable::Other),
+    }
+}
+
+fn advertises(list: &Document, wanted: &Advertisement, former: &BTreeSet<Hub>) -> bool {
+    let mut channels = list.channels.iter();
+    channels.any(|channel| {
+        channel.kind == wanted.kind
+            && channel.topic == wanted.topic
+            && wanted.hubs.iter().all(|hub| channel.hubs.contains(hub))
+            && !channel.hubs.iter().any(|hub| former.contains(hub))
+    })
+}
+
+/// Returns true if two versions differ in nothing but their channels. An entry without its `rs:md` was a member.
+fn is_same_otherwise(before: Document, after: Document, wanted: &Advertisement) -> bool {
+    let topic = Uri::parse(wanted.topic.as_str()).ok();
+    let otherwise = |mut list: Document| Document {
+        channels: {
+            list.channels.retain(|channel| channel.kind != wanted.kind);
+            list.channels
+        },
+        // The topic itself may have been a member.
+        relative: None,
+        members: list
+            .members
+            .into_iter()
+            .filter(|member| Some(member) != topic.as_ref())
+            .collect(),
+        ..list
+    };
+    otherwise(before) == otherwise(after)
+}
+
+/// Decodes a text, provided that `encoding` makes the same bytes of it again.
+fn decoded(bytes: &[u8], encoding: &'static Encoding) -> Result<String, Unpatchable> {
+    if !encoding.is_ascii_compatible() {
+        return Err(Unpatchable::Encoding(encoding.name()));
+    }
+    let text = encoding.decode_without_bom_handling(bytes).0;
+    if *encoding.encode(&text).0 != *bytes {
+        return Err(Unpatchable::Recoded(encoding.name()));
+    }
+    Ok(text.into_owned())
+}
+
+/// Returns the entry that advertises the channel, or was meant to: of several the one with this topic, else the first
+/// that names one.
+fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
+    let entries = || root.children_of(Element::Entry);
+    let advertisements = || entries().filter(|entry| notification(entry, wanted).is_some());
+    let has_topic = |entry: &&Node| loc(entry).is_some_and(|loc| loc.text == wanted.topic.as_str());
+    let says_nothing = |entry: &&Node| {
+        let mut descriptions = entry.children_of(Element::Md);
+        descriptions.all(|md| md.capability.is_none())
+    };
+    advertisements()
+        .find(has_topic)
+        .or_else(|| advertisements().find(|entry| loc(entry).is_some()))
+        .or_else(|| advertisements().next())
+        .or_else(|| entries().filter(has_topic).find(says_nothing))
+}
+
+/// Returns the `rs:md` that says that an entry advertises a channel.
+fn notification<'a>(entry: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
+    let mut descriptions = entry.children_of(Element::Md);
+    descriptions.find(|md| md.capability.as_deref() == Some(wanted.kind.capability()))
+}
+
+/// Returns the `loc` that counts: the first that says anything.
+fn loc(entry: &Node) -> Option<&Node> {
+    let mut locs = entry.children_of(Element::Loc);
+    locs.find(|loc| !loc.text.is_empty())
+}
+
+/// A part of the text, and its replacement.
+type Edit = (Range<usize>, String);
+
+fn edited(text: &str, mut edits: Vec<Edit>) -> String {
+    // Insertions at the same place stay in order.
+    edits.sort_by_key(|(place, _)| place.start);
+    let mut edited = String::with_capacity(text.len() + 1024);
+    let mut end = 0;
+    for (place, new) in edits {
+        // An insertion within a removed part stays.
+        edited.push_str(&text[end..place.start.max(end)]);
+        edited.push_str(&new);
+        end = place.end.max(end);
+    }
+    edited.push_str(&text[end..]);
+    edited
+}
+
+/// Returns the edits that add to an entry what it lacks. Section 5 has the hubs before the description, sitemaps have
+/// `loc` first.
+fn completion(
+    text: &str,
+    entry: &Node,
+    wanted: &Advertisement,
+    former: &BTreeSet<Hub>,
+) -> Vec<Edit> {
+    let (Some(first), Some(last)) = (entry.children.first(), entry.children.last()) else {
+        return Vec::new();
+    };
+    let style = Style::within(entry);
+    let before = |node: &Node, new: String| {
+        let start = node.span.start;
+        (start..start, new + indentation(text, start))
+    };
+    let after = |node: &Node, new: String| {
+        let end = node.span.end;
+        let indentation = indentation(text, node.span.start);
+        (end..end, indentation.to_owned() + &new)
+    };
+    let mut edits = Vec::new();
+    match loc(entry).or(entry.children_of(Element::Loc).next()) {
+        Some(loc) if loc.text == wanted.topic.as_str() => {}
+        Some(loc) => edits.push((loc.span.clone(), style.loc(wanted))),
+        None => edits.push(before(first, style.loc(wanted))),
+    }
+    let links: Vec<(&Node, Hub)> = entry
+        .children_of(Element::Ln)
+        .filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))))
+        .collect();
+    let is_advertised = |wanted: &Hub| links.iter().any(|(_, hub)| hub == wanted);
+    let mut lacking = wanted.hubs.iter().filter(|hub| !is_advertised(hub));
+    let (replaced, kept): (Vec<_>, Vec<_>) =
+        links.iter().partition(|(_, hub)| former.contains(hub));
+    for (link, _) in &replaced {
+        match lacking.next() {
+            Some(hub) => edits.push((link.span.clone(), style.hub(hub))),
+            None => {
+                let start = link.span.start - indentation(text, link.span.start).len();
+                edits.push((start..link.span.end, String::new()));
+            }
+        }
+    }
+    let description = notification(entry, wanted);
+    let link = kept.last().or(replaced.last());
+    edits.extend(lacking.map(|hub| match (link, description) {
+        (Some((link, _)), _) => after(link, style.hub(hub)),
+        (None, Some(description)) => before(description, style.hub(hub)),
+        (None, None) => after(last, style.hub(hub)),
+    }));
+    if description.is_none() {
+        edits.push(after(last, style.description(wanted)));
+    }
+    edits
+}
+
+/// Returns the edit that adds an entry behind the last one, indented as it is; without one, behind what the root has.
+fn addition(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
+    let model = root.children_of(Element::Entry).last();
+    let last = model.or(root.children.last())?;
+    let line = indentation(text, last.span.start);
+    let child = match model.and_then(|model| model.children.first()) {
+        Some(first) => indentation(text, first.span.start).to_owned(),
+        // One step deeper.
+        None => line.to_owned() + line.trim_start_matches(['\r', '\n']),
+    };
+    let end = last.span.end;
+    let entry = Style::within(root).entry(wanted, line, &child);
+    Some((end..end, format!("{line}{entry}")))
+}
+
+/// Returns the white space that ends at a place, from its last line end on; nothing if there is none.
+fn indentation(text: &str, at: usize) -> &str {
+    let before = text[..at].trim_end_matches([' ', '\t']);
+    let line_end = ["\r\n", "\n", "\r"]
+        .into_iter()
+        .find(|line_end| before.ends_with(line_end));
+    &text[line_end.map_or(at, |line_end| before.len() - line_end.len())..at]
+}

@@ -1,0 +1,110 @@
+//! The elements of a Capability List and their places in its text, as far down as an entry's own children.
+
+use std::ops::Range;
+
+use crate::namespaces::Namespace;
+use crate::outline;
+use crate::reader::{Element, Handler, Reader, Start};
+use crate::stop::Stop;
+
+/// The depth of an entry's children.
+const DEEPEST: usize = 2;
+
+/// An element and its place.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) element: Element,
+    /// Prefix of its name, with the colon; empty if it has none.
+    pub(super) prefix: String,
+    /// Prefix of the ResourceSync terms within it, with the colon, if their namespace is declared.
+    pub(super) terms: Option<String>,
+    pub(super) span: Range<usize>,
+    pub(super) children: Vec<Node>,
+    pub(super) text: String,
+    /// Value of `capability` of an `rs:md`.
+    pub(super) capability: Option<String>,
+    /// Target of an `rs:ln` with the relation `hub`.
+    pub(super) hub: Option<String>,
+}
+
+impl Node {
+    pub(super) fn children_of(&self, element: Element) -> impl Iterator<Item = &Node> {
+        let children = self.children.iter();
+        children.filter(move |child| child.element == element)
+    }
+}
+
+/// Returns the root of a document; nothing if it is not well-formed.
+pub(super) fn layout(text: &str) -> Option<Node> {
+    // The reader takes LF for the only line end. Every place stays where it is.
+    let text = text.replace("\r\n", " \n").replace('\r', "\n");
+    let mut reader = Reader::new(Layout {
+        length: text.len(),
+        open: Vec::new(),
+        root: None,
+    });
+    let mut rest = &text[..];
+    loop {
+        let (taken, stop) = reader.take(rest);
+        rest = &rest[taken..];
+        match stop {
+            Stop::Root => {}
+            Stop::End => return reader.into_handler().root,
+            _ => return None,
+        }
+    }
+}
+
+/// A document that is being read.
+struct Layout {
+    length: usize,
+    open: Vec<Node>,
+    root: Option<Node>,
+}
+
+impl Handler for Layout {
+    fn start(&mut self, start: &Start<'_>) {
+        if start.depth > DEEPEST {
+            return;
+        }
+        let prefixed = |prefix: &str| match prefix {
+            "" => String::new(),
+            prefix => format!("{prefix}:"),
+        };
+        let place = self.length - start.left;
+        let hub = start.tag.has_relation("hub");
+        let hub = hub.then(|| start.tag.value("href")).flatten();
+        self.open.push(Node {
+            element: start.element,
+            prefix: prefixed(start.prefix),
+            terms: start.namespaces.prefix_of(Namespace::Rs).map(prefixed),
+            span: place..place,
+            children: Vec::new(),
+            text: String::new(),
+            capability: outline::capability(start.tag),
+            hub: hub.map(|hub| hub.trim().to_owned()),
+        });
+    }
+
+    fn text(&mut self, depth: usize, _: Element, text: &str) {
+        if let (0..=DEEPEST, Some(node)) = (depth, self.open.last_mut())
+            && node.text.is_empty()
+        {
+            node.text.push_str(text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, left: usize) {
+        if depth > DEEPEST {
+            return;
+        }
+        let Some(mut node) = self.open.pop() else {
+            return;
+        };
+        node.span.end = self.length - left;
+        match self.open.last_mut() {
+            Some(parent) => parent.children.push(node),
+            None => self.root = Some(node),
+        }
+    }
+}

@@ -1,0 +1,846 @@
+//! The entries of a Change List: their keys in one pass, and some of them whole in another (core 1.1 section 12.1;
+//! C2, C3, C6).
+//!
+//! Both passes skip the same entries. The second reads no more than the entries that are wanted, if their offsets are
+//! known.
+
+use std::borrow::Cow;
+use std::io::{Read, Seek};
+use std::ops::Range;
+
+use crate::capability::Capability;
+use crate::change::{
+    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, lastmod, media_type, number, spaced,
+};
+use crate::change_payload::{entry_len, link_len};
+use crate::datetime::Datetime;
+use crate::document::{DeclaredSpan, beginning};
+use crate::file_spans::{ByteSpan, FileSpans};
+use crate::namespaces::Namespace;
+use crate::outline::{capability, declared_span};
+use crate::parse::{ReadError, read};
+use crate::payload::{ChangeKind, escaped_len};
+use crate::reader::{Element, Handler, Start};
+use crate::tag::Tag;
+use crate::uri::normal_resource;
+
+/// Longest entry that is passed on, as rendered; a longer one goes without its links.
+const LONGEST_ENTRY: usize = 64 << 10;
+/// Longest `loc` as rendered. The other values are bounded too, to less than what is left of [`LONGEST_ENTRY`], so that
+/// an entry without links is never too long.
+const LONGEST_LOC: usize = 48 << 10;
+/// Longest rendering of one byte: `&quot;`.
+const LONGEST_ESCAPE: usize = 6;
+
+/// The reason why a file yields no changes.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeListError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("it is not a Change List")]
+    NotAChangeList,
+}
+
+/// The entries of a Change List in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedChanges {
+    /// The entries that count (C2), in order of the list.
+    pub entries: Vec<Listed>,
+    /// Number of entries that do not count.
+    pub skipped: usize,
+    pub first_skipped: Option<Skipped>,
+    pub undated: Undated,
+    /// The interval of the list as its `rs:md` declares it.
+    pub declared: DeclaredSpan,
+    /// Offset of the end of the last entry that counts, as far as [`Listed::offset`] is one.
+    pub end: u64,
+}
+
+/// An entry of a Change List that counts (C2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    pub key: ChangeKey,
+    pub datetime: Option<Datetime>,
+    /// Number of entries before it in the list, those that are skipped among them.
+    pub position: u32,
+    /// Offset of its start tag in the text. In a file in UTF-8 without CR that is its offset in the file; of the first
+    /// 4 GiB.
+    pub offset: u32,
+    /// Offset of its end, likewise.
+    pub end: u32,
+}
+
+/// The place of an entry of a Change List, and its key, which tells whether it still stands there.
+///
+/// Places of one list are in order of their positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryPlace {
+    /// Number of entries before it in the list.
+    pub position: u32,
+    pub key: ChangeKey,
+    /// Offsets as in [`Listed`].
+    pub offset: u32,
+    pub end: u32,
+}
+
+impl Listed {
+    /// Returns the place of the entry.
+    pub fn place(&self) -> EntryPlace {
+        EntryPlace {
+            key: self.key,
+            position: self.position,
+            offset: self.offset,
+            end: self.end,
+        }
+    }
+}
+
+impl ListedChanges {
+    /// Returns the part of the file from the first entry that counts to the end of the last.
+    pub fn span(&self) -> Range<u64> {
+        let first = self.entries.first();
+        first.map_or(0, |entry| u64::from(entry.offset))..self.end
+    }
+}
+
+/// The numbers of entries without a usable datetime, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Undated {
+    pub missing: usize,
+    pub invalid: usize,
+}
+
+/// An entry that does not count (C2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Line of its start tag, from 1.
+    pub line: u64,
+    pub reason: SkipReason,
+}
+
+/// The reason why an entry does not count (C2).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SkipReason {
+    #[error("it has no loc")]
+    NoLoc,
+    #[error("its loc \"{0}\" is not an absolute URI")]
+    RelativeLoc(String),
+    #[error("it has no rs:md with a change")]
+    NoChange,
+    #[error("its change \"{0}\" is none of created, updated and deleted")]
+    UnknownChange(String),
+    #[error("its loc is too long")]
+    TooLong,
+}
+
+/// Reads the keys of a Change List in one pass (C3, C6).
+pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
+    match read(source, KeysHandler::default())? {
+        Ok((handler, _)) if handler.is_of_change_list() => Ok(handler.conclude()),
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Reads the entries of a Change List at these positions, which ascend, with their keys (C8). Returns fewer if some of
+/// these entries do not count, or if the list is shorter: then it is not the version whose keys were read.
+pub fn read_changes(
+    source: impl Read,
+    positions: &[u32],
+) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
+    let handler = ChangesHandler::with_keys(WantedEntries::At(positions));
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ChangeList.as_str()) => {
+            Ok(handler.into_keyed())
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Reads the entries of a Change List at these places, which ascend, from the parts of the file that have them. `span` is
+/// that of all its entries. Returns `None` if other entries stand there: the file is in another encoding, or another
+/// version.
+pub fn read_changes_at(
+    file: impl Read + Seek,
+    span: &Range<u64>,
+    places: &[EntryPlace],
+) -> Option<Vec<Change>> {
+    let spans = spans(span, places)?;
+    let handler = ChangesHandler::with_keys(WantedEntries::All);
+    let (handler, _) = read(FileSpans::new(file, spans), handler).ok()?.ok()?;
+    at_places(handler.into_keyed(), places)
+}
+
+/// Returns the changes that were read for some places, unless other entries stand there.
+pub fn at_places(read: Vec<(ChangeKey, Change)>, places: &[EntryPlace]) -> Option<Vec<Change>> {
+    let (keys, changes): (Vec<ChangeKey>, Vec<Change>) = read.into_iter().unzip();
+    let wanted = places.iter().map(|place| place.key);
+    keys.into_iter().eq(wanted).then_some(changes)
+}
+
+/// Returns the parts of a file that make a document with only these entries: the beginning up to the first entry, each of
+/// them, and what comes after the last.
+fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<ByteSpan>> {
+    let mut spans: Vec<ByteSpan> = Vec::new();
+    spans.push(0..all.start);
+    let mut before: Option<u32> = None;
+    for place in places {
+        if place.end == u32::MAX {
+            return None;
+        }
+        let is_next = before.is_some_and(|before| before.checked_add(1) == Some(place.position));
+        before = Some(place.position);
+        let (start, end) = (u64::from(place.offset), u64::from(place.end));
+        match spans.last_mut() {
+            Some(last) if is_next => last.end = end,
+            _ => spans.push(start..end),
+        }
+    }
+    spans.push(all.end..u64::MAX);
+    Some(spans)
+}
+
+/// The entries of a Resource List in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedResources {
+    pub entries: Vec<ListedResource>,
+    /// Number of entries that do not count: they have no absolute URI.
+    pub skipped: usize,
+    /// The times of the list as its `rs:md` declares them.
+    pub span: DeclaredSpan,
+}
+
+/// An entry of a Resource List (C27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListedResource {
+    pub resource: ResourceKey,
+    pub state: ResourceState,
+    /// Number of entries before it in the list.
+    pub position: u32,
+}
+
+/// 128 bits of blake3 over the URI of a resource, as compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceKey(pub [u8; 16]);
+
+/// 128 bits of blake3 over what tells versions of a resource apart: its `hash`, or else `lastmod` and `length` (C27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResourceState(pub [u8; 16]);
+
+/// Reads the resources of a Resource List in one pass (C27).
+pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
+    let handler = ResourcesHandler {
+        root: Root::default(),
+        begun: 0,
+        draft: Draft {
+            is_of_resources: true,
+            ..Draft::default()
+        },
+        listed: ListedResources::default(),
+    };
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
+            Ok(ListedResources {
+                span: handler.root.span,
+                ..handler.listed
+            })
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Reads the entries of a Resource List at these positions, which ascend, as updates without a datetime (C28).
+pub fn read_resource_entries(
+    source: impl Read,
+    positions: &[u32],
+) -> Result<Vec<Change>, ChangeListError> {
+    let mut handler = ChangesHandler::new(WantedEntries::At(positions));
+    handler.draft.is_of_resources = true;
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
+            Ok(handler.changes)
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Reads a Change List or a Resource List in one pass, and hands over the entries that count with their positions, one
+/// after the other, so that no list needs to fit into memory. Entries of a Resource List are updates without a datetime.
+///
+/// # Errors
+///
+/// If the document is none of the two, or not whole. Entries before the error have been handed over by then.
+pub fn each_entry(
+    source: impl Read,
+    capability: Capability,
+    take: impl FnMut(u32, Change),
+) -> Result<(), ChangeListError> {
+    let mut entries = ChangesHandler::new(WantedEntries::All);
+    entries.draft.is_of_resources = capability == Capability::ResourceList;
+    let handler = StreamHandler {
+        entries,
+        capability,
+        take,
+    };
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.is_it() => Ok(()),
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// A handler that hands the entries over as they end.
+struct StreamHandler<F> {
+    entries: ChangesHandler<'static>,
+    capability: Capability,
+    take: F,
+}
+
+impl<F> StreamHandler<F> {
+    fn is_it(&self) -> bool {
+        self.entries.root.is_list_of(self.capability.as_str())
+    }
+}
+
+impl<F: FnMut(u32, Change)> Handler for StreamHandler<F> {
+    fn start(&mut self, start: &Start<'_>) {
+        self.entries.start(start);
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        self.entries.text(depth, element, text);
+    }
+
+    fn end(&mut self, depth: usize, left: usize) {
+        self.entries.end(depth, left);
+        // The root describes the list before its entries.
+        let is_it = self.is_it();
+        if let Some(change) = self.entries.changes.pop().filter(|_| is_it) {
+            (self.take)(self.entries.begun - 1, change);
+        }
+    }
+}
+
+/// Root of a document with changes.
+#[derive(Debug, Default)]
+pub(crate) struct Root {
+    is_urlset: bool,
+    capability: Option<String>,
+    /// The first `rs:ln rel="up"` with an address.
+    pub(crate) up: Option<String>,
+    pub(crate) span: DeclaredSpan,
+}
+
+impl Root {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (0, _) => self.is_urlset = start.local == "urlset",
+            (1, Element::Md) if self.capability.is_none() => {
+                self.capability = capability(start.tag);
+                self.span = declared_span(start.tag);
+            }
+            (1, Element::Ln) if self.up.is_none() && start.tag.has_relation("up") => {
+                self.up = start.tag.value("href").map(|href| href.into_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns true if the document is a list with this capability.
+    pub(crate) fn is_list_of(&self, capability: &str) -> bool {
+        self.is_urlset && self.capability.as_deref() == Some(capability)
+    }
+}
+
+/// The parts of an entry that decide whether it counts, and its key. Used for one entry after the other, so that none
+/// needs memory of its own.
+#[derive(Debug, Default)]
+struct Draft {
+    loc: String,
+    lastmod: String,
+    change: String,
+    datetime: String,
+    hash: String,
+    length: String,
+    has_change: bool,
+    /// True if the entries are those of a Resource List, which have no `change`.
+    is_of_resources: bool,
+}
+
+impl Draft {
+    fn clear(&mut self) {
+        self.loc.clear();
+        self.lastmod.clear();
+        self.hash.clear();
+        self.length.clear();
+        self.has_change = false;
+    }
+
+    /// Takes an `rs:md`, and returns true, if it is the first with a `change`: the others mean nothing (C2).
+    fn describe(&mut self, tag: Tag<'_>) -> bool {
+        let change = tag.value("change").unwrap_or_default();
+        let change = change.trim();
+        let is_empty = change.is_empty() && !self.is_of_resources;
+        if self.has_change || is_empty {
+            return false;
+        }
+        self.has_change = true;
+        self.change.clear();
+        self.change.push_str(change);
+        for part in [&mut self.datetime, &mut self.hash, &mut self.length] {
+            part.clear();
+        }
+        for attribute in tag.attributes {
+            let part = match (attribute.namespace, tag.local_name(attribute)) {
+                (Namespace::None, "datetime") => &mut self.datetime,
+                (Namespace::None, "hash") => &mut self.hash,
+                (Namespace::None, "length") => &mut self.length,
+                _ => continue,
+            };
+            part.push_str(tag.text(attribute).unwrap_or_default().trim());
+        }
+        true
+    }
+
+    /// Returns what tells versions of a resource apart.
+    fn state(&self) -> ResourceState {
+        let hash = spaced(&self.hash);
+        ResourceState(match hash.is_empty() {
+            true => short_hash(&["modified", &self.lastmod, &self.length]),
+            false => short_hash(&["hash", &hash]),
+        })
+    }
+
+    fn text(&mut self, element: Element, text: &str) {
+        let part = match element {
+            Element::Loc => &mut self.loc,
+            Element::Lastmod => &mut self.lastmod,
+            _ => return,
+        };
+        if part.is_empty() {
+            part.push_str(text);
+        }
+    }
+
+    /// Returns the URI as compared, and the kind; or the reason why the entry does not count.
+    fn verdict(&self) -> Result<(Cow<'_, str>, ChangeKind), SkipReason> {
+        if self.loc.is_empty() {
+            return Err(SkipReason::NoLoc);
+        }
+        if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len(&self.loc) > LONGEST_LOC {
+            return Err(SkipReason::TooLong);
+        }
+        let uri = normal_resource(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
+        if self.is_of_resources {
+            // It is not known yet whether it is new.
+            return Ok((uri, ChangeKind::Updated));
+        }
+        if !self.has_change {
+            return Err(SkipReason::NoChange);
+        }
+        let unknown = || SkipReason::UnknownChange(beginning(&self.change));
+        let kind = kind(&self.change).ok_or_else(unknown)?;
+        Ok((uri, kind))
+    }
+}
+
+impl Draft {
+    /// Returns the key of a change (C3), or the reason why the entry does not count. `room` is overwritten.
+    fn key(&self, datetime: Option<Datetime>, room: &mut Vec<u8>) -> Result<ChangeKey, SkipReason> {
+        let (uri, kind) = self.verdict()?;
+        let hash;
+        let when = match datetime {
+            Some(datetime) => When::At(datetime),
+            None => {
+                hash = spaced(&self.hash);
+                When::Undated {
+                    lastmod: &self.lastmod,
+                    hash: &hash,
+                    length: &self.length,
+                }
+            }
+        };
+        Ok(ChangeKey::of(&uri, kind, when, room))
+    }
+}
+
+#[derive(Debug)]
+struct ResourcesHandler {
+    root: Root,
+    /// Number of entries that have begun.
+    begun: u32,
+    draft: Draft,
+    listed: ListedResources,
+}
+
+impl Handler for ResourcesHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (1, Element::Entry) => {
+                self.draft.clear();
+                self.begun = self.begun.saturating_add(1);
+            }
+            (0 | 1, _) => self.root.start(start),
+            (2, Element::Md) => {
+                self.draft.describe(start.tag);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 {
+            self.draft.text(element, text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        // The root's own elements end at this depth too.
+        if depth != 1 || self.begun as usize == self.listed.entries.len() + self.listed.skipped {
+            return;
+        }
+        match self.draft.verdict() {
+            Ok((uri, _)) => self.listed.entries.push(ListedResource {
+                resource: ResourceKey(short_hash(&[&uri])),
+                state: self.draft.state(),
+                position: self.begun - 1,
+            }),
+            Err(_) => self.listed.skipped += 1,
+        }
+    }
+}
+
+/// Returns 128 bits of blake3 over some texts.
+fn short_hash(texts: &[&str]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut short = [0; 16];
+    hasher.finalize_xof().fill(&mut short);
+    short
+}
+
+/// A handler that reads the keys of a Change List (C3).
+#[derive(Debug, Default)]
+pub(crate) struct KeysHandler {
+    root: Root,
+    /// Number of entries that have begun.
+    begun: u32,
+    /// Start of the entry that is being read.
+    entry: Option<EntryStart>,
+    draft: Draft,
+    listed: ListedChanges,
+    /// Of the entries that ended last, those that ended in this window: where each began, and what is left after it.
+    ended: Vec<(Bound, usize)>,
+    first_skipped: Option<(TagPosition, SkipReason)>,
+    /// Room for what is hashed.
+    room: Vec<u8>,
+}
+
+/// Place of a start tag. Its line is counted only once it is known that it may be needed: an entry per window at most.
+#[derive(Debug, Clone, Copy)]
+enum TagPosition {
+    /// Length of the window's text from there on.
+    Left(usize),
+    Line(u64),
+}
+
+impl TagPosition {
+    fn resolve(&mut self, line: &dyn Fn(usize) -> u64) {
+        if let TagPosition::Left(left) = *self {
+            *self = TagPosition::Line(line(left));
+        }
+    }
+}
+
+/// Start of an entry.
+#[derive(Debug, Clone, Copy)]
+struct EntryStart {
+    place: TagPosition,
+    bound: Bound,
+}
+
+/// A position in the text.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    /// Length of the window's text from there on.
+    Left(usize),
+    Offset(u64),
+}
+
+impl Bound {
+    /// Returns the offset, in a window whose text ends at `end`.
+    fn offset(self, end: u64) -> u64 {
+        match self {
+            Bound::Left(left) => end.saturating_sub(left as u64),
+            Bound::Offset(offset) => offset,
+        }
+    }
+}
+
+impl KeysHandler {
+    /// Returns true if the document is a Change List, as far as it was read.
+    pub(crate) fn is_of_change_list(&self) -> bool {
+        self.root.is_list_of(Capability::ChangeList.as_str())
+    }
+
+    /// Returns the number of entries so far that count.
+    pub(crate) fn count(&self) -> usize {
+        self.listed.entries.len()
+    }
+
+    pub(crate) fn conclude(self) -> ListedChanges {
+        let first_skipped = self.first_skipped.map(|(place, reason)| {
+            let line = match place {
+                TagPosition::Line(line) => line,
+                TagPosition::Left(_) => 0,
+            };
+            Skipped { line, reason }
+        });
+        ListedChanges {
+            first_skipped,
+            declared: self.root.span,
+            ..self.listed
+        }
+    }
+
+    /// Takes the entry that has ended, at a position, with `left` after it.
+    fn list(&mut self, start: EntryStart, position: u32, left: usize) {
+        let datetime = Datetime::parse(&self.draft.datetime);
+        let key = match self.draft.key(datetime, &mut self.room) {
+            Ok(key) => key,
+            Err(reason) => {
+                self.listed.skipped += 1;
+                self.first_skipped.get_or_insert((start.place, reason));
+                return;
+            }
+        };
+        if datetime.is_none() {
+            match self.draft.datetime.is_empty() {
+                true => self.listed.undated.missing += 1,
+                false => self.listed.undated.invalid += 1,
+            }
+        }
+        self.ended.push((start.bound, left));
+        self.listed.entries.push(Listed {
+            key,
+            datetime,
+            position,
+            offset: 0,
+            end: 0,
+        });
+    }
+}
+
+impl Handler for KeysHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (1, Element::Entry) => {
+                self.draft.clear();
+                self.entry = Some(EntryStart {
+                    place: TagPosition::Left(start.left),
+                    bound: Bound::Left(start.left),
+                });
+                self.begun = self.begun.saturating_add(1);
+            }
+            (0 | 1, _) => self.root.start(start),
+            (2, Element::Md) => {
+                self.draft.describe(start.tag);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 {
+            self.draft.text(element, text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, left: usize) {
+        if depth == 1
+            && let Some(start) = self.entry.take()
+        {
+            self.list(start, self.begun - 1, left);
+        }
+    }
+
+    fn window_end(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
+        match &mut self.first_skipped {
+            Some((place, _)) => place.resolve(line),
+            None => {
+                if let Some(entry) = &mut self.entry {
+                    entry.place.resolve(line);
+                }
+            }
+        }
+        if let Some(entry) = &mut self.entry {
+            entry.bound = Bound::Offset(entry.bound.offset(end));
+        }
+        if let Some((_, left)) = self.ended.last() {
+            self.listed.end = Bound::Left(*left).offset(end);
+        }
+        let first = self.listed.entries.len() - self.ended.len();
+        let entries = self.listed.entries[first..].iter_mut();
+        for (entry, (start, left)) in entries.zip(self.ended.drain(..)) {
+            let short = |offset: u64| offset.try_into().unwrap_or(u32::MAX);
+            entry.offset = short(start.offset(end));
+            entry.end = short(Bound::Left(left).offset(end));
+        }
+    }
+}
+
+/// The entries that are read whole.
+#[derive(Debug)]
+pub(crate) enum WantedEntries<'a> {
+    All,
+    At(&'a [u32]),
+}
+
+/// A handler that reads the root and the entries of a document with changes, whatever its capability.
+#[derive(Debug)]
+pub(crate) struct ChangesHandler<'a> {
+    pub(crate) root: Root,
+    pub(crate) changes: Vec<Change>,
+    wanted: WantedEntries<'a>,
+    /// The keys of the changes, if they are wanted too.
+    keys: Option<Vec<ChangeKey>>,
+    /// Number of entries that have begun.
+    begun: u32,
+    draft: Draft,
+    /// The entry that is being read, if it is wanted.
+    entry: Option<Rest>,
+    /// Room for what is hashed.
+    room: Vec<u8>,
+}
+
+/// The parts of an entry beside its draft.
+#[derive(Debug, Default)]
+struct Rest {
+    mime_type: Option<Box<str>>,
+    encoding: Option<Box<str>>,
+    links: Vec<RelatedLink>,
+    /// Total length of the links as rendered.
+    links_len: usize,
+}
+
+impl<'a> ChangesHandler<'a> {
+    pub(crate) fn new(wanted: WantedEntries<'a>) -> ChangesHandler<'a> {
+        ChangesHandler {
+            root: Root::default(),
+            changes: Vec::new(),
+            wanted,
+            keys: None,
+            begun: 0,
+            draft: Draft::default(),
+            entry: None,
+            room: Vec::new(),
+        }
+    }
+
+    fn with_keys(wanted: WantedEntries<'a>) -> ChangesHandler<'a> {
+        ChangesHandler {
+            keys: Some(Vec::new()),
+            ..ChangesHandler::new(wanted)
+        }
+    }
+
+    fn into_keyed(self) -> Vec<(ChangeKey, Change)> {
+        let keys = self.keys.unwrap_or_default();
+        keys.into_iter().zip(self.changes).collect()
+    }
+
+    /// Returns true if the entry that begins is wanted.
+    fn takes_next(&mut self) -> bool {
+        let position = self.begun;
+        self.begun = self.begun.saturating_add(1);
+        match &mut self.wanted {
+            WantedEntries::All => true,
+            WantedEntries::At(positions) => match positions.split_first() {
+                Some((first, rest)) if *first == position => {
+                    *positions = rest;
+                    true
+                }
+                _ => false,
+            },
+        }
+    }
+}
+
+impl Rest {
+    fn describe(&mut self, draft: &mut Draft, tag: Tag<'_>) {
+        if draft.describe(tag) {
+            let value = |name| tag.value(name);
+            self.mime_type = value("type").and_then(|value| media_type(&value));
+            self.encoding = value("encoding").and_then(|value| coding(&value));
+        }
+    }
+
+    fn link(&mut self, tag: Tag<'_>) {
+        // Beyond the limit no link is passed on, and none needs to be kept.
+        if self.links_len <= LONGEST_ENTRY
+            && let Some(link) = RelatedLink::read(tag)
+        {
+            self.links_len += link_len(&link);
+            self.links.push(link);
+        }
+    }
+
+    /// Returns the change, if the entry counts.
+    fn change(self, draft: &Draft) -> Option<Change> {
+        let (_, kind) = draft.verdict().ok()?;
+        let mut change = Change {
+            loc: draft.loc.as_str().into(),
+            lastmod: lastmod(&draft.lastmod),
+            kind,
+            datetime: Datetime::parse(&draft.datetime).filter(|_| !draft.is_of_resources),
+            hash: fixity(&draft.hash),
+            length: number(&draft.length),
+            mime_type: self.mime_type,
+            encoding: self.encoding,
+            links: self.links,
+        };
+        let max = self.links_len + change.loc.len() * LONGEST_ESCAPE;
+        if max > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
+            change.links = Vec::new();
+        }
+        Some(change)
+    }
+}
+
+impl Handler for ChangesHandler<'_> {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element, &mut self.entry) {
+            (1, Element::Entry, _) => {
+                self.draft.clear();
+                self.entry = self.takes_next().then(Rest::default);
+            }
+            (0 | 1, ..) => self.root.start(start),
+            (2, Element::Md, Some(entry)) => entry.describe(&mut self.draft, start.tag),
+            (2, Element::Ln, Some(entry)) => entry.link(start.tag),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 && self.entry.is_some() {
+            self.draft.text(element, text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        if depth == 1
+            && let Some(entry) = self.entry.take()
+            && let Some(change) = entry.change(&self.draft)
+        {
+            self.changes.push(change);
+            if let Some(keys) = &mut self.keys {
+                let datetime = Datetime::parse(&self.draft.datetime);
+                keys.extend(self.draft.key(datetime, &mut self.room));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,500 @@
+//! Entries that count and that do not, keys, and values that are passed on.
+
+use std::io::Cursor;
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::{
+    ChangeListError, ListedChanges, SkipReason, Undated, each_entry, read_changes, read_changes_at,
+    read_keys,
+};
+use crate::capability::Capability;
+use crate::change::{Change, ChangeKey, RelatedLink};
+use crate::change_payload::entry_len;
+use crate::payload::ChangeKind;
+
+fn list(children: &str) -> String {
+    format!(
+        "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
+         xmlns:rs='http://www.openarchives.org/rs/terms/'>\
+         <rs:md capability='changelist' from='2026-11-20T10:00:00Z'/>{children}</urlset>"
+    )
+}
+
+fn keys(list: &str) -> ListedChanges {
+    read_keys(list.as_bytes()).unwrap()
+}
+
+/// Returns the one key of a list with one entry.
+fn key(entry: &str) -> ChangeKey {
+    let listed = keys(&list(entry));
+    assert_eq!(listed.entries.len(), 1, "{entry}");
+    listed.entries[0].key
+}
+
+fn changes(list: &str) -> Vec<Change> {
+    let positions: Vec<u32> = keys(list)
+        .entries
+        .iter()
+        .map(|entry| entry.position)
+        .collect();
+    read_at(list, &positions)
+}
+
+fn read_at(list: &str, positions: &[u32]) -> Vec<Change> {
+    let read = read_changes(list.as_bytes(), positions).unwrap();
+    read.into_iter().map(|(_, change)| change).collect()
+}
+
+fn change(entry: &str) -> Change {
+    let mut changes = changes(&list(entry));
+    assert_eq!(changes.len(), 1, "{entry}");
+    changes.remove(0)
+}
+
+const DATED: &str = "<url><loc>https://e.org/1.txt</loc>\
+    <rs:md change='updated' datetime='2026-11-20T10:05:00Z'/></url>";
+const UNDATED: &str = "<url><loc>https://e.org/1.txt</loc><lastmod>2026-11-20</lastmod>\
+    <rs:md change='updated' hash='md5:1 sha-1:2' length='3'/></url>";
+
+#[rstest]
+#[case("<url><rs:md change='updated'/></url>", SkipReason::NoLoc)]
+#[case("<url><loc> </loc><rs:md change='updated'/></url>", SkipReason::NoLoc)]
+#[case(
+    "<url><x><loc>https://e.org/</loc></x><rs:md change='updated'/></url>",
+    SkipReason::NoLoc
+)]
+#[case(
+    "<url><loc>1.txt</loc><rs:md change='updated'/></url>",
+    SkipReason::RelativeLoc("1.txt".to_owned())
+)]
+#[case("<url><loc>https://e.org/</loc></url>", SkipReason::NoChange)]
+#[case("<url><loc>https://e.org/</loc><rs:md/></url>", SkipReason::NoChange)]
+#[case(
+    "<url><loc>https://e.org/</loc><rs:md change=' '/></url>",
+    SkipReason::NoChange
+)]
+#[case(
+    "<url><loc>https://e.org/</loc><md change='updated'/></url>",
+    SkipReason::NoChange
+)]
+#[case(
+    "<url><loc>https://e.org/</loc><rs:md rs:change='updated'/></url>",
+    SkipReason::NoChange
+)]
+#[case(
+    "<url><loc>https://e.org/</loc><rs:md change='moved'/><rs:md change='updated'/></url>",
+    SkipReason::UnknownChange("moved".to_owned())
+)]
+fn other_entries_do_not_count(#[case] entry: &str, #[case] reason: SkipReason) {
+    let list = list(&format!("\n{DATED}\n\n {entry}\n<url/>{DATED}"));
+    let listed = keys(&list);
+    let skipped = listed.first_skipped.unwrap();
+    assert_eq!((listed.skipped, skipped.line), (2, 4));
+    assert_eq!(skipped.reason, reason);
+    let positions: Vec<_> = listed.entries.iter().map(|entry| entry.position).collect();
+    assert_eq!(positions, [0, 3]);
+    assert_eq!(read_at(&list, &[0, 1, 2, 3]).len(), 2);
+}
+
+#[test]
+fn elements_beside_entries_are_none() {
+    let other = "<x><loc>https://e.org/</loc><rs:md change='updated'/></x>";
+    let listed = keys(&list(&format!("{other}{DATED}{other}")));
+    assert_eq!((listed.entries.len(), listed.skipped), (1, 0));
+}
+
+#[test]
+fn the_first_description_with_a_change_counts() {
+    let change = change(
+        "<url><rs:md type='text/html' length='1'/><loc> https://e.org/1.txt\n</loc><loc>https://e.org/2</loc>\
+         <rs:md change=' Created ' datetime='2026-11-20T11:05:00.5+01:00' encoding='gzip'/>\
+         <rs:md change='deleted' hash='md5:1'/></url>",
+    );
+    let expected = Change {
+        loc: "https://e.org/1.txt".into(),
+        lastmod: None,
+        kind: ChangeKind::Created,
+        datetime: change.datetime,
+        hash: None,
+        length: None,
+        mime_type: None,
+        encoding: Some("gzip".into()),
+        links: Vec::new(),
+    };
+    assert_eq!(change, expected);
+    assert_eq!(
+        change.datetime.unwrap().to_string(),
+        "2026-11-20T10:05:00.5Z"
+    );
+}
+
+#[test]
+fn declared_span_and_undated_entries_are_reported() {
+    let listed = keys(&list(
+        &[
+            DATED,
+            &DATED.replace("2026-11-20T10:05:00Z", "soon"),
+            &DATED.replace("2026-11-20T10:05:00Z", ""),
+            UNDATED,
+        ]
+        .concat(),
+    ));
+    let undated = Undated {
+        missing: 2,
+        invalid: 1,
+    };
+    assert_eq!(listed.undated, undated);
+    assert_eq!(
+        listed.declared.from.as_deref(),
+        Some("2026-11-20T10:00:00Z")
+    );
+    assert_eq!(listed.declared.until, None);
+    assert_eq!(
+        listed.entries[0].datetime.unwrap().to_string(),
+        "2026-11-20T10:05:00Z"
+    );
+}
+
+#[test]
+fn form_and_additions_make_no_other_key() {
+    let dated = key(DATED);
+    for same in [
+        "<url>\n  <loc>\n HTTPS://E.ORG:443/%31.txt#a </loc>\n\
+         <rs:md\n change=' UPDATED ' datetime='2026-11-20T11:05:00.00+01:00'/>\n</url>",
+        "<url><r:md xmlns:r='http://www.openarchives.org/rs/terms/' datetime='2026-11-20T10:05Z'\
+         change='updated'/><!-- one --><loc>https://e.org/1.txt</loc></url>",
+        "<url><loc><![CDATA[https://e.org/1.txt]]></loc><lastmod>2026-11-20</lastmod>\
+         <rs:md change='updated' datetime='2026-11-20T10:05:00' hash='md5:1' length='3' type='text/html'/>\
+         <rs:ln rel='describedby' href='https://e.org/x'/></url>",
+    ] {
+        assert_eq!(key(&same.replace("Z'change", "Z' change")), dated, "{same}");
+    }
+    let undated = key(UNDATED);
+    for same in [
+        UNDATED.replace("md5:1 sha-1:2", "\n md5:1\n  sha-1:2 "),
+        UNDATED
+            .replace("<lastmod>", "<lastmod>\n ")
+            .replace("'3'", "' 3'"),
+        UNDATED.replace(
+            "/></url>",
+            " type='text/html'/><rs:ln rel='up' href='https://e.org/'/></url>",
+        ),
+        UNDATED.replace("change=", "datetime='' change="),
+        UNDATED.replace("change=", "datetime='soon' change="),
+    ] {
+        assert_eq!(key(&same), undated, "{same}");
+    }
+}
+
+#[test]
+fn another_change_has_another_key() {
+    let entries = [
+        DATED.to_owned(),
+        DATED.replace("1.txt", "2.txt"),
+        DATED.replace("updated", "deleted"),
+        DATED.replace(":00Z", ":00.1Z"),
+        UNDATED.to_owned(),
+        UNDATED.replace("2026-11-20", "2026-11-21"),
+        UNDATED.replace("2026-11-20", "yesterday"),
+        UNDATED.replace("md5:1", "md5:2"),
+        UNDATED.replace("'3'", "'4'"),
+        UNDATED.replace(" length='3'", ""),
+        UNDATED.replace("updated", "created"),
+    ];
+    let keys: Vec<_> = entries.iter().map(|entry| key(entry)).collect();
+    for (at, key) in keys.iter().enumerate() {
+        assert!(!keys[..at].contains(key), "{}", entries[at]);
+    }
+}
+
+#[test]
+fn values_that_a_reader_could_refuse_are_left_out() {
+    let bare = change("<url><loc>https://e.org/1.txt</loc><rs:md change='updated'/></url>");
+    for (lastmod, attributes) in [
+        ("soon", "hash='1' length='many' type='text' encoding=''"),
+        (
+            "2026-11-20T10:00:00",
+            "hash='' length='' type='' datetime=''",
+        ),
+        (
+            "2026-02-30",
+            "length='-1' encoding='a b' datetime='2026-02-30' path='/a'",
+        ),
+        (
+            "",
+            "length='1_000' type='/html' at='now' capability='moved'",
+        ),
+    ] {
+        let entry = format!(
+            "<url><loc>https://e.org/1.txt</loc><lastmod>{lastmod}</lastmod>\
+             <rs:md change='updated' {attributes}/></url>"
+        );
+        assert_eq!(change(&entry), bare, "{entry}");
+    }
+    for (text, value) in [("hash", "md5:"), ("type", "text/"), ("encoding", "")] {
+        let long = format!("{value}{}", "x".repeat(2000));
+        let entry = format!(
+            "<url><loc>https://e.org/1.txt</loc><rs:md change='updated' {text}='{long}'/></url>"
+        );
+        assert_eq!(change(&entry), bare, "{text}");
+    }
+}
+
+#[test]
+fn known_attributes_of_links_are_passed_on() {
+    let with = |links: &str| {
+        let entry =
+            format!("<url>{links}<loc>https://e.org/1.txt</loc><rs:md change='updated'/></url>");
+        change(&entry).links
+    };
+    let full = RelatedLink {
+        rel: "http://www.openarchives.org/rs/terms/patch".into(),
+        href: "https://e.org/1.patch?a&b".into(),
+        hash: Some("md5:1".into()),
+        length: Some(73),
+        modified: Some("2026-11-20T10:05:00+01:00".into()),
+        pri: Some(1),
+        mime_type: Some("application/json-patch+json".into()),
+        encoding: Some("gzip".into()),
+        profile: Some("urn:profile".into()),
+    };
+    let links = with(
+        "<rs:ln rel=' http://www.openarchives.org/rs/terms/patch' href='https://e.org/1.patch?a&amp;b '\
+         hash='md5:1' length='73' modified='2026-11-20T10:05:00+01:00' pri='1' path='/a' x='y'\
+         type='application/json-patch+json' encoding='gzip' profile='urn:profile'/>"
+            .replace("'hash", "' hash")
+            .replace("'type", "' type")
+            .as_str(),
+    );
+    assert_eq!(links, [full]);
+    for without in [
+        "<rs:ln href='https://e.org/'/>",
+        "<rs:ln rel='' href='https://e.org/'/>",
+        "<rs:ln rel='via'/>",
+        "<rs:ln rel='via' href=' '/>",
+        "<rs:ln rel='via' href='../1.txt'/>",
+        "<ln rel='via' href='https://e.org/'/>",
+    ] {
+        assert_eq!(with(without), [], "{without}");
+    }
+    let bare = with("<rs:ln rel='via' href='https://e.org/'/>");
+    for attributes in [
+        "hash='' length='' modified='' pri='' type='' encoding='' profile=''",
+        "hash='1' length='1.5' modified='2026-11-20' pri='0' type='x' profile='a'",
+        "length='-1' modified='2026-11-20T10:05:00' pri='1000000' path='a/'",
+    ] {
+        let links = with(&format!(
+            "<rs:ln rel='via' href='https://e.org/' {attributes}/>"
+        ));
+        assert_eq!(links, bare, "{attributes}");
+    }
+}
+
+#[test]
+fn an_entry_too_long_goes_without_links_or_not_at_all() {
+    let loc = |length: usize| format!("https://e.org/{}", "&quot;".repeat(length / 6));
+    let entry = |loc: &str, href: &str| {
+        format!(
+            "<url><loc>{loc}</loc><rs:md change='updated'/>\
+             <rs:ln rel='via' href='https://e.org/'/><rs:ln rel='via' href='{href}'/></url>"
+        )
+    };
+    let short = change(&entry("https://e.org/", "https://e.org/2"));
+    assert_eq!(short.links.len(), 2);
+    let links = change(&entry("https://e.org/", &loc(70 << 10)));
+    assert_eq!((&*links.loc, links.links.len()), ("https://e.org/", 0));
+    let together = change(&entry(&loc(40 << 10), &loc(40 << 10)));
+    assert_eq!(together.links, []);
+    let longest = change(&entry(&loc(47 << 10), ""));
+    assert!((47 << 10..64 << 10).contains(&entry_len(&longest)));
+    let list = list(&entry(&loc(49 << 10), ""));
+    assert_eq!(
+        keys(&list).first_skipped.unwrap().reason,
+        SkipReason::TooLong
+    );
+    assert_eq!(read_at(&list, &[0]), []);
+}
+
+#[test]
+fn only_entries_at_the_positions_are_read() {
+    let entries: String = (0..5)
+        .map(|number| DATED.replace("1.txt", &format!("{number}.txt")))
+        .collect();
+    let list = list(&entries);
+    let read = |positions: &[u32]| -> Vec<String> {
+        let changes = read_at(&list, positions);
+        changes
+            .iter()
+            .map(|change| change.loc[14..15].to_owned())
+            .collect()
+    };
+    assert_eq!(read(&[]), [""; 0]);
+    assert_eq!(read(&[1, 3]), ["1", "3"]);
+    assert_eq!(read(&[0, 4, 5]), ["0", "4"]);
+}
+
+#[test]
+fn other_documents_have_no_changes() {
+    let good = list(DATED);
+    for other in [
+        good.replace("changelist", "resourcelist"),
+        good.replace("capability=", "capacity="),
+        good.replace("urlset", "sitemapindex"),
+        good.replace("urlset", "feed"),
+        "text".to_owned(),
+    ] {
+        let keys = read_keys(other.as_bytes());
+        assert!(
+            matches!(keys, Err(ChangeListError::NotAChangeList)),
+            "{other}"
+        );
+        let changes = read_changes(other.as_bytes(), &[0]);
+        assert!(
+            matches!(changes, Err(ChangeListError::NotAChangeList)),
+            "{other}"
+        );
+    }
+    for broken in [
+        &good[..good.len() - 1],
+        &format!("<!DOCTYPE urlset>{good}"),
+        "",
+    ] {
+        assert!(matches!(
+            read_keys(broken.as_bytes()),
+            Err(ChangeListError::Read(_))
+        ));
+        assert!(matches!(
+            read_changes(broken.as_bytes(), &[0]),
+            Err(ChangeListError::Read(_))
+        ));
+    }
+    assert_eq!(
+        keys(&good.replace("'changelist'", "' changelist '"))
+            .entries
+            .len(),
+        1
+    );
+    let last = good.replace(
+        "<rs:md capability='changelist' from='2026-11-20T10:00:00Z'/>",
+        "",
+    );
+    let last = last.replace("</urlset>", "<rs:md capability='changelist'/></urlset>");
+    assert_eq!(keys(&last).entries.len(), 1);
+}
+
+#[test]
+fn an_entry_is_small() {
+    assert_eq!(size_of::<super::Listed>(), 48);
+}
+
+/// Parts of lists, good and bad.
+const PARTS: [&str; 24] = [
+    "<url>",
+    "</url>",
+    "<url><loc>https://e.org/",
+    "</loc>",
+    "<loc>",
+    "<lastmod>2026-11-20T10:00:00Z</lastmod>",
+    "<lastmod>soon</lastmod>",
+    "<rs:md change='updated'/>",
+    "<rs:md change='deleted' datetime='2026-11-20T10:05:00.25Z'/>",
+    "<rs:md change='created' datetime='2026' hash='md5:1' length='5' type='a/b+c'/>",
+    "<rs:ln rel='via' href='https://e.org/?a=&quot;' pri='7'/>",
+    "<rs:ln rel='' href='x'/>",
+    "1.txt",
+    "%c3%a9",
+    "é &amp; &#9; <![CDATA[<]]>",
+    "#",
+    "\n",
+    "<!-- - -->",
+    "</url><url>",
+    "</loc><rs:md change='updated'/></url>",
+    "</loc><rs:md change='moved'/></url>",
+    "https://e.org/",
+    "\u{202e}",
+    "<x>",
+];
+
+proptest! {
+    #[test]
+    fn both_passes_skip_the_same_entries(
+        parts in prop::collection::vec(prop::sample::select(PARTS.to_vec()), 0..40),
+        chosen: u16,
+    ) {
+        let list = list(&parts.concat());
+        let Ok(listed) = read_keys(list.as_bytes()) else {
+            prop_assert!(read_changes(list.as_bytes(), &[0]).is_err());
+            return Ok(());
+        };
+        let all = (listed.entries.len() + listed.skipped) as u32;
+        let positions: Vec<u32> = (0..all).collect();
+        let read = read_changes(list.as_bytes(), &positions).unwrap();
+        let (keys, changes): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+        let wanted: Vec<_> = listed.entries.iter().map(|entry| entry.key).collect();
+        prop_assert_eq!(keys, wanted);
+        let datetimes: Vec<_> = changes.iter().map(|change| change.datetime).collect();
+        let wanted: Vec<_> = listed.entries.iter().map(|entry| entry.datetime).collect();
+        prop_assert_eq!(datetimes, wanted);
+        if !listed.entries.is_empty() {
+            let indices = (0..changes.len()).filter(|at| chosen & (1 << (at % 16)) != 0);
+            let indices: Vec<usize> = indices.collect();
+            let some = indices.iter().map(|at| changes[*at].clone());
+            let places: Vec<_> = indices.iter().map(|at| listed.entries[*at].place()).collect();
+            let read = read_changes_at(Cursor::new(&list), &listed.span(), &places);
+            prop_assert_eq!(read, Some(some.collect()));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = read_keys(&bytes[..]);
+        let _ = read_changes(&bytes[..], &[0, 1]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn skipped_entries_are_named_by_line_in_any_window(
+        before in 0..3_000_usize,
+        comment in 0..200_000_usize,
+        inside in 0..200_000_usize,
+    ) {
+        let text = "é\n".repeat(inside / 3);
+        let begin = list(&format!("{}<!--{}-->", format!("{DATED}\r\n").repeat(before), "x\n".repeat(comment / 2)));
+        let begin = begin.trim_end_matches("</urlset>");
+        let list = format!("{begin}<url><x>{text}</x></url>{DATED}</urlset>");
+        let line = 1 + begin.matches('\n').count() as u64;
+        let listed = keys(&list);
+        prop_assert_eq!(listed.first_skipped.as_ref().unwrap().line, line);
+        prop_assert_eq!((listed.entries.len(), listed.skipped), (before + 1, 1));
+        let plain = list.replace('\r', "");
+        let place = [listed.entries[before].place()];
+        let last = read_changes_at(Cursor::new(&plain), &listed.span(), &place);
+        prop_assert_eq!(last.as_ref().map(Vec::len), Some(1));
+        // Where CR LF stands for LF, entries are not where their offsets say.
+        let displaced = read_changes_at(Cursor::new(&list), &listed.span(), &place);
+        prop_assert!(displaced.is_none() || displaced == last);
+    }
+}
+
+#[test]
+fn entries_are_handed_over_as_a_whole_reading_returns_them() {
+    let skipped = "<url><loc>2.txt</loc><rs:md change='updated'/></url>";
+    let list = list(&format!("{DATED}{skipped}{UNDATED}"));
+    let mut positions = Vec::new();
+    let mut taken = Vec::new();
+    let mut take = |position, change| {
+        positions.push(position);
+        taken.push(change);
+    };
+    each_entry(list.as_bytes(), Capability::ChangeList, &mut take).unwrap();
+    assert_eq!(positions, [0, 2]);
+    assert_eq!(taken, changes(&list));
+    let mut nothing = |_, change| panic!("{change:?}");
+    let error = each_entry(list.as_bytes(), Capability::ResourceList, &mut nothing).unwrap_err();
+    assert!(matches!(error, ChangeListError::NotAChangeList));
+}

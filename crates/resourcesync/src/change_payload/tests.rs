@@ -1,0 +1,453 @@
+//! Payloads as they are sent, and their parts and unions.
+
+use insta::assert_snapshot;
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+
+use super::{ChangePayload, TICK, entry_len, merge, part};
+use crate::change::{Change, RelatedLink};
+use crate::datetime::Datetime;
+use crate::payload::ChangeKind;
+use crate::uri::Uri;
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn change(loc: &str, datetime: Option<&str>) -> Change {
+    Change {
+        loc: loc.into(),
+        lastmod: None,
+        kind: ChangeKind::Deleted,
+        datetime: datetime.map(|datetime| Datetime::parse(datetime).unwrap()),
+        hash: None,
+        length: None,
+        mime_type: None,
+        encoding: None,
+        links: Vec::new(),
+    }
+}
+
+fn link(rel: &str, href: &str) -> RelatedLink {
+    RelatedLink {
+        rel: rel.into(),
+        href: href.into(),
+        hash: None,
+        length: None,
+        modified: None,
+        pri: None,
+        mime_type: None,
+        encoding: None,
+        profile: None,
+    }
+}
+
+fn payload(from: &str, until: &str, entries: Vec<Change>) -> ChangePayload {
+    ChangePayload {
+        up: Some(Uri::parse("https://e.org/capabilitylist.xml").unwrap()),
+        from: time(from),
+        until: time(until),
+        entries,
+    }
+}
+
+fn text(body: Vec<u8>) -> String {
+    String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn links_and_description_come_before_the_entries() {
+    let updated = Change {
+        lastmod: Some("2026-11-20T10:04:58Z".into()),
+        kind: ChangeKind::Updated,
+        hash: Some("md5:0cc175b9c0f1b6a831c399e269772661".into()),
+        length: Some(8876),
+        mime_type: Some("text/plain".into()),
+        links: vec![RelatedLink {
+            mime_type: Some("application/xml".into()),
+            ..link("describedby", "https://e.org/1.meta.xml")
+        }],
+        ..change("https://e.org/1.txt", Some("2026-11-20T11:05:00+01:00"))
+    };
+    let deleted = change("https://e.org/2.txt", Some("2026-11-20T10:05:31.50Z"));
+    let payload = payload(
+        "2026-11-20T10:00:00Z",
+        "2026-11-20T10:05:31.5Z",
+        vec![updated, deleted],
+    );
+    assert_snapshot!(text(payload.render()), @r#"
+    <?xml version="1.0" encoding="UTF-8"?>
+    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+      <rs:ln rel="up" href="https://e.org/capabilitylist.xml"/>
+      <rs:md capability="change-notification" from="2026-11-20T10:00:00Z" until="2026-11-20T10:05:31.500000Z"/>
+      <url>
+        <loc>https://e.org/1.txt</loc>
+        <lastmod>2026-11-20T10:04:58Z</lastmod>
+        <rs:md change="updated" datetime="2026-11-20T10:05:00Z" hash="md5:0cc175b9c0f1b6a831c399e269772661" length="8876" type="text/plain"/>
+        <rs:ln rel="describedby" href="https://e.org/1.meta.xml" type="application/xml"/>
+      </url>
+      <url>
+        <loc>https://e.org/2.txt</loc>
+        <rs:md change="deleted" datetime="2026-11-20T10:05:31.50Z"/>
+      </url>
+    </urlset>
+    "#);
+}
+
+#[test]
+fn what_would_be_markup_is_escaped() {
+    let mut change = change("https://e.org/?a=1&b=<2>\"'\tx", None);
+    change.encoding = Some("gzip".into());
+    change.links = vec![RelatedLink {
+        hash: Some("md5:\"<>".into()),
+        length: Some(0),
+        modified: Some("2026-11-20T10:00:00Z".into()),
+        pri: Some(999_999),
+        encoding: Some("br".into()),
+        profile: Some("urn:x?a&b".into()),
+        ..link("a\"b", "urn:<&>")
+    }];
+    let payload = payload(
+        "2026-11-20T10:00:00Z",
+        "2026-11-20T10:00:00.000001Z",
+        vec![change],
+    );
+    assert_snapshot!(text(payload.render()), @r#"
+    <?xml version="1.0" encoding="UTF-8"?>
+    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+      <rs:ln rel="up" href="https://e.org/capabilitylist.xml"/>
+      <rs:md capability="change-notification" from="2026-11-20T10:00:00Z" until="2026-11-20T10:00:00.000001Z"/>
+      <url>
+        <loc>https://e.org/?a=1&amp;b=&lt;2&gt;&quot;'&#9;x</loc>
+        <rs:md change="deleted" encoding="gzip"/>
+        <rs:ln rel="a&quot;b" href="urn:&lt;&amp;&gt;" hash="md5:&quot;&lt;&gt;" length="0" modified="2026-11-20T10:00:00Z" pri="999999" encoding="br" profile="urn:x?a&amp;b"/>
+      </url>
+    </urlset>
+    "#);
+    assert_eq!(ChangePayload::parse(&payload.render()), Some(payload));
+}
+
+#[test]
+fn other_payloads_are_none() {
+    let good = payload(
+        "2026-11-20T10:00:00Z",
+        "2026-11-20T10:05:00Z",
+        vec![change("https://e.org/", None)],
+    );
+    let good = text(good.render());
+    for other in [
+        good.replace("change-notification", "changelist"),
+        good.replace(" from=", " since="),
+        good.replace("2026-11-20T10:05:00Z", "soon"),
+        good.replace("</urlset>", ""),
+        good.replace("urlset", "feed"),
+        good.replace("urlset", "sitemapindex"),
+    ] {
+        assert_eq!(ChangePayload::parse(other.as_bytes()), None, "{other}");
+        assert_eq!(part(other.as_bytes(), 0..1), None, "{other}");
+        assert_eq!(
+            merge([other.as_bytes()].into_iter(), 9, 9999),
+            None,
+            "{other}"
+        );
+    }
+}
+
+/// Returns interval and datetimes of a part.
+fn shown(body: &[u8], entries: std::ops::Range<usize>) -> String {
+    let part = ChangePayload::parse(&part(body, entries).unwrap()).unwrap();
+    let datetimes = part.entries.iter().map(|change| match change.datetime {
+        Some(datetime) => datetime.to_string(),
+        None => "-".to_owned(),
+    });
+    let times = [part.from.to_string(), part.until.to_string()]
+        .into_iter()
+        .chain(datetimes);
+    let times: Vec<String> = times
+        .map(|time| time.replace("2026-11-20T10:", "").replace('Z', ""))
+        .collect();
+    times.join(" ")
+}
+
+#[test]
+fn a_part_ends_with_the_time_of_its_last_entry() {
+    let at = |datetime: &str| Some(format!("2026-11-20T10:{datetime}Z"));
+    for (datetimes, until, halves) in [
+        // Distinct times.
+        (
+            [at("01:00"), at("02:00"), at("03:00"), at("04:00")],
+            "04:00",
+            ["00:00 02:00 01:00 02:00", "02:00 04:00 03:00 04:00"],
+        ),
+        // One time for all: a second stands for all of it.
+        (
+            [at("05:00"), at("05:00"), at("05:00"), at("05:00")],
+            "05:00.000004",
+            [
+                "00:00 05:00.000001 05:00 05:00",
+                "05:00.000001 05:00.000004 05:00 05:00",
+            ],
+        ),
+        // The end leaves a microsecond to each that follows.
+        (
+            [at("05:00"), at("05:00"), at("05:00"), at("05:00")],
+            "05:00",
+            ["00:00 04:59.999998 - -", "04:59.999998 05:00 05:00 05:00"],
+        ),
+        (
+            [None, None, None, None],
+            "05:00",
+            ["00:00 00:00.000002 - -", "00:00.000002 05:00 - -"],
+        ),
+        // Nanoseconds lie within too.
+        (
+            [None, at("01:00.1234567"), at("01:00.1234567"), None],
+            "05:00",
+            [
+                "00:00 01:00.123457 - 01:00.1234567",
+                "01:00.123457 05:00 - -",
+            ],
+        ),
+    ] {
+        let entries = datetimes
+            .iter()
+            .map(|datetime| change("https://e.org/", datetime.as_deref()));
+        let until = format!("2026-11-20T10:{until}Z");
+        let body = payload("2026-11-20T10:00:00Z", &until, entries.collect()).render();
+        assert_eq!(
+            [shown(&body, 0..2), shown(&body, 2..4)],
+            halves,
+            "{datetimes:?}"
+        );
+    }
+}
+
+#[test]
+fn there_are_no_other_parts() {
+    let entries = vec![change("https://e.org/", None); 3];
+    let body = payload(
+        "2026-11-20T10:00:00Z",
+        "2026-11-20T10:05:00Z",
+        entries.clone(),
+    )
+    .render();
+    assert_eq!(part(&body, 0..3).as_ref(), Some(&body));
+    for range in [0..0, 3..3, 2..4, 3..9, usize::MAX..usize::MAX] {
+        assert_eq!(part(&body, range.clone()), None, "{range:?}");
+    }
+    let short = payload(
+        "2026-11-20T10:00:00Z",
+        "2026-11-20T10:00:00.000002Z",
+        entries,
+    )
+    .render();
+    assert_eq!(part(&short, 0..1), None);
+}
+
+#[test]
+fn the_last_consecutive_notifications_that_fit_are_merged() {
+    let body = |from: &str, until: &str, loc: &str| {
+        let time = |time: &str| format!("2026-11-20T10:{time}Z");
+        let entry = change(loc, None);
+        payload(&time(from), &time(until), vec![entry.clone(), entry]).render()
+    };
+    let bodies = [
+        body("00:00", "01:00", "https://e.org/0"),
+        body("01:30", "02:00", "https://e.org/1"),
+        body("02:00", "03:00", "https://e.org/2"),
+        body("03:00", "04:00", "https://e.org/3"),
+    ];
+    let merged = |max_entries, max_bytes| {
+        let bodies = bodies.iter().map(Vec::as_slice);
+        let merged = merge(bodies, max_entries, max_bytes).unwrap();
+        assert!(merged.len() <= max_bytes.max(bodies_len(&[&merged])));
+        let merged = ChangePayload::parse(&merged).unwrap();
+        assert_eq!(merged.until, time("2026-11-20T10:04:00Z"));
+        let locs: String = merged
+            .entries
+            .iter()
+            .map(|change| &change.loc[14..])
+            .collect();
+        format!("{} {locs}", merged.from.strftime("%M:%S"))
+    };
+    assert_eq!(merged(99, 99_999), "01:30 112233");
+    assert_eq!(merged(6, 99_999), "01:30 112233");
+    assert_eq!(merged(5, 99_999), "02:00 2233");
+    assert_eq!(merged(1, 99_999), "03:00 33");
+    let all = merge(bodies.iter().map(Vec::as_slice), 99, 99_999)
+        .unwrap()
+        .len();
+    assert_eq!(merged(99, all), "01:30 112233");
+    assert_eq!(merged(99, all - 1), "02:00 2233");
+    assert_eq!(merged(99, 1), "03:00 33");
+    assert_eq!(merge(std::iter::empty::<&[u8]>(), 9, 9), None);
+    assert_eq!(
+        merge([&bodies[3][..]].into_iter(), 9, 9).as_ref(),
+        Some(&bodies[3])
+    );
+}
+
+#[test]
+fn no_more_bodies_are_read_than_are_merged_and_one() {
+    let bodies = (0..60).map(|number| {
+        let time = |number: i32| format!("2026-11-20T10:{number:02}:00Z");
+        let entry = change("https://e.org/1", None);
+        let until = match number {
+            59 => "2026-11-20T11:00:00Z".to_owned(),
+            _ => time(number + 1),
+        };
+        payload(&time(number), &until, vec![entry.clone(), entry]).render()
+    });
+    let bodies: Vec<Vec<u8>> = bodies.collect();
+    let mut read = 0;
+    let counted = bodies.iter().inspect(|_| read += 1);
+    assert!(merge(counted, 6, 99_999).is_some());
+    assert_eq!(read, 4);
+}
+
+fn bodies_len(bodies: &[&Vec<u8>]) -> usize {
+    bodies.iter().map(|body| body.len()).sum()
+}
+
+fn any_text() -> impl Strategy<Value = Box<str>> {
+    "[!-~é\u{202e}]([ -~\t\n\ré]{0,20}[!-~])?".prop_map(Box::from)
+}
+
+fn any_uri() -> impl Strategy<Value = Box<str>> {
+    "https?://[a-zA-Z.]{1,9}(:[0-9]{1,4})?/([ -~\t\n\ré]{0,40}[!-~])?".prop_map(Box::from)
+}
+
+fn any_datetime() -> impl Strategy<Value = Datetime> {
+    (0..400_i64, 0..1_000_000_000_i32, 0..=9_usize).prop_map(|(second, nanosecond, digits)| {
+        let second = time("2026-11-20T10:00:00Z") + SignedDuration::from_secs(second);
+        let at = second + SignedDuration::from_nanos(nanosecond.into());
+        Datetime::parse(&format!("{at:.digits$}")).unwrap()
+    })
+}
+
+fn any_link() -> impl Strategy<Value = RelatedLink> {
+    (
+        any_text(),
+        any_uri(),
+        prop::option::of("md5:[!-~]{1,20}".prop_map(Box::from)),
+        prop::option::of(any::<u64>()),
+        prop::option::of(any_datetime().prop_map(|time| time.to_string().into())),
+        prop::option::of(1..=999_999_u32),
+        prop::option::of("[a-z]{1,9}/[a-z+]{1,9}(;[ -~]{0,9}[!-~])?".prop_map(Box::from)),
+        prop::option::of("gzip(, br)?".prop_map(Box::from)),
+        prop::option::of(any_uri()),
+    )
+        .prop_map(
+            |(rel, href, hash, length, modified, pri, mime_type, encoding, profile)| RelatedLink {
+                rel,
+                href,
+                hash,
+                length,
+                modified,
+                pri,
+                mime_type,
+                encoding,
+                profile,
+            },
+        )
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let kinds = [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ];
+    (
+        any_uri(),
+        prop::option::of(any_datetime().prop_map(|time| time.to_string().into())),
+        prop::sample::select(kinds.to_vec()),
+        prop::option::of(any_datetime()),
+        any_link(),
+        prop::collection::vec(any_link(), 0..3),
+    )
+        .prop_map(|(loc, lastmod, kind, datetime, other, links)| Change {
+            loc,
+            lastmod,
+            kind,
+            datetime,
+            hash: other.hash,
+            length: other.length,
+            mime_type: other.mime_type,
+            encoding: other.encoding,
+            links,
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_is_rendered_reads_back(
+        up in prop::option::of(any_uri()),
+        from in 0..4_102_444_800_000_000_i64,
+        until in 0..4_102_444_800_000_000_i64,
+        entries in prop::collection::vec(any_change(), 0..5),
+    ) {
+        let time = |time| Timestamp::from_microsecond(time).unwrap();
+        let up = up.map(|up| Uri::parse(&up).unwrap());
+        let (from, until) = (time(from), time(until));
+        let payload = ChangePayload { up, from, until, entries };
+        let rendered = payload.render();
+        let length: usize = payload.entries.iter().map(entry_len).sum();
+        prop_assert_eq!(rendered.len(), payload.overhead() + length);
+        let read = ChangePayload::parse(&rendered).unwrap();
+        prop_assert_eq!(&read, &payload);
+        prop_assert_eq!(read.render(), rendered);
+    }
+
+    #[test]
+    fn parts_are_the_whole(
+        datetimes in prop::collection::vec(prop::option::of(any_datetime()), 1..12),
+        cuts in prop::collection::btree_set(1..12_usize, 0..6),
+        length in 0..600_000_000_i64,
+    ) {
+        let entries: Vec<Change> = (0..).zip(&datetimes).map(|(number, datetime)| Change {
+            datetime: *datetime,
+            ..change(&format!("https://e.org/{number}"), None)
+        }).collect();
+        let from = time("2026-11-20T10:00:00Z");
+        let until = from + SignedDuration::from_micros(length + entries.len() as i64);
+        let whole = ChangePayload { up: None, from, until, entries };
+        let body = whole.render();
+        let count = datetimes.len();
+        let ends = cuts.into_iter().filter(|cut| *cut < count).chain([count]);
+        let mut start = 0;
+        let mut next = from;
+        for end in ends {
+            let part = part(&body, start..end).unwrap();
+            let part = ChangePayload::parse(&part).unwrap();
+            prop_assert_eq!(part.from, next);
+            prop_assert!(part.until >= part.from + TICK * (end - start) as i32);
+            prop_assert_eq!(part.entries.len(), end - start);
+            for (number, change) in (start..).zip(&part.entries) {
+                prop_assert_eq!(&*change.loc, format!("https://e.org/{number}"));
+                if let Some(datetime) = change.datetime {
+                    prop_assert_eq!(Some(datetime), datetimes[number]);
+                    prop_assert!(datetime.at() <= part.until && datetime.end() > part.from);
+                }
+            }
+            (start, next) = (end, part.until);
+        }
+        prop_assert_eq!((start, next), (count, until));
+    }
+
+    #[test]
+    fn merged_parts_are_the_whole(count in 1..9_usize, cut in 1..9_usize) {
+        let entries = vec![change("https://e.org/", None); count];
+        let whole = payload("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", entries).render();
+        let cut = cut.min(count);
+        let parts: Vec<_> = [part(&whole, 0..cut), part(&whole, cut..count)].into_iter().flatten().collect();
+        let merged = merge(parts.iter().map(Vec::as_slice), count, whole.len());
+        prop_assert_eq!(merged, Some(whole));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = part(&bytes, 0..1);
+        let _ = merge([&bytes[..]].into_iter(), 1, 1);
+    }
+}

@@ -1,0 +1,200 @@
+//! A capability document, reduced to what notifications depend on.
+
+use crate::capability::Capability;
+use crate::channel_kind::ChannelKind;
+use crate::fingerprint::Fingerprint;
+use crate::namespaces::{RS, SITEMAP};
+use crate::uri::{Hub, Topic, Uri};
+
+/// The Sitemap format of a document (core 1.1 section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Form {
+    /// Root element `urlset`.
+    List,
+    /// Root element `sitemapindex`: it groups lists of its own capability.
+    Index,
+}
+
+impl Form {
+    /// Returns the form that a root element's name stands for.
+    pub(crate) fn of_root(name: &str) -> Option<Form> {
+        match name {
+            "urlset" => Some(Form::List),
+            "sitemapindex" => Some(Form::Index),
+            _ => None,
+        }
+    }
+
+    /// Returns `list` or `index`, as the command line prints it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Form::List => "list",
+            Form::Index => "index",
+        }
+    }
+}
+
+/// A document of the framework, as parsed. URIs are normalised, and aliases not yet resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    pub capability: Capability,
+    pub form: Form,
+    /// Root-level `rs:ln rel="up"`.
+    pub up: Option<Uri>,
+    /// Root-level `rs:ln rel="index"`.
+    pub index: Option<Uri>,
+    /// The `loc` of each of the first [`MAX_ENTRIES`] entries, in order; empty unless the document
+    /// [is structural](Document::is_structural).
+    pub members: Vec<Uri>,
+    /// The notification channels that a Capability List advertises (Framework Notification 1.0.1 section 5, Change
+    /// Notification 1.0.1 section 5), in order.
+    pub channels: Vec<Advertisement>,
+    pub span: DeclaredSpan,
+    pub oversize: Option<Oversize>,
+    /// The first `loc` of a structural document that is no absolute URI.
+    pub relative: Option<Box<str>>,
+}
+
+impl Document {
+    /// Returns true if the relations of other documents are read from this one's entries: indexes, Capability Lists,
+    /// Source Descriptions and archives.
+    pub fn is_structural(&self) -> bool {
+        is_structural(self.capability, self.form)
+    }
+}
+
+/// Returns what [`Document::is_structural`] does, from the two properties that decide it.
+pub fn is_structural(capability: Capability, form: Form) -> bool {
+    form == Form::Index
+        || matches!(
+            capability,
+            Capability::CapabilityList | Capability::SourceDescription
+        )
+        || capability.is_archive()
+}
+
+/// An entry of a Capability List with the capability of a [`ChannelKind`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertisement {
+    pub kind: ChannelKind,
+    /// `loc`, byte for byte but for the white space around it.
+    pub topic: Topic,
+    /// Each `rs:ln rel="hub"`, byte for byte, in order.
+    pub hubs: Vec<Hub>,
+}
+
+/// Most entries that a list may have (<https://www.sitemaps.org/protocol.html>, core 1.1 section 6).
+pub const MAX_ENTRIES: usize = 50_000;
+/// Largest size of a list in bytes: 50 MB.
+pub const MAX_SIZE: u64 = 52_428_800;
+
+/// The size of a document that is beyond the limits of the Sitemap protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Oversize {
+    pub entries: usize,
+    /// In bytes, unpacked.
+    pub size: u64,
+}
+
+impl Oversize {
+    /// Returns the size of a document beyond the limits; `None` of one within them.
+    pub fn of(entries: usize, size: u64) -> Option<Oversize> {
+        (entries > MAX_ENTRIES || size > MAX_SIZE).then_some(Oversize { entries, size })
+    }
+}
+
+/// The times that the root-level `rs:md` declares, as written (core 1.1 section 7).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeclaredSpan {
+    pub at: Option<Box<str>>,
+    pub from: Option<Box<str>>,
+    pub until: Option<Box<str>>,
+    pub completed: Option<Box<str>>,
+}
+
+/// A document with the fingerprint of its content, the yield of one pass over the bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parsed {
+    pub document: Document,
+    pub fingerprint: Fingerprint,
+}
+
+/// The result of reading a candidate file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A capability document.
+    Document(Box<Parsed>),
+    /// Well-formed as far as it was read, and not a capability document.
+    Other(NotADocument),
+}
+
+/// The reason why a file is not a document that can be announced (R2).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum NotADocument {
+    #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
+    ForeignRoot,
+    /// `urlset` or `sitemapindex` of another namespace than `SITEMAP`; `has_terms` if the root declares a
+    /// namespace like `RS`, so that a capability document was meant.
+    #[error(
+        "its root element {root} is in {}: write xmlns=\"{SITEMAP}\"",
+        in_words(namespace)
+    )]
+    Namespace {
+        root: String,
+        namespace: String,
+        has_terms: bool,
+    },
+    #[error(
+        "it has no root-level rs:md with a capability: add one, such as <rs:md capability=\"changelist\"/>"
+    )]
+    NoCapability,
+    /// A root-level `md` with a capability, in another namespace than `RS`.
+    #[error(
+        "its root-level md is in {}: write rs:md, and xmlns:rs=\"{RS}\"",
+        in_words(namespace)
+    )]
+    Terms { namespace: String },
+    #[error("its capability \"{0}\" is none that is announced")]
+    Capability(String),
+    /// Compressed content in a file whose name does not end in `.gz`.
+    #[error("it is compressed with gzip, and its name does not end in .gz: rename or unpack it")]
+    Gzip,
+}
+
+/// Returns the beginning of a text, as much as a message quotes.
+pub(crate) fn beginning(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+fn in_words(namespace: &str) -> String {
+    match namespace {
+        "" => "no namespace".to_owned(),
+        namespace => format!("the namespace \"{namespace}\""),
+    }
+}
+
+/// The reason why a candidate file is not complete, well-formed XML (R3). Lines count from 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("it is empty")]
+    Empty,
+    #[error("it ends in the middle of an element, at line {line}")]
+    Truncated { line: u64 },
+    /// Columns count characters, from 1.
+    #[error("line {line}, column {column}: {message}")]
+    Syntax {
+        line: u64,
+        column: u64,
+        message: String,
+    },
+    #[error("line {line}: a DOCTYPE is not accepted")]
+    Doctype { line: u64 },
+    #[error("line {line}: the text is not {encoding}")]
+    Encoding { line: u64, encoding: String },
+    #[error("its gzip data is broken: {0}")]
+    Gzip(String),
+    #[error(
+        "it is {unpacked} bytes and more when it is unpacked, from {packed} bytes: that is not accepted"
+    )]
+    Bomb { unpacked: u64, packed: u64 },
+}

@@ -1,0 +1,190 @@
+//! Comments, processing instructions, CDATA sections and the XML declaration (XML 1.0 sections 2.5 to 2.8).
+
+use std::ops::Range;
+
+use crate::characters::is_space;
+use crate::scan::name_at;
+use crate::stop::Stop;
+
+/// Markup that begins with `<!` or `<?`.
+#[derive(Debug)]
+pub(crate) struct Markup<'a> {
+    pub(crate) kind: MarkupKind<'a>,
+    pub(crate) length: usize,
+    /// Offset and message of an error after which its end is still known.
+    pub(crate) error: Option<(usize, String)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum MarkupKind<'a> {
+    Comment,
+    Instruction,
+    Declaration,
+    CData(&'a str),
+    /// Its end is still to be found.
+    Doctype,
+}
+
+const COMMENT: &str = "<!--";
+const CDATA: &str = "<![CDATA[";
+const DOCTYPE: &str = "<!DOCTYPE";
+
+impl<'a> Markup<'a> {
+    /// Reads the markup at the start of a text.
+    pub(crate) fn read(text: &'a str) -> Result<Markup<'a>, Stop> {
+        if text.starts_with("<?") {
+            return instruction(text);
+        }
+        if text.starts_with(COMMENT) {
+            return comment(text);
+        }
+        if let Some(rest) = text.strip_prefix(CDATA) {
+            let end = rest.find("]]>").ok_or(Stop::Cut)?;
+            return Ok(Markup {
+                kind: MarkupKind::CData(&rest[..end]),
+                length: CDATA.len() + end + 3,
+                error: None,
+            });
+        }
+        let begins = |markup: &str| {
+            let common = text.len().min(markup.len());
+            text.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
+        };
+        if begins(DOCTYPE) && text.len() >= DOCTYPE.len() {
+            return Ok(Markup {
+                kind: MarkupKind::Doctype,
+                length: 0,
+                error: None,
+            });
+        }
+        let is_cut = begins(DOCTYPE) || COMMENT.starts_with(text) || CDATA.starts_with(text);
+        Err(match is_cut {
+            true => Stop::Cut,
+            false => Stop::syntax(0, "unknown or missed symbol in markup"),
+        })
+    }
+}
+
+// XML 1.0 section 2.5: no `--` but the one that ends it.
+fn comment(text: &str) -> Result<Markup<'_>, Stop> {
+    let hyphens = |from: usize| text[from..].find("--").map(|at| from + at);
+    let first = hyphens(COMMENT.len()).ok_or(Stop::Cut)?;
+    let end = text[first..].find("-->").ok_or(Stop::Cut)?;
+    let error = (end > 0).then(|| {
+        let message = "forbidden string `--` was found in a comment";
+        (first, message.to_owned())
+    });
+    Ok(Markup {
+        kind: MarkupKind::Comment,
+        length: first + end + 3,
+        error,
+    })
+}
+
+// XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
+fn instruction(text: &str) -> Result<Markup<'_>, Stop> {
+    let end = 2 + text[2..].find("?>").ok_or(Stop::Cut)?;
+    let mut kind = MarkupKind::Instruction;
+    let length = end + 2;
+    let error = match name_at(&text.as_bytes()[..end], 2) {
+        None => Some((2, "a processing instruction has no target".to_owned())),
+        Some(name) if name.end == 2 => {
+            Some((2, "a processing instruction has no target".to_owned()))
+        }
+        Some(name) => {
+            let target = &text[2..name.end];
+            let is_apart = name.end == end || is_space(text.as_bytes()[name.end]);
+            if target == "xml" {
+                kind = MarkupKind::Declaration;
+                declaration(&text.as_bytes()[name.end..end])
+                    .err()
+                    .map(|(at, message)| (name.end + at, message.to_owned()))
+            } else if target.eq_ignore_ascii_case("xml") {
+                Some((2, format!("the target {target} is reserved")))
+            } else if name.local_start > 2 {
+                let message =
+                    format!("the processing instruction {target} has a colon in its name");
+                Some((2, message))
+            } else if !is_apart {
+                let message = format!("the processing instruction {target} has no proper name");
+                Some((2, message))
+            } else {
+                None
+            }
+        }
+    };
+    Ok(Markup {
+        kind,
+        length,
+        error,
+    })
+}
+
+/// Reads the text between `<?xml` and `?>` (XML 1.0 section 2.8). Returns the range of the encoding's name, or the
+/// offset and message of an error.
+pub(crate) fn declaration(bytes: &[u8]) -> Result<Option<Range<usize>>, (usize, &'static str)> {
+    let mut at = 0;
+    let version = pseudo_attribute(bytes, &mut at, b"version")?;
+    let version = version.ok_or((0, "the XML declaration has no version"))?;
+    let minor = bytes[version.clone()].strip_prefix(b"1.");
+    if !minor.is_some_and(|minor| !minor.is_empty() && minor.iter().all(u8::is_ascii_digit)) {
+        return Err((version.start, "the version of XML is not 1.0"));
+    }
+    let encoding = pseudo_attribute(bytes, &mut at, b"encoding")?;
+    if let Some(encoding) = &encoding {
+        let is_name = |name: &[u8]| {
+            let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+            name.first().is_some_and(u8::is_ascii_alphabetic) && name.iter().all(is_part)
+        };
+        if !is_name(&bytes[encoding.clone()]) {
+            return Err((encoding.start, "the encoding has no proper name"));
+        }
+    }
+    if let Some(standalone) = pseudo_attribute(bytes, &mut at, b"standalone")?
+        && !matches!(&bytes[standalone.clone()], b"yes" | b"no")
+    {
+        return Err((standalone.start, "standalone is neither yes nor no"));
+    }
+    match skip_all_space(bytes, at) {
+        end if end == bytes.len() => Ok(encoding),
+        end => Err((
+            end,
+            "the XML declaration has something else than version, encoding and standalone, in this order",
+        )),
+    }
+}
+
+/// Reads `name="value"` and the white space before it, if the next name is this one. Returns the range of the value.
+fn pseudo_attribute(
+    bytes: &[u8],
+    at: &mut usize,
+    name: &[u8],
+) -> Result<Option<Range<usize>>, (usize, &'static str)> {
+    let start = skip_all_space(bytes, *at);
+    if !bytes[start..].starts_with(name) {
+        return Ok(None);
+    }
+    if start == *at {
+        return Err((start, "white space is missing in the XML declaration"));
+    }
+    let equals = skip_all_space(bytes, start + name.len());
+    if bytes.get(equals) != Some(&b'=') {
+        return Err((equals, "the XML declaration has a name without a value"));
+    }
+    let open = skip_all_space(bytes, equals + 1);
+    let quote = match bytes.get(open) {
+        Some(quote @ (b'"' | b'\'')) => quote,
+        _ => return Err((open, "a value of the XML declaration is not quoted")),
+    };
+    let value = open + 1;
+    let length = bytes[value..].iter().position(|byte| byte == quote);
+    let length = length.ok_or((open, "a value of the XML declaration does not end"))?;
+    *at = value + length + 1;
+    Ok(Some(value..value + length))
+}
+
+/// Skips white space as [`skip_space`](crate::scan::skip_space), before line ends are normalised.
+fn skip_all_space(bytes: &[u8], at: usize) -> usize {
+    let space = bytes[at..].iter().take_while(|byte| is_space(**byte));
+    at + space.count()
+}

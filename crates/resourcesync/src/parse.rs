@@ -1,0 +1,190 @@
+//! Reading of a document and its fingerprint in one pass over its bytes, with bounded memory.
+
+use std::io::Read;
+
+use crate::canonical::Canonical;
+use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
+use crate::namespaces::{Namespace, Namespaces};
+use crate::outline::Outline;
+use crate::reader::{Element, Handler, Reader, Start};
+use crate::stop::Stop;
+use crate::window::TextWindow;
+
+/// The first byte of gzip's magic number, and of no text.
+const GZIP: u8 = 0x1f;
+
+/// The reason why a candidate file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("cannot read on")]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+/// Reads a file that may be a capability document (core 1.1 section 6; R2, R3, R4).
+///
+/// A document is read to its end, since only a complete one counts; another file up to its root, and at most 64 KiB of
+/// it.
+pub fn parse(source: impl Read) -> Result<Content, ReadError> {
+    Ok(match read(source, DocumentHandler::new())? {
+        Ok((handler, size)) => handler.conclude(size),
+        Err(other) => Content::Other(other),
+    })
+}
+
+/// The document that is being read, and its fingerprint.
+#[derive(Debug)]
+pub(crate) struct DocumentHandler {
+    /// `None` before the root.
+    outline: Option<Outline>,
+    canonical: Canonical,
+}
+
+impl DocumentHandler {
+    pub(crate) fn new() -> DocumentHandler {
+        DocumentHandler {
+            outline: None,
+            canonical: Canonical::new(),
+        }
+    }
+
+    /// Returns the document of `size` bytes whose root has ended.
+    pub(crate) fn conclude(self, size: u64) -> Content {
+        match self.outline.map(|outline| outline.conclude(size)) {
+            None => Content::Other(NotADocument::ForeignRoot),
+            Some(Err(other)) => Content::Other(other),
+            Some(Ok(document)) => Content::Document(Box::new(Parsed {
+                document,
+                fingerprint: self.canonical.fingerprint(),
+            })),
+        }
+    }
+}
+
+impl Handler for DocumentHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        match (&mut self.outline, start.depth) {
+            (None, _) => self.outline = Form::of_root(start.local).map(Outline::new),
+            (Some(outline), 1) if start.element == Element::Other && start.local == "md" => {
+                outline.foreign_terms(start.namespaces.uri(start.namespace), start.tag);
+            }
+            (Some(outline), 1) => outline.root_child(start.element, start.tag),
+            (Some(outline), 2) => outline.entry_child(start.element, start.tag),
+            _ => {}
+        }
+        self.canonical
+            .start(start.namespaces, start.namespace, start.local);
+    }
+
+    fn attribute(
+        &mut self,
+        namespaces: &Namespaces,
+        namespace: Namespace,
+        local: &str,
+        value: &str,
+    ) {
+        self.canonical
+            .attribute(namespaces, namespace, local, value);
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        self.canonical.text(text);
+        if let (2, Element::Loc, Some(outline)) = (depth, element, &mut self.outline) {
+            outline.loc(text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        self.canonical.end();
+        if let (1, Some(outline)) = (depth, &mut self.outline) {
+            outline.end_entry();
+        }
+    }
+}
+
+/// Reads XML to its end. Returns the handler with the number of bytes read, or the reason why the file was given up as
+/// another than a capability document or notification.
+pub fn read<H: Handler>(
+    source: impl Read,
+    handler: H,
+) -> Result<Result<(H, u64), NotADocument>, ReadError> {
+    let mut window = TextWindow::new(source);
+    let mut reader = Reader::new(handler);
+    window.grow()?;
+    if window.is_blank() {
+        let line = window.line(usize::MAX);
+        let is_empty = window.is_empty();
+        return Err(if is_empty {
+            Malformed::Empty
+        } else {
+            Malformed::Truncated { line }
+        }
+        .into());
+    }
+    // Text that does not begin with a tag is no XML. A crash leaves NULs.
+    match window.first_byte() {
+        Some(b'<' | 0) | None => {}
+        Some(GZIP) => return Ok(Err(NotADocument::Gzip)),
+        Some(_) => return Ok(Err(NotADocument::ForeignRoot)),
+    }
+    // The first error before the root, which matters only in a capability document.
+    let mut refused = None;
+    loop {
+        let text = window.text();
+        let (taken, stop) = reader.take(text);
+        let line = |left| window.line(text.len().saturating_sub(left));
+        reader.end_window(&line, window.taken() + text.len() as u64);
+        window.take(taken);
+        match stop {
+            Stop::Doctype { length } => {
+                let line = window.line(0);
+                refused.get_or_insert(Malformed::Doctype { line });
+                window.take(length);
+            }
+            Stop::Refused {
+                length,
+                at,
+                message,
+            } => {
+                refused.get_or_insert(window.syntax(at, message));
+                window.take(length);
+            }
+            Stop::Other(other) => return Ok(Err(other)),
+            Stop::Root => {
+                if let Some(refused) = refused.or_else(|| unknown_encoding(&window)) {
+                    return Err(refused.into());
+                }
+                refused = None;
+                window.lift_limit();
+            }
+            Stop::Syntax { at, message } => {
+                return Err(window.syntax(at, message).into());
+            }
+            Stop::End | Stop::Cut if window.grow()? => {}
+            Stop::End | Stop::Cut if reader.is_before_root() && window.is_exhausted() => {
+                return Ok(Err(NotADocument::ForeignRoot));
+            }
+            Stop::End if reader.is_after_root() && window.malformed().is_none() => {
+                return Ok(Ok((reader.into_handler(), window.size())));
+            }
+            Stop::End | Stop::Cut => {
+                let line = window.line(usize::MAX);
+                let unreadable = window.malformed();
+                return Err(unreadable.unwrap_or(Malformed::Truncated { line }).into());
+            }
+        }
+    }
+}
+
+fn unknown_encoding<R: Read>(window: &TextWindow<R>) -> Option<Malformed> {
+    let message = format!("the encoding {} is unknown", window.unknown_encoding()?);
+    Some(Malformed::Syntax {
+        line: 1,
+        column: 1,
+        message,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1072 @@
+//! Documents, other files, broken files, and changes of content.
+
+use std::io::{self, Read};
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::{ReadError, parse};
+use crate::capability::Capability;
+use crate::document::{Content, Document, Form, Malformed, NotADocument, Oversize, Parsed};
+use crate::fingerprint::Fingerprint;
+
+const CAPABILITY_LIST: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<?xml-stylesheet type="text/xsl" href="style.xsl"?>
+<!-- what this set offers -->
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+        xmlns:rs="http://www.openarchives.org/rs/terms/">
+  <rs:ln rel="describedby" href="https://e.org/info.xml"/>
+  <rs:ln rel="up" href="HTTPS://e.org/.well-known/resourcesync"/>
+  <rs:md capability="capabilitylist" from="2026-11-20T09:00:00Z"/>
+  <url>
+    <loc>https://e.org/rl.xml</loc>
+    <rs:md capability="resourcelist"/>
+  </url>
+  <url>
+    <loc>https://e.org/Topic/%7e?a=1&amp;b=2#c</loc>
+    <rs:md type="application/xml"/>
+    <rs:md capability="framework-notification"/>
+    <rs:ln rel="self hub" href="https://HUB.example/"/>
+    <rs:ln rel="hub" href=" https://hub.example/2 "/>
+    <rs:ln rel="hub" href="/relative"/>
+  </url>
+  <!-- <url><loc>https://e.org/old.xml</loc></url> -->
+  <url>
+    <loc>
+        <![CDATA[https://e.org/cl.xml?x&]]>amp&#x3b;<!-- split -->y
+    </loc>
+    <rs:md capability="changelist"/>
+  </url>
+  <url><loc>relative.xml</loc><rs:md capability="changedump"/></url>
+  <url><rs:md capability="changedump"/></url>
+</urlset>
+"#;
+
+fn list(children: &str) -> String {
+    format!(
+        "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
+         xmlns:rs='http://www.openarchives.org/rs/terms/'>{children}</urlset>"
+    )
+}
+
+fn index(children: &str) -> String {
+    list(children).replace("urlset", "sitemapindex")
+}
+
+fn content(bytes: impl AsRef<[u8]>) -> Content {
+    parse(bytes.as_ref()).unwrap()
+}
+
+fn parsed(bytes: impl AsRef<[u8]>) -> Parsed {
+    match content(bytes) {
+        Content::Document(parsed) => *parsed,
+        Content::Other(other) => panic!("{other}"),
+    }
+}
+
+fn document(bytes: impl AsRef<[u8]>) -> Document {
+    parsed(bytes).document
+}
+
+fn fingerprint(bytes: impl AsRef<[u8]>) -> Fingerprint {
+    parsed(bytes).fingerprint
+}
+
+/// Without the column: a test of its own is about that.
+fn malformed(bytes: impl AsRef<[u8]>) -> Malformed {
+    match malformed_at(bytes) {
+        Malformed::Syntax { line, message, .. } => Malformed::Syntax {
+            line,
+            column: 0,
+            message,
+        },
+        malformed => malformed,
+    }
+}
+
+fn malformed_at(bytes: impl AsRef<[u8]>) -> Malformed {
+    match parse(bytes.as_ref()) {
+        Err(ReadError::Malformed(malformed)) => malformed,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn members(document: &Document) -> Vec<&str> {
+    document.members.iter().map(|uri| uri.as_str()).collect()
+}
+
+mod documents {
+    use super::*;
+
+    #[test]
+    fn a_capability_list_yields_members_and_channels() {
+        let document = document(CAPABILITY_LIST);
+        assert_eq!(document.capability, Capability::CapabilityList);
+        assert_eq!(document.form, Form::List);
+        assert_eq!(
+            document.up.as_ref().map(|up| up.as_str()),
+            Some("https://e.org/.well-known/resourcesync")
+        );
+        assert_eq!(document.index, None);
+        assert_eq!(document.span.from.as_deref(), Some("2026-11-20T09:00:00Z"));
+        assert_eq!(
+            members(&document),
+            ["https://e.org/rl.xml", "https://e.org/cl.xml?x&amp;y"]
+        );
+        let [channel] = &document.channels[..] else {
+            panic!("{:?}", document.channels);
+        };
+        assert_eq!(channel.topic.as_str(), "https://e.org/Topic/%7e?a=1&b=2#c");
+        let hubs: Vec<_> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
+        assert_eq!(hubs, ["https://HUB.example/", "https://hub.example/2"]);
+    }
+
+    #[test]
+    fn every_capability_is_read_in_both_forms() {
+        for capability in Capability::all() {
+            let children = format!(
+                "<rs:md capability='{capability}' at='1' from='2' until='3' completed='4'/>\
+                 <url><loc>https://e.org/1</loc></url><sitemap><loc>https://e.org/2</loc></sitemap>"
+            );
+            for (form, text) in [
+                (Form::List, list(&children)),
+                (Form::Index, index(&children)),
+            ] {
+                let document = document(text);
+                assert_eq!((document.capability, document.form), (capability, form));
+                let span = document.span.clone();
+                let times = [span.at, span.from, span.until, span.completed];
+                assert_eq!(
+                    times.map(|time| time.unwrap_or_default().to_string()),
+                    ["1", "2", "3", "4"]
+                );
+                let kept = if document.is_structural() { 2 } else { 0 };
+                assert_eq!(document.members.len(), kept, "{capability} {form:?}");
+            }
+        }
+    }
+
+    #[rstest]
+    #[case::last("<url><loc>https://e.org/1</loc></url><rs:md capability='description'/>")]
+    #[case::first("<rs:md capability='description'/><url><loc>https://e.org/1</loc></url>")]
+    #[case::after_one_without(
+        "<rs:md at='1'/><rs:md capability=''/><url><loc>https://e.org/1</loc></url><rs:md capability=' description '/><rs:md capability='changelist'/>"
+    )]
+    #[case::nested_ones_do_not_count(
+        "<x><rs:md capability='changelist'/></x><url><loc>https://e.org/1</loc><rs:md capability='changelist'/></url><rs:md capability='description'/>"
+    )]
+    #[case::other_attributes_do_not_count(
+        "<rs:md rs:capability='changelist'/><rs:md capability='description'/><url><loc>https://e.org/1</loc><loc>https://e.org/2</loc></url>"
+    )]
+    fn the_root_description_may_stand_anywhere(#[case] children: &str) {
+        let document = document(list(children));
+        assert_eq!(document.capability, Capability::SourceDescription);
+        assert_eq!(members(&document), ["https://e.org/1"]);
+    }
+
+    #[test]
+    fn the_first_usable_link_of_a_kind_counts() {
+        let document = document(list(
+            "<rs:ln href='relative' rel='up'/><rs:ln rel='x UP index' href=' https://e.org/1 '/>\
+             <rs:md capability='resourcelist'/><rs:ln rel='up index' href='https://e.org/2'/>",
+        ));
+        let links = [document.up, document.index];
+        assert_eq!(
+            links.map(|uri| uri.unwrap().to_string()),
+            ["https://e.org/1", "https://e.org/1"]
+        );
+    }
+
+    #[test]
+    fn only_a_capability_list_advertises_channels() {
+        let children = "<rs:md capability='description'/><url><loc>https://e.org/topic</loc>\
+                        <rs:md capability='framework-notification'/></url>";
+        let document = document(list(children));
+        assert_eq!(members(&document), ["https://e.org/topic"]);
+        assert_eq!(document.channels, []);
+    }
+
+    #[test]
+    fn dspace_writes_a_change_list_index_in_its_own_words() {
+        let document = document(index("<rs:md capability='changelistindex'/>"));
+        assert_eq!(document.capability, Capability::ChangeList);
+    }
+
+    #[test]
+    fn a_document_of_many_windows_is_read_whole() {
+        let entries: String = (0..20_000)
+            .map(|n| format!("<url>\r\n<loc>https://e.org/é/{n}</loc>\r\n</url>"))
+            .collect();
+        let text = list(&format!("{entries}<rs:md capability='description'/>"));
+        let whole = parsed(&text);
+        assert_eq!(whole.document.members.len(), 20_000);
+        assert_eq!(
+            whole.document.members[19_999].as_str(),
+            "https://e.org/%C3%A9/19999"
+        );
+        // However the bytes arrive.
+        let trickle = parse(Trickle(text.as_bytes())).unwrap();
+        assert_eq!(trickle, Content::Document(Box::new(whole)));
+    }
+}
+
+mod others {
+    use super::*;
+
+    #[rstest]
+    #[case::atom("<feed xmlns='http://www.w3.org/2005/Atom'>broken")]
+    #[case::other_element("<url xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>")]
+    #[case::undeclared("<a b:c='d'>")]
+    #[case::xhtml(
+        "<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.0 Strict//EN' 'x.dtd' [<!ENTITY a '>'>]>\n<html xmlns='http://www.w3.org/1999/xhtml'>"
+    )]
+    #[case::html("<!doctype html><p>")]
+    #[case::not_even_xml("<html lang=en & b>")]
+    #[case::cut_off("<html lang='")]
+    #[case::text("hello < world")]
+    #[case::not_even_utf8("\n\u{feff}x")]
+    #[case::broken_prolog("<?xml version=1.0?><? ?><!-- -- --><feed/>")]
+    fn another_root_is_not_ours(#[case] text: &str) {
+        assert_eq!(content(text), Content::Other(NotADocument::ForeignRoot));
+    }
+
+    #[rstest]
+    #[case::none(
+        "<urlset><rs:md capability='resourcelist'/></urlset>",
+        "urlset is in no namespace"
+    )]
+    #[case::other_prefix(
+        "<a:urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:a='a:'>",
+        "urlset is in the namespace \"a:\""
+    )]
+    #[case::https(
+        "<sitemapindex xmlns='https://www.sitemaps.org/schemas/sitemap/0.9'>",
+        "sitemapindex is in the namespace \"https://www.sitemaps.org/schemas/sitemap/0.9\""
+    )]
+    fn a_root_in_another_namespace_is_told(#[case] text: &str, #[case] which: &str) {
+        let Content::Other(other) = content(text) else {
+            panic!("{text}");
+        };
+        assert_eq!(
+            other.to_string(),
+            format!(
+                "its root element {which}: write xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\""
+            )
+        );
+    }
+
+    #[test]
+    fn terms_in_another_namespace_are_told() {
+        let text =
+            list("<rs:md capability='changelist'/>").replace("http://www.open", "https://www.open");
+        let Content::Other(other) = content(text) else {
+            panic!("no document");
+        };
+        assert_eq!(
+            other.to_string(),
+            "its root-level md is in the namespace \"https://www.openarchives.org/rs/terms/\": write rs:md, and \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\""
+        );
+    }
+
+    #[test]
+    fn a_compressed_file_is_told() {
+        let bytes = b"\x1f\x8b\x08\0\0\0\0\0";
+        assert_eq!(content(bytes), Content::Other(NotADocument::Gzip));
+    }
+
+    #[test]
+    fn binary_files_are_not_ours() {
+        for bytes in [&b"\x89PNG\r\n\x1a\n\0\0"[..], b" \xff\xd8\xff"] {
+            assert_eq!(content(bytes), Content::Other(NotADocument::ForeignRoot));
+        }
+    }
+
+    #[test]
+    fn little_is_read_of_a_file_that_is_not_ours() {
+        let long = "<!-- long -->".repeat(50_000);
+        for (text, limit) in [
+            (format!("<feed>{long}"), 8 << 10),
+            (format!("{long}<urlset/>"), 64 << 10),
+            (format!("<!--{}--><urlset/>", " ".repeat(500_000)), 64 << 10),
+            (
+                format!("<?xml version='1.0' encoding='latin1'?>{long}"),
+                64 << 10,
+            ),
+        ] {
+            let mut rest = text.as_bytes();
+            assert_eq!(
+                parse(&mut rest).unwrap(),
+                Content::Other(NotADocument::ForeignRoot)
+            );
+            assert!(
+                text.len() - rest.len() <= limit,
+                "{}",
+                text.len() - rest.len()
+            );
+        }
+    }
+
+    #[test]
+    fn a_plain_sitemap_is_read_to_its_end_and_is_no_document() {
+        let entry = "<url><loc>https://e.org/</loc></url>";
+        assert_eq!(
+            content(list(entry)),
+            Content::Other(NotADocument::NoCapability)
+        );
+        let cut = list(entry).replace("</urlset>", "");
+        assert_eq!(malformed(cut), Malformed::Truncated { line: 1 });
+    }
+
+    #[rstest]
+    #[case("framework-notification")]
+    #[case("change-notification")]
+    #[case("changelist-notification")]
+    #[case("resourcesync")]
+    #[case("ResourceList")]
+    fn an_unknown_capability_is_reported(#[case] value: &str) {
+        let text = list(&format!("<url/><rs:md capability='{value}'/><url/>"));
+        assert_eq!(
+            content(text),
+            Content::Other(NotADocument::Capability(value.into()))
+        );
+    }
+}
+
+mod broken {
+    use super::*;
+
+    #[rstest]
+    #[case("", Malformed::Empty)]
+    #[case("\u{feff}", Malformed::Empty)]
+    #[case(" \r\n\n\t", Malformed::Truncated { line: 3 })]
+    #[case("\0\0\0\0", Malformed::Truncated { line: 1 })]
+    #[case("\n\0\0\n", Malformed::Truncated { line: 2 })]
+    #[case("<", Malformed::Truncated { line: 1 })]
+    #[case("<?xml version='1.0'?>\n", Malformed::Truncated { line: 2 })]
+    #[case("<!-- so\nfar", Malformed::Truncated { line: 2 })]
+    #[case("<!", Malformed::Truncated { line: 1 })]
+    #[case("<!DOCTYPE x [", Malformed::Truncated { line: 1 })]
+    fn a_file_without_a_root_is_incomplete(#[case] text: &str, #[case] reason: Malformed) {
+        assert_eq!(malformed(text), reason);
+    }
+
+    #[rstest]
+    #[case::between_entries("<url/>\n")]
+    #[case::in_an_entry("<url>\n<loc>https")]
+    #[case::in_a_tag("\n<url a='b'")]
+    #[case::in_a_value("\n<url a='b>")]
+    #[case::in_a_name("\n<ur")]
+    #[case::in_an_end_tag("<url>\n</ur")]
+    #[case::in_a_comment("\n<!-- -")]
+    #[case::in_cdata("<url>\n<![CDATA[ ]]")]
+    #[case::in_an_instruction("\n<?a ")]
+    #[case::in_a_reference("<url>\na&am")]
+    #[case::before_a_slash("\n<url/")]
+    fn a_cut_document_is_truncated(#[case] end: &str) {
+        let text = list(end).replace("</urlset>", "");
+        assert_eq!(malformed(text), Malformed::Truncated { line: 2 });
+    }
+
+    #[rstest]
+    #[case::two_roots("</urlset>\n<urlset>", "a second root element begins")]
+    #[case::trailing_text("</urlset>\nx<a>", "text stands outside the root element")]
+    #[case::trailing_cdata(
+        "</urlset>\n<![CDATA[]]>",
+        "a CDATA section stands outside the root element"
+    )]
+    #[case::trailing_reference("</urlset>\n&amp;", "a reference stands outside the root element")]
+    #[case::trailing_end("</urlset>\n</urlset>", "an end tag ends no element")]
+    #[case::trailing_nul("</urlset>\n\0", "the character U+0000 is not allowed")]
+    #[case::hole("\n\0\0\0", "the character U+0000 is not allowed")]
+    #[case::control("\n<url>\u{1b}", "the character U+001B is not allowed")]
+    #[case::no_character("\n<!--\u{ffff}-->", "the character U+FFFF is not allowed")]
+    #[case::referenced_control("\n<url>&#1;", "the character U+0001 is not allowed")]
+    #[case::referenced_nothing("\n<url>&#xd800;", "&#xd800; is no character")]
+    #[case::signed_reference("\n<url>&#+65;", "&#+65; is no character")]
+    #[case::entity("\n<url>&nbsp;", "the entity nbsp is not defined")]
+    #[case::entity_in_value("\n<url a='&eacute;'>", "the entity eacute is not defined")]
+    #[case::open_reference("\n<url>& x</url>", "bare \"&\": write &amp;")]
+    #[case::open_reference_in_value("\n<url a='?a&b'>", "bare \"&\": write &amp;")]
+    #[case::bare_ampersand("\n<url>a & b; c</url>", "bare \"&\": write &amp;")]
+    #[case::bare_ampersand_in_value("\n<url a='?a&b=c;d'>", "bare \"&\": write &amp;")]
+    #[case::wrong_end("<url>\n</loc>", "</url> is expected")]
+    #[case::longer_end("<url>\n</urls>", "</url> is expected")]
+    #[case::prefixed_end("<url>\n</x:url>", "</url> is expected")]
+    #[case::markup_in_value("\n<url a='<'>", "an attribute's value contains <")]
+    #[case::bare_value("\n<url a=b>", "an attribute's value is not quoted")]
+    #[case::no_value("\n<url a>", "an attribute has no value")]
+    #[case::no_space("\n<url a='b'c='d'>", "white space is missing in a tag")]
+    #[case::stray_slash("\n<url / >", "an attribute has no proper name")]
+    #[case::no_name("\n< url>", "a tag has no proper name")]
+    #[case::digits("\n<1url>", "a tag has no proper name")]
+    #[case::two_colons("\n<a:b:c>", "a tag has no proper name")]
+    #[case::no_local_part("\n<rs: >", "a tag has no proper name")]
+    #[case::twice("\n<url a='1' b='2' a='3'>", "the attribute a occurs twice")]
+    #[case::twice_resolved(
+        "\n<url xmlns:a='x:' xmlns:b='x:' a:c='1' b:c='2'>",
+        "the attribute c occurs twice"
+    )]
+    #[case::undeclared("\n<x:url>", "the prefix x is not declared")]
+    #[case::undeclared_attribute("\n<url x:a=''>", "the prefix x is not declared")]
+    #[case::no_longer_declared("<url xmlns:x='x:'/>\n<x:url>", "the prefix x is not declared")]
+    #[case::undeclaring("\n<url xmlns:x=''>", "a prefix is declared with no namespace")]
+    #[case::cdata_end("\n<url>]]></url>", "]]> stands in the text")]
+    #[case::declaration("\n<?xml version='1.0'?>", "the XML declaration is not at the start")]
+    #[case::doctype("\n<!DOCTYPE x>", "a DOCTYPE stands inside the root")]
+    #[case::hyphens("\n<!-- -- -->", "forbidden string `--` was found in a comment")]
+    #[case::odd_reference("<url>\n&a;</url>", "the entity a is not defined")]
+    #[case::odd_markup("\n<!x>", "unknown or missed symbol in markup")]
+    #[case::lower_cdata("<url>\n<![cdata[]]></url>", "unknown or missed symbol in markup")]
+    #[case::three_hyphens("\n<!-- --->", "forbidden string `--` was found in a comment")]
+    #[case::no_target("\n<? x?>", "a processing instruction has no target")]
+    #[case::nothing("\n<??>", "a processing instruction has no target")]
+    #[case::odd_target("\n<?1?>", "a processing instruction has no target")]
+    #[case::reserved("\n<?XML x?>", "the target XML is reserved")]
+    #[case::colon(
+        "\n<?a:b c?>",
+        "the processing instruction a:b has a colon in its name"
+    )]
+    #[case::no_space_after_target("\n<?a\"b?>", "the processing instruction a has no proper name")]
+    #[case::no_letter("\n<a\u{d7}/>", "a tag has no proper name")]
+    #[case::no_first_letter("\n<\u{b7}/>", "a tag has no proper name")]
+    #[case::punctuation("\n<a\u{2028}b/>", "a tag has no proper name")]
+    #[case::after_the_colon("\n<rs:\u{300}md/>", "a tag has no proper name")]
+    #[case::no_letter_in_an_attribute("\n<url a\u{f7}='b'>", "an attribute has no proper name")]
+    #[case::private_use("\n<url \u{e000}='b'>", "an attribute has no proper name")]
+    fn ill_formed_text_is_refused_with_its_line(#[case] children: &str, #[case] message: &str) {
+        let line = 2;
+        let message = message.to_owned();
+        assert_eq!(
+            malformed(list(children)),
+            Malformed::Syntax {
+                line,
+                column: 0,
+                message
+            }
+        );
+    }
+
+    #[test]
+    fn mistakes_are_reported_with_line_and_column() {
+        let list = list("\n<url><loc>https://e.org/é?a&b</loc></url>");
+        assert_eq!(
+            malformed_at(&list).to_string(),
+            "line 2, column 28: bare \"&\": write &amp;"
+        );
+        // A line that is longer than what is read at once.
+        let long = list.replace("<loc>", &format!("{}<loc>", "<x>é</x>".repeat(30_000)));
+        assert_eq!(
+            malformed_at(&long).to_string(),
+            "line 2, column 240028: bare \"&\": write &amp;"
+        );
+    }
+
+    #[rstest]
+    #[case::unquoted(
+        "<?xml version='1.0' encoding=UTF-8?>",
+        "a value of the XML declaration is not quoted"
+    )]
+    #[case::no_value(
+        "<?xml version=encoding='UTF-8'?>",
+        "a value of the XML declaration is not quoted"
+    )]
+    #[case::no_version("<?xml encoding='UTF-8'?>", "the XML declaration has no version")]
+    #[case::nothing("<?xml?>", "the XML declaration has no version")]
+    #[case::only_space("<?xml ?>", "the XML declaration has no version")]
+    #[case::version("<?xml version='2.0'?>", "the version of XML is not 1.0")]
+    #[case::empty_version("<?xml version=''?>", "the version of XML is not 1.0")]
+    #[case::no_space(
+        "<?xml version='1.0'encoding='UTF-8'?>",
+        "white space is missing in the XML declaration"
+    )]
+    #[case::order(
+        "<?xml version='1.0' standalone='yes' encoding='UTF-8'?>",
+        "the XML declaration has something else than version, encoding and standalone, in this order"
+    )]
+    #[case::encoding(
+        "<?xml version='1.0' encoding='8859-1'?>",
+        "the encoding has no proper name"
+    )]
+    #[case::standalone(
+        "<?xml version='1.0' standalone='true'?>",
+        "standalone is neither yes nor no"
+    )]
+    #[case::open_quote("<?xml version='1.0?>", "a value of the XML declaration does not end")]
+    #[case::not_first(
+        "<!-- --><?xml version='1.0'?>",
+        "the XML declaration is not at the start"
+    )]
+    #[case::instruction("<? ?>", "a processing instruction has no target")]
+    #[case::comment("<!-- -- -->", "forbidden string `--` was found in a comment")]
+    fn an_ill_formed_prolog_is_refused(#[case] prolog: &str, #[case] message: &str) {
+        let line = 1;
+        let message = message.to_owned();
+        let text = format!("{prolog}{}", list("<rs:md capability='changelist'/>"));
+        assert_eq!(
+            malformed(text),
+            Malformed::Syntax {
+                line,
+                column: 0,
+                message
+            }
+        );
+    }
+
+    #[rstest]
+    #[case("<?xml version='1.0'?>")]
+    #[case("<?xml\tversion =\r\n\"1.1\"  encoding= 'utf-8' standalone='no' ?>")]
+    #[case("<?xml version='1.0' standalone='yes'?>")]
+    #[case("<?a?><?xml-stylesheet ?><?xmlx y??><!----><!-- - -->")]
+    fn a_well_formed_prolog_is_read(#[case] prolog: &str) {
+        document(format!(
+            "{prolog}{}",
+            list("<rs:md capability='changelist'/>")
+        ));
+    }
+
+    #[test]
+    fn a_name_may_hold_the_letters_of_any_script() {
+        document(list(
+            "<rs:md capability='changelist'/><\u{e9}l\u{e9}ment a\u{b7}b='' \u{4e2d}='' \u{10400}=''/><a\u{300}/>",
+        ));
+    }
+
+    #[test]
+    fn what_may_not_stand_in_a_text_is_found_across_windows() {
+        let head = list("").replace("</urlset>", "<url>");
+        for length in 8_180..8_200 {
+            let text = format!(
+                "{head}{}]]></url></urlset>",
+                "x".repeat(length - head.len())
+            );
+            let message = "]]> stands in the text".to_owned();
+            let expected = Malformed::Syntax {
+                line: 1,
+                column: 0,
+                message,
+            };
+            assert_eq!(malformed(text), expected, "{length}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_right_beyond_the_first_window() {
+        for line_end in ["\n", "\r\n", "\r"] {
+            let entries = format!("<url></url>{line_end}").repeat(30_000);
+            let line = 30_001;
+            let message = "</urlset> is expected".to_owned();
+            assert_eq!(
+                malformed(list(&format!("{entries}</url>"))),
+                Malformed::Syntax {
+                    line,
+                    column: 0,
+                    message
+                }
+            );
+            assert_eq!(
+                malformed(list(&entries).replace("</urlset>", "")),
+                Malformed::Truncated { line }
+            );
+        }
+    }
+
+    #[test]
+    fn a_doctype_is_refused_only_before_a_root_of_ours() {
+        let doctype = "<!-- x -->\n<!DOCTYPE urlset [\n<!ENTITY a 'b'>\n]>\n";
+        let text = format!("{doctype}{}", list("<rs:md capability='changelist'/>&a;"));
+        assert_eq!(malformed(text), Malformed::Doctype { line: 2 });
+        let foreign = content(format!("{doctype}<feed/>"));
+        assert_eq!(foreign, Content::Other(NotADocument::ForeignRoot));
+    }
+
+    #[test]
+    fn text_that_is_not_in_its_encoding_is_refused() {
+        let text = list("\n<url>\u{e9}</url>");
+        let utf8 = text
+            .as_bytes()
+            .iter()
+            .map(|&byte| if byte == 0xa9 { b'x' } else { byte });
+        let encoding = "UTF-8".to_owned();
+        let expected = Malformed::Encoding { line: 2, encoding };
+        assert_eq!(malformed(utf8.collect::<Vec<u8>>()), expected);
+
+        let mut utf16 = utf16(&text, u16::to_le_bytes, [0xff, 0xfe]);
+        let at = utf16.windows(2).position(|pair| pair == [0xe9, 0]).unwrap();
+        utf16[at + 1] = 0xd8;
+        let encoding = "UTF-16LE".to_owned();
+        assert_eq!(malformed(utf16), Malformed::Encoding { line: 2, encoding });
+
+        let unknown = format!("<?xml version='1.0' encoding='x-klingon'?>{text}");
+        let message = "the encoding x-klingon is unknown".to_owned();
+        assert_eq!(
+            malformed(&unknown),
+            Malformed::Syntax {
+                line: 1,
+                column: 0,
+                message
+            }
+        );
+        let foreign = unknown.replace("urlset", "feed");
+        assert_eq!(content(foreign), Content::Other(NotADocument::ForeignRoot));
+    }
+
+    #[test]
+    fn what_would_take_unbounded_memory_is_refused() {
+        let deep = list(&"<a>".repeat(2_000));
+        let long_text = list(&format!("<url>{}", "a&amp;".repeat(3 << 20)));
+        let long_tag = list(&format!("<url a='{}", "a".repeat(9 << 20)));
+        let names: String = (0..2_000).map(|n| format!(" xmlns:a{n}='b:{n}'")).collect();
+        let names = list(&format!("<url{names}/>"));
+        let long_names = list(&format!("<{0}><{0}>", "a".repeat(600_000)));
+        let long_namespace = list(&format!("<url xmlns='{}'/>", "a".repeat(40_000)));
+        for (text, expected) in [
+            (deep, "elements are nested 1000 deep"),
+            (long_text, "a text is longer than 4194304 bytes"),
+            (long_tag, "markup longer than 4194304 bytes"),
+            (names, "too many namespaces are declared"),
+            (long_names, "the names of nested elements are too long"),
+            (long_namespace, "a namespace is too long"),
+        ] {
+            let line = 1;
+            let message = expected.to_owned();
+            assert_eq!(
+                malformed(text),
+                Malformed::Syntax {
+                    line,
+                    column: 0,
+                    message
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn beyond_the_protocol_entries_are_counted_and_not_kept() {
+        let entries = "<url><loc>http://e.org/</loc></url>".repeat(60_000);
+        for capability in ["description", "resourcelist"] {
+            let md = format!("<rs:md capability='{capability}'/>");
+            for text in [
+                list(&format!("{md}{entries}")),
+                list(&format!("{entries}{md}")),
+            ] {
+                let size = text.len() as u64;
+                let document = document(text);
+                let kept = if capability == "description" {
+                    50_000
+                } else {
+                    0
+                };
+                assert_eq!(document.members.len(), kept);
+                let entries = 60_000;
+                assert_eq!(document.oversize, Some(Oversize { entries, size }));
+            }
+        }
+        let long = list(&format!(
+            "<rs:md capability='description'/>{}",
+            "<url><lastmod>x</lastmod></url><!-- long -->".repeat(1_200_000)
+        ));
+        let size = long.len() as u64;
+        let entries = 1_200_000;
+        assert_eq!(document(long).oversize, Some(Oversize { entries, size }));
+        let within = list(&format!(
+            "<rs:md capability='description'/>{}",
+            "<url/>".repeat(50_000)
+        ));
+        assert_eq!(document(within).oversize, None);
+    }
+
+    #[test]
+    fn what_only_wastes_memory_is_not_kept() {
+        let long = "x".repeat(10_000);
+        let hubs = format!(
+            "<rs:ln rel='hub' href='https://e.org/{}'/>",
+            "x".repeat(1_000)
+        )
+        .repeat(2_000);
+        let document = document(list(&format!(
+            "<rs:md capability='capabilitylist' from='{long}'/><rs:ln rel='up' href='https://e.org/{long}'/>\
+             <url><loc>https://e.org/{long}</loc></url>\
+             <url><loc>https://e.org/t</loc><rs:md capability='framework-notification'/>{hubs}</url>",
+        )));
+        assert_eq!((document.up, document.members), (None, Vec::new()));
+        assert_eq!(document.span.from.map(|from| from.len()), Some(200));
+        assert_eq!(document.channels[0].hubs.len(), (1 << 20) / 1_014);
+    }
+
+    #[test]
+    fn an_error_of_the_reader_is_handed_on() {
+        struct Failing;
+        impl Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("stale handle"))
+            }
+        }
+        let failing = list("").replace("</urlset>", "");
+        let result = parse(failing.as_bytes().chain(Failing));
+        assert!(matches!(result, Err(ReadError::Io(_))), "{result:?}");
+    }
+
+    #[test]
+    fn no_prefix_of_a_document_is_a_document() {
+        for text in [
+            CAPABILITY_LIST.trim_end().as_bytes(),
+            &utf16(CAPABILITY_LIST.trim_end(), u16::to_be_bytes, [0xfe, 0xff]),
+        ] {
+            assert!(matches!(content(text), Content::Document(_)));
+            for length in 0..text.len() {
+                let result = parse(&text[..length]);
+                assert!(
+                    matches!(
+                        result,
+                        Err(ReadError::Malformed(
+                            Malformed::Empty | Malformed::Truncated { .. }
+                        ))
+                    ),
+                    "{length}: {result:?}"
+                );
+            }
+        }
+    }
+}
+
+mod changes {
+    use super::*;
+
+    #[test]
+    fn what_reads_the_same_is_the_same() {
+        type Rewriting = fn(&str) -> String;
+        let rewritings: [(&str, Rewriting); 17] = [
+            ("prefix", |text| {
+                text.replace("rs:", "sync:")
+                    .replace("xmlns:rs", "xmlns:sync")
+            }),
+            ("default prefix", |text| {
+                text.replace("<url", "<s:url")
+                    .replace("</url", "</s:url")
+                    .replace("<loc", "<s:loc")
+                    .replace("</loc", "</s:loc")
+                    .replace("xmlns=", "xmlns:s=")
+            }),
+            ("local declaration", |text| {
+                text.replace(
+                    "<rs:md",
+                    "<md xmlns='http://www.openarchives.org/rs/terms/'",
+                )
+            }),
+            ("indentation", |text| {
+                text.replace("\n", "\n\t ")
+                    .replace("<url>", "<url>\n\n")
+                    .trim()
+                    .into()
+            }),
+            ("one line", |text| text.replace("\n", " ")),
+            ("quotes", |text| text.replace('"', "'")),
+            ("CRLF", |text| text.replace('\n', "\r\n")),
+            ("CR", |text| text.replace('\n', "\r")),
+            ("no declaration", |text| {
+                text.split_once("?>").unwrap().1.trim_start().into()
+            }),
+            ("byte order mark", |text| format!("\u{feff}{text}")),
+            ("comments", |text| {
+                text.replace("<loc>https://e.org/rl", "<loc>ht<!-- -->tps://e.org/rl")
+                    .replace("what", "which")
+            }),
+            ("references", |text| {
+                text.replace("&amp;", "&#38;")
+                    .replace("//e.org/info", "//&#x65;&#46;org/info")
+                    .replace("//e.org/rl", "//&#x65;&#46;org/rl")
+            }),
+            ("CDATA", |text| {
+                text.replace(
+                    "<loc>https://e.org/rl.xml",
+                    "<loc><![CDATA[https://e]]>.org/rl.xml",
+                )
+            }),
+            ("order of attributes", |text| {
+                text.replace(
+                    "rel=\"hub\" href=\" https://hub.example/2 \"",
+                    "href=\" https://hub.example/2 \"\trel = \"hub\"",
+                )
+            }),
+            ("empty elements", |text| {
+                text.replace(
+                    "<rs:md capability=\"changedump\"/>",
+                    "<rs:md capability=\"changedump\"  ></rs:md >",
+                )
+            }),
+            ("style sheet", |text| text.replace("style.xsl", "other.xsl")),
+            ("white space in a value", |text| {
+                text.replace("rel=\"self hub\"", "rel=\"self\nhub\"")
+            }),
+        ];
+        for (what, rewrite) in rewritings {
+            let other = rewrite(CAPABILITY_LIST);
+            assert_ne!(other, CAPABILITY_LIST, "{what}");
+            assert_eq!(parsed(&other), parsed(CAPABILITY_LIST), "{what}: {other}");
+        }
+    }
+
+    /// Every line is another document.
+    #[rstest]
+    #[case::time("09:00:00Z", "09:00:01Z")]
+    #[case::attribute_name("from=", "until=")]
+    #[case::new_attribute(
+        "<rs:md capability=\"changelist\"",
+        "<rs:md x=\"\" capability=\"changelist\""
+    )]
+    #[case::text("rl.xml", "rl2.xml")]
+    #[case::text_moves("<loc>https://e.org/rl.xml</loc>", "<loc/>https://e.org/rl.xml")]
+    #[case::inner_space("rl.xml", "rl .xml")]
+    #[case::new_element("</loc>", "</loc><x/>")]
+    #[case::order(
+        "<rs:md type=\"application/xml\"/>\n    <rs:md capability=\"framework-notification\"/>",
+        "<rs:md capability=\"framework-notification\"/><rs:md type=\"application/xml\"/>"
+    )]
+    #[case::namespace("<rs:md type", "<rs:md xmlns:rs=\"https://e.org/\" type")]
+    #[case::attribute_namespace("<rs:md type", "<rs:md rs:type")]
+    #[case::nesting(
+        "</loc>\n    <rs:md capability=\"resourcelist\"/>",
+        "<rs:md capability=\"resourcelist\"/></loc>"
+    )]
+    #[case::significant_comment(
+        "<!-- <url><loc>https://e.org/old.xml</loc></url> -->",
+        "<url><loc>https://e.org/old.xml</loc></url>"
+    )]
+    fn what_reads_differently_is_a_change(#[case] from: &str, #[case] to: &str) {
+        let other = CAPABILITY_LIST.replace(from, to);
+        assert_ne!(other, CAPABILITY_LIST);
+        assert_ne!(fingerprint(&other), fingerprint(CAPABILITY_LIST), "{other}");
+    }
+
+    #[test]
+    fn the_encoding_is_no_part_of_the_content() {
+        let text = list("<rs:md capability='description'/><url><loc>https://e.org/é</loc></url>\n");
+        let declared =
+            |encoding: &str| format!("<?xml version=\"1.0\" encoding='{encoding}'?>\n{text}");
+        let latin1 = |encoding: &str| -> Vec<u8> {
+            declared(encoding)
+                .chars()
+                .map(|c| u8::try_from(c).unwrap())
+                .collect()
+        };
+        let be = |bom: &[u8]| {
+            [
+                bom,
+                &utf16(&declared("UTF-16"), u16::to_be_bytes, [0, 0])[2..],
+            ]
+            .concat()
+        };
+        let le = |bom: &[u8]| {
+            [
+                bom,
+                &utf16(&declared("utf-16"), u16::to_le_bytes, [0, 0])[2..],
+            ]
+            .concat()
+        };
+        for bytes in [
+            declared("UTF-8").into_bytes(),
+            declared("utf8").into_bytes(),
+            // A string that was written to a file.
+            declared("utf-16").into_bytes(),
+            latin1("ISO-8859-1"),
+            latin1("latin1"),
+            latin1("windows-1252"),
+            latin1("ANSI_X3.4-1968"),
+            be(&[0xfe, 0xff]),
+            le(&[0xff, 0xfe]),
+            be(&[]),
+            le(&[]),
+        ] {
+            assert_eq!(
+                parsed(&bytes),
+                parsed(&text),
+                "{}",
+                String::from_utf8_lossy(&bytes)
+            );
+        }
+        let escaped = declared("ANSI_X3.4-1968").replace('é', "&#233;");
+        assert_eq!(parsed(escaped), parsed(&text));
+        let mut long = declared("ISO-8859-1");
+        long.insert_str(
+            long.len() - 10,
+            &"<x>é€\n</x>".repeat(40_000).replace('€', "\u{ff}"),
+        );
+        let bytes: Vec<u8> = long.chars().map(|c| u8::try_from(c).unwrap()).collect();
+        assert_eq!(parsed(bytes), parsed(long.replace("ISO-8859-1", "UTF-8")));
+    }
+
+    #[test]
+    fn windows_do_not_show_in_the_fingerprint() {
+        // Text, tags, comments, references, marks and line ends meet the window's end in every way.
+        let pieces = "<x a='1&amp;2'>é\u{feff}\r\n&#65;<!-- c --><![CDATA[\r\n]]>z</x>";
+        let text = list(&format!(
+            "<rs:md capability='changelist'/>{}",
+            pieces.repeat(2_500)
+        ));
+        let expected = fingerprint(&text);
+        for padding in 1..40 {
+            let padded = list(&format!(
+                "{}<rs:md capability='changelist'/>{}",
+                " ".repeat(padding),
+                pieces.repeat(2_500)
+            ));
+            assert_eq!(fingerprint(&padded), expected, "{padding}");
+            assert_eq!(parsed(padded.replace("\r\n", "\r")).fingerprint, expected);
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_of_one_content_stays_the_same() {
+        // If this fails, raise `fingerprint::VERSION` and put the new value here.
+        let expected = "ddb964137f56a9c547a6262458db06bf123d6a7a712b3529f8f73fa6f4334d30";
+        let Fingerprint(bytes) = fingerprint(CAPABILITY_LIST);
+        assert_eq!(blake3::Hash::from_bytes(bytes).to_hex().as_str(), expected);
+    }
+}
+
+/// Yields one byte at a time.
+struct Trickle<'a>(&'a [u8]);
+
+impl Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(1);
+        self.0.read(&mut buffer[..length])
+    }
+}
+
+fn utf16(text: &str, order: fn(u16) -> [u8; 2], mark: [u8; 2]) -> Vec<u8> {
+    let units = text.encode_utf16().flat_map(order);
+    mark.into_iter().chain(units).collect()
+}
+
+/// Pieces of markup, so that random texts reach beyond the first byte.
+fn fragments() -> impl Strategy<Value = String> {
+    let fragment = prop::sample::select(vec![
+        "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'",
+        " xmlns:rs='http://www.openarchives.org/rs/terms/'",
+        ">",
+        "/>",
+        "</urlset>",
+        "<url",
+        "</url>",
+        "<rs:md",
+        " capability='capabilitylist'",
+        "<rs:ln",
+        " rel='hub'",
+        " href=\"https://e.org/\"",
+        "<loc>",
+        "</loc>",
+        "https://e.org/",
+        "&",
+        "amp;",
+        "#38;",
+        "<!--",
+        "-->",
+        "<![CDATA[",
+        "]]>",
+        "<?",
+        "?>",
+        "<!DOCTYPE",
+        "[",
+        "\"",
+        "'",
+        "=",
+        " ",
+        "\n",
+        "\r",
+        "é",
+        "\u{feff}",
+        "\0",
+        "<",
+        "xml",
+        ":",
+        "<?xml version='1.0'",
+        " encoding='latin1'",
+    ]);
+    prop::collection::vec(fragment, 0..40).prop_map(|fragments| fragments.concat())
+}
+
+/// An element, written in one way and in another that reads the same.
+fn twice_written() -> impl Strategy<Value = (String, String)> {
+    let leaf = "[a-z<&\"' é]{0,12}".prop_map(|text| {
+        let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
+        let other: String = text
+            .chars()
+            .map(|c| {
+                if c == ' ' {
+                    c.to_string()
+                } else {
+                    format!("<!-- x -->&#{};", u32::from(c))
+                }
+            })
+            .collect();
+        (escaped, format!("\r\n\t {other} "))
+    });
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        let attributes = prop::collection::btree_map("[a-d]", "[a-z>&\" ]{0,8}", 0..3);
+        (
+            any::<bool>(),
+            "[a-c]",
+            attributes,
+            prop::collection::vec(inner, 0..4),
+        )
+            .prop_map(|(is_rs, name, attributes, children)| {
+                let quoted: Vec<String> = attributes
+                    .iter()
+                    .map(|(name, value)| {
+                        let value = value.replace('&', "&amp;").replace('"', "&quot;");
+                        format!(" {name}=\"{value}\"")
+                    })
+                    .collect();
+                let reversed: String = quoted.iter().rev().map(|a| a.replace(' ', "\n")).collect();
+                // White space around a text that stands between two elements would split it.
+                let (one, other): (Vec<_>, Vec<_>) = children.into_iter().unzip();
+                let (prefix, alias) = if is_rs { ("rs:", "x:") } else { ("", "sm:") };
+                (
+                    format!(
+                        "<{prefix}{name}{}>{}</{prefix}{name}>",
+                        quoted.concat(),
+                        one.join("<i/>")
+                    ),
+                    format!(
+                        "<{alias}{name}{reversed}>{}</{alias}{name}\n>",
+                        other.join("<sm:i/>")
+                    ),
+                )
+            })
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse(&bytes[..]);
+    }
+
+    #[test]
+    fn no_markup_makes_it_panic(text in fragments()) {
+        let at_once = parse(text.as_bytes());
+        let trickled = parse(Trickle(text.as_bytes()));
+        prop_assert_eq!(format!("{at_once:?}"), format!("{trickled:?}"));
+    }
+
+    #[test]
+    fn a_strict_prefix_is_never_a_document((text, _) in twice_written(), cut in any::<prop::sample::Index>()) {
+        let text = list(&format!("<rs:md capability='changelist'/>{text}"));
+        let length = cut.index(text.len());
+        prop_assert!(matches!(content(&text), Content::Document(_)));
+        prop_assert!(!matches!(parse(&text.as_bytes()[..length]), Ok(Content::Document(_))));
+    }
+
+    #[test]
+    fn the_way_of_writing_is_no_change((one, other) in twice_written()) {
+        let one = list(&format!("<rs:md capability='changelist'/>{one}"));
+        let other = format!(
+            "<?xml version='1.0'?><sm:urlset xmlns:x='http://www.openarchives.org/rs/terms/' \
+             xmlns:sm='http://www.sitemaps.org/schemas/sitemap/0.9'>\n\
+             <x:md capability='changelist'/>{other}</sm:urlset>\n"
+        );
+        prop_assert_eq!(fingerprint(one), fingerprint(other));
+    }
+}

@@ -1,0 +1,411 @@
+//! The XML reader: one pass over markup that checks that it is well-formed, and hands its elements to a handler.
+//!
+//! Tags, texts and references are read here, in place in the window; `markup` reads the rest. State that outlives a
+//! window is here: open elements, namespaces, text.
+
+use quick_xml::errors::Error;
+
+use crate::document::{Form, NotADocument, beginning};
+use crate::markup::{Markup, MarkupKind};
+use crate::namespaces::{Namespace, Namespaces, SITEMAP};
+use crate::reference::{BARE_AMPERSAND, is_bare, push_referenced};
+use crate::scan::{find, skip_space};
+use crate::stop::Stop;
+use crate::tag::{Attribute, RawTag, Tag, local_name, undeclared};
+
+/// Deepest nesting of elements, to keep memory bounded.
+const DEEPEST: usize = 1_000;
+/// Total length of the names of open elements.
+const LONGEST_NAMES: usize = 1 << 20;
+/// Longest text of one element.
+const LONGEST_TEXT: usize = 4 << 20;
+
+/// The elements of Sitemaps and of the ResourceSync terms, whatever their prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    /// `url`, or `sitemap` of an index.
+    Entry,
+    Loc,
+    Lastmod,
+    Md,
+    Ln,
+    Other,
+}
+
+/// A start tag, with its namespaces resolved.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Number of elements around it.
+    pub depth: usize,
+    pub element: Element,
+    pub namespace: Namespace,
+    pub prefix: &'a str,
+    pub local: &'a str,
+    pub tag: Tag<'a>,
+    /// The declarations in scope within the element.
+    pub namespaces: &'a Namespaces,
+    /// Length of the text from the start of the tag on.
+    pub left: usize,
+}
+
+/// Receives the elements of one document in order.
+pub trait Handler {
+    /// Namespace of the root.
+    const NAMESPACE: &'static str = SITEMAP;
+
+    /// Returns true if the root may have this local name: `urlset` or `sitemapindex`, unless the handler is for another
+    /// format.
+    fn is_root(local: &str) -> bool {
+        Form::of_root(local).is_some()
+    }
+
+    /// Handles a start tag. An empty element's end follows at once.
+    fn start(&mut self, start: &Start<'_>);
+
+    /// Handles an attribute of the element that has just begun; they come in order of their resolved names.
+    fn attribute(&mut self, _: &Namespaces, _: Namespace, _local: &str, _value: &str) {}
+
+    /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
+    fn text(&mut self, depth: usize, element: Element, text: &str);
+
+    /// Handles the end of the element at `depth`. `left` is the length of the text from there on.
+    fn end(&mut self, depth: usize, left: usize);
+
+    /// Handles the end of a window's text, before lengths of text that is left are of another one. `line` returns the
+    /// line of what such a length begins with, at the cost of counting the lines before it; `end` is the length of the
+    /// document's text up to the end of the window.
+    fn window_end(&mut self, _line: &dyn Fn(usize) -> u64, _end: u64) {}
+}
+
+#[derive(Debug)]
+pub(crate) struct Reader<H> {
+    handler: H,
+    has_root: bool,
+    namespaces: Namespaces,
+    open: Vec<Open>,
+    /// Names of the open elements, in one string.
+    names: String,
+    /// Text since the last tag, without white space at its start. Comments, references and CDATA sections do not end
+    /// it.
+    text: String,
+    attributes: Vec<Attribute>,
+    has_begun: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    name_start: usize,
+    /// Number of declarations in scope around the element.
+    namespaces: usize,
+    element: Element,
+}
+
+impl<H: Handler> Reader<H> {
+    pub(crate) fn new(handler: H) -> Reader<H> {
+        Reader {
+            handler,
+            has_root: false,
+            namespaces: Namespaces::new(),
+            open: Vec::new(),
+            names: String::new(),
+            text: String::new(),
+            attributes: Vec::new(),
+            has_begun: false,
+        }
+    }
+
+    /// Tells the handler that a window's text is read; see [`Handler::window_end`].
+    pub(crate) fn end_window(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
+        self.handler.window_end(line, end);
+    }
+
+    pub(crate) fn into_handler(self) -> H {
+        self.handler
+    }
+
+    /// Returns true if the root's start tag is still to come.
+    pub(crate) fn is_before_root(&self) -> bool {
+        !self.has_root
+    }
+
+    /// Returns true if the root has ended.
+    pub(crate) fn is_after_root(&self) -> bool {
+        self.has_root && self.open.is_empty()
+    }
+
+    /// Reads a text. Returns the length that was read, and the reason for stopping there.
+    pub(crate) fn take(&mut self, text: &str) -> (usize, Stop) {
+        let mut taken = 0;
+        loop {
+            let rest = &text[taken..];
+            let is_before_root = self.is_before_root();
+            let read = match rest.as_bytes() {
+                [] => Err(Stop::End),
+                [b'<'] => Err(Stop::Cut),
+                [b'<', b'/', ..] => self.end_tag(rest),
+                [b'<', b'!' | b'?', ..] => self.other_markup(rest),
+                [b'<', ..] => self.start_tag(rest),
+                [b'&', ..] => self.reference(rest),
+                _ => self.characters(rest),
+            };
+            match read {
+                Ok(length) => taken += length,
+                Err(stop) => return (taken, stop),
+            }
+            self.has_begun = true;
+            if is_before_root && !self.is_before_root() {
+                return (taken, Stop::Root);
+            }
+        }
+    }
+
+    fn start_tag(&mut self, rest: &str) -> Result<usize, Stop> {
+        if self.is_after_root() {
+            return Err(Stop::syntax(0, "a second root element begins"));
+        }
+        if self.open.len() >= DEEPEST {
+            return Err(Stop::syntax(
+                0,
+                format!("elements are nested {DEEPEST} deep"),
+            ));
+        }
+        // R2: errors do not matter in a file that is no capability document.
+        if self.is_before_root() && local_name(rest).is_some_and(|name| !H::is_root(name)) {
+            return Err(Stop::Other(NotADocument::ForeignRoot));
+        }
+        let raw = RawTag::read(rest, &mut self.attributes)?;
+        self.flush_text();
+        let namespaces = self.namespaces.depth();
+        let tag = raw.resolve(&mut self.attributes, &mut self.namespaces)?;
+        let namespace = self
+            .namespaces
+            .resolve(raw.prefix)
+            .ok_or_else(|| Stop::syntax(1, undeclared(raw.prefix)))?;
+        let element = element(namespace, raw.local);
+        if !self.has_root {
+            if !H::is_root(raw.local) {
+                return Err(Stop::Other(NotADocument::ForeignRoot));
+            }
+            if self.namespaces.uri(namespace) != H::NAMESPACE {
+                let other = foreign_namespace(raw.local, namespace, &self.namespaces);
+                return Err(Stop::Other(other));
+            }
+            self.has_root = true;
+        }
+        self.handler.start(&Start {
+            depth: self.open.len(),
+            element,
+            namespace,
+            prefix: raw.prefix,
+            local: raw.local,
+            tag,
+            namespaces: &self.namespaces,
+            left: rest.len(),
+        });
+        for attribute in tag.attributes {
+            let value = tag.text(attribute)?;
+            let (namespace, local) = (attribute.namespace, tag.local_name(attribute));
+            self.handler
+                .attribute(&self.namespaces, namespace, local, &value);
+        }
+        self.open.push(Open {
+            name_start: self.names.len(),
+            namespaces,
+            element,
+        });
+        self.names.push_str(raw.name);
+        if self.names.len() > LONGEST_NAMES {
+            return Err(Stop::syntax(0, "the names of nested elements are too long"));
+        }
+        let length = raw.text.len();
+        if raw.is_empty_element {
+            self.end(rest.len() - length);
+        }
+        Ok(length)
+    }
+
+    fn end_tag(&mut self, rest: &str) -> Result<usize, Stop> {
+        let Some(open) = self.open.last() else {
+            return Err(Stop::syntax(0, "an end tag ends no element"));
+        };
+        let expected = &self.names[open.name_start..];
+        let name_end = 2 + expected.len();
+        let end = skip_space(rest.as_bytes(), name_end);
+        let is_it = rest.as_bytes().get(2..name_end) == Some(expected.as_bytes());
+        match rest.as_bytes().get(end) {
+            Some(b'>') if is_it => {
+                self.end(rest.len() - end - 1);
+                Ok(end + 1)
+            }
+            _ if !rest.contains('>') => Err(Stop::Cut),
+            _ => Err(Stop::syntax(0, format!("</{expected}> is expected"))),
+        }
+    }
+
+    fn reference(&mut self, rest: &str) -> Result<usize, Stop> {
+        self.inside_root(0, "a reference")?;
+        let end = find(&rest.as_bytes()[1..], [b';', b'&', b'<']);
+        let end = 1 + end.ok_or(Stop::Cut)?;
+        let name = &rest[1..end];
+        if !rest[end..].starts_with(';') || is_bare(name) {
+            return Err(Stop::syntax(0, BARE_AMPERSAND));
+        }
+        push_referenced(name, &mut self.text).map_err(|message| Stop::syntax(0, message))?;
+        self.bound_text()?;
+        Ok(end + 1)
+    }
+
+    fn characters(&mut self, rest: &str) -> Result<usize, Stop> {
+        let bytes = rest.as_bytes();
+        // Most texts are the indentation between two tags.
+        let start = if self.text.is_empty() {
+            skip_space(bytes, 0)
+        } else {
+            0
+        };
+        let length = find(&bytes[start..], [b'<', b'&']);
+        let end = length.map_or(bytes.len(), |length| start + length);
+        let text = &rest[start..end];
+        if text.is_empty() {
+            return Ok(end);
+        }
+        self.inside_root(start, "text")?;
+        let mut end = end;
+        let mut text = text;
+        if find(text.as_bytes(), [b']']).is_some() {
+            if let Some(at) = text.find("]]>") {
+                return Err(Stop::syntax(start + at, "]]> stands in the text"));
+            }
+            // The window may end between the brackets and the sign that they must not stand before.
+            if length.is_none() {
+                let kept = text.len() - text.trim_end_matches(']').len();
+                end -= kept.min(2);
+                text = &rest[start..end];
+            }
+            if end == 0 {
+                return Err(Stop::Cut);
+            }
+        }
+        self.text.push_str(text);
+        self.bound_text()?;
+        Ok(end)
+    }
+
+    /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
+    fn other_markup(&mut self, rest: &str) -> Result<usize, Stop> {
+        let Markup {
+            kind,
+            length,
+            mut error,
+        } = Markup::read(rest)?;
+        match kind {
+            MarkupKind::Comment | MarkupKind::Instruction => {}
+            MarkupKind::Declaration if self.has_begun => {
+                let message = "the XML declaration is not at the start";
+                error = Some((0, message.to_owned()));
+            }
+            MarkupKind::Declaration => {}
+            MarkupKind::CData(text) => {
+                self.inside_root(0, "a CDATA section")?;
+                self.text.push_str(text);
+                self.bound_text()?;
+            }
+            MarkupKind::Doctype => return self.doctype(rest),
+        }
+        match error {
+            None => Ok(length),
+            Some((at, message)) if self.is_before_root() => {
+                self.has_begun = true;
+                Err(Stop::Refused {
+                    length,
+                    at,
+                    message,
+                })
+            }
+            Some((at, message)) => Err(Stop::syntax(at, message)),
+        }
+    }
+
+    /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
+    fn doctype(&mut self, rest: &str) -> Result<usize, Stop> {
+        if !self.is_before_root() {
+            return Err(Stop::syntax(0, "a DOCTYPE stands inside the root"));
+        }
+        // The one use of quick-xml: an internal subset has a grammar of its own, and all that matters here is its end.
+        let mut reader = quick_xml::Reader::from_reader(rest.as_bytes());
+        match reader.read_event() {
+            Ok(_) => {}
+            Err(Error::Syntax(_)) => return Err(Stop::Cut),
+            Err(error) => return Err(Stop::syntax(0, error.to_string())),
+        }
+        self.has_begun = true;
+        let length = rest.len() - reader.get_ref().len();
+        Err(Stop::Doctype { length })
+    }
+
+    /// Ends the innermost element, before the last `left` bytes of the text.
+    fn end(&mut self, left: usize) {
+        self.flush_text();
+        let Some(open) = self.open.pop() else {
+            return;
+        };
+        self.names.truncate(open.name_start);
+        self.namespaces.back_to(open.namespaces);
+        self.handler.end(self.open.len(), left);
+    }
+
+    fn inside_root(&self, at: usize, what: &str) -> Result<(), Stop> {
+        if self.open.is_empty() {
+            let message = format!("{what} stands outside the root element");
+            return Err(Stop::syntax(at, message));
+        }
+        Ok(())
+    }
+
+    fn bound_text(&self) -> Result<(), Stop> {
+        if self.text.len() > LONGEST_TEXT {
+            let message = format!("a text is longer than {LONGEST_TEXT} bytes");
+            return Err(Stop::syntax(0, message));
+        }
+        Ok(())
+    }
+
+    /// Hands on the text since the last tag.
+    fn flush_text(&mut self) {
+        if self.text.is_empty() {
+            return;
+        }
+        let text = self.text.trim_ascii();
+        if !text.is_empty()
+            && let [around @ .., innermost] = &self.open[..]
+        {
+            self.handler.text(around.len(), innermost.element, text);
+        }
+        self.text.clear();
+    }
+}
+
+/// Returns the finding about a root with the name of a capability document's in another namespace.
+fn foreign_namespace(root: &str, namespace: Namespace, namespaces: &Namespaces) -> NotADocument {
+    NotADocument::Namespace {
+        root: root.to_owned(),
+        namespace: beginning(namespaces.uri(namespace)),
+        has_terms: namespaces.is_any(is_like_terms),
+    }
+}
+
+/// Returns true if a namespace is that of the ResourceSync terms, or was meant to be.
+fn is_like_terms(namespace: &str) -> bool {
+    namespace.contains("openarchives.org/rs/")
+}
+
+fn element(namespace: Namespace, local: &str) -> Element {
+    match (namespace, local) {
+        (Namespace::Sitemap, "url" | "sitemap") => Element::Entry,
+        (Namespace::Sitemap, "loc") => Element::Loc,
+        (Namespace::Sitemap, "lastmod") => Element::Lastmod,
+        (Namespace::Rs, "md") => Element::Md,
+        (Namespace::Rs, "ln") => Element::Ln,
+        _ => Element::Other,
+    }
+}

@@ -1,0 +1,515 @@
+//! Reading of notifications as Destinations receive them (Framework Notification 1.0.1 section 3, Change Notification
+//! 1.0.1 section 3).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::capability::UnknownCapability;
+use crate::channel_kind::ChannelKind;
+use crate::datetime::Datetime;
+use crate::listing::{ListedEntry, Listing};
+use crate::parse::{ReadError, read};
+use crate::payload::{ChangeKind, Entry, Payload};
+use crate::reader::{Element, Handler, Start};
+use crate::uri::{NotAUri, Uri};
+
+/// A notification of either kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notification {
+    Framework(Payload),
+    Change(ChangeNotification),
+}
+
+/// A change notification as received. Times are texts as written: the specification's own formats have several
+/// precisions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangeNotification {
+    /// URI of the Capability List of the set.
+    pub up: Option<String>,
+    /// Start of the interval of which it has all changes.
+    pub from: Option<String>,
+    /// End of that interval.
+    pub until: Option<String>,
+    /// Changes in the order in which they happened.
+    pub changes: Vec<ReceivedChange>,
+    /// Number of entries without a `loc` or a known `change`; they are left out.
+    pub skipped: usize,
+}
+
+/// One change of one resource, as a change notification or a Change List describes it (core 1.1 section 7). All
+/// values are texts as written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReceivedChange {
+    pub loc: String,
+    pub change: ChangeKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datetime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lastmod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// Attributes of each `rs:ln`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<BTreeMap<String, String>>,
+}
+
+impl Notification {
+    /// Reads a notification of either kind.
+    pub fn parse(bytes: &[u8]) -> Result<Notification, PayloadError> {
+        let listing = Listing::parse(bytes)?.ok_or(PayloadError::ForeignRoot)?;
+        let kind = listing
+            .capability
+            .as_deref()
+            .and_then(ChannelKind::of_capability);
+        match kind {
+            Some(ChannelKind::Change) if listing.is_list() => {
+                Ok(Notification::Change(listing.into()))
+            }
+            Some(ChannelKind::Framework) => Payload::parse(bytes).map(Notification::Framework),
+            Some(ChannelKind::Change) => Err(PayloadError::ForeignRoot),
+            None => Err(PayloadError::UnknownKind),
+        }
+    }
+
+    /// Returns the kind of the channels on which such notifications are sent.
+    pub fn kind(&self) -> ChannelKind {
+        match self {
+            Notification::Framework(_) => ChannelKind::Framework,
+            Notification::Change(_) => ChannelKind::Change,
+        }
+    }
+}
+
+impl From<Listing> for ChangeNotification {
+    fn from(listing: Listing) -> ChangeNotification {
+        let entries = listing.entries.len();
+        let changes: Vec<ReceivedChange> = listing
+            .entries
+            .into_iter()
+            .filter_map(ReceivedChange::of)
+            .collect();
+        ChangeNotification {
+            up: listing.up,
+            from: listing.from,
+            until: listing.until,
+            skipped: entries - changes.len(),
+            changes,
+        }
+    }
+}
+
+impl ReceivedChange {
+    /// Returns the change that an entry describes; `None` without a `loc` or a known `change`.
+    pub fn of(entry: ListedEntry) -> Option<ReceivedChange> {
+        Some(ReceivedChange {
+            change: change_kind(&entry.change?.to_ascii_lowercase())?,
+            loc: entry.loc?,
+            datetime: entry.datetime,
+            lastmod: entry.lastmod,
+            hash: entry.hash,
+            length: entry.length,
+            media_type: entry.media_type,
+            encoding: entry.encoding,
+            links: entry.links,
+        })
+    }
+}
+
+/// Returns the time that a text stands for and the end of it: a second stands for all of it, a day for the whole day
+/// (W3C Datetime, core 1.1 section 7). Without a zone it is UTC.
+pub fn time_span(text: &str) -> Option<(Timestamp, Timestamp)> {
+    let datetime = Datetime::parse(text)?;
+    let unit = match text.trim().len() {
+        4 => jiff::Span::new().years(1),
+        7 => jiff::Span::new().months(1),
+        10 => jiff::Span::new().days(1),
+        _ => return Some((datetime.at(), datetime.end())),
+    };
+    let start = datetime.at().to_zoned(jiff::tz::TimeZone::UTC);
+    Some((datetime.at(), start.checked_add(unit).ok()?.timestamp()))
+}
+
+fn change_kind(value: &str) -> Option<ChangeKind> {
+    let mut kinds = [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ]
+    .into_iter();
+    kinds.find(|kind| kind.as_str() == value)
+}
+
+/// The reason why bytes are not a notification.
+#[derive(Debug, thiserror::Error)]
+pub enum PayloadError {
+    #[error("it is not well-formed")]
+    NotWellFormed(#[from] ReadError),
+    #[error("its root element is not urlset of the sitemap namespace")]
+    ForeignRoot,
+    #[error("it has no root-level rs:md with capability \"framework-notification\"")]
+    NotANotification,
+    #[error(
+        "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\""
+    )]
+    UnknownKind,
+    #[error("entry {entry} has no {part}")]
+    Incomplete { entry: usize, part: &'static str },
+    #[error("entry {entry}")]
+    UnknownCapability {
+        entry: usize,
+        source: UnknownCapability,
+    },
+    #[error("entry {entry} has the unknown change \"{change}\"")]
+    UnknownChange { entry: usize, change: String },
+    #[error("\"{0}\" is no date and time")]
+    Datetime(String),
+    #[error(transparent)]
+    NotAUri(#[from] NotAUri),
+}
+
+impl Payload {
+    /// Reads a notification as a Destination receives it, whatever its prefixes and the order of its
+    /// elements (Framework Notification 1.0.1 section 3).
+    pub fn parse(bytes: &[u8]) -> Result<Payload, PayloadError> {
+        match read(bytes, PayloadHandler::default())? {
+            Ok((handler, _)) if handler.is_urlset => handler.payload(),
+            _ => Err(PayloadError::ForeignRoot),
+        }
+    }
+}
+
+/// A notification as it is written.
+#[derive(Debug, Default)]
+struct PayloadHandler {
+    is_urlset: bool,
+    is_notification: bool,
+    up: Option<String>,
+    from: Option<String>,
+    until: Option<String>,
+    entries: Vec<EntryDraft>,
+    /// The entry that is being read.
+    entry: Option<EntryDraft>,
+}
+
+/// An entry as it is written.
+#[derive(Debug, Default)]
+struct EntryDraft {
+    loc: Option<String>,
+    change: Option<String>,
+    capability: Option<String>,
+    datetime: Option<String>,
+    index: Option<String>,
+}
+
+impl Handler for PayloadHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        let value = |name| {
+            let value = start.tag.value(name)?;
+            Some(value.trim().to_owned())
+        };
+        match (start.depth, start.element, &mut self.entry) {
+            (0, ..) => self.is_urlset = start.local == "urlset",
+            (1, Element::Entry, _) => self.entry = Some(EntryDraft::default()),
+            (1, Element::Md, _) => {
+                let framework = ChannelKind::Framework.capability();
+                self.is_notification |= value("capability").as_deref() == Some(framework);
+                self.from = value("from").or(self.from.take());
+                self.until = value("until").or(self.until.take());
+            }
+            (1, Element::Ln, _) if start.tag.has_relation("up") => self.up = value("href"),
+            (2, Element::Md, Some(entry)) => {
+                entry.change = value("change").or(entry.change.take());
+                entry.capability = value("capability").or(entry.capability.take());
+                entry.datetime = value("datetime").or(entry.datetime.take());
+            }
+            (2, Element::Ln, Some(entry)) if start.tag.has_relation("index") => {
+                entry.index = value("href");
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if let (2, Element::Loc, Some(entry)) = (depth, element, &mut self.entry) {
+            entry.loc.get_or_insert_with(|| text.to_owned());
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        if depth == 1 {
+            self.entries.extend(self.entry.take());
+        }
+    }
+}
+
+impl PayloadHandler {
+    fn payload(self) -> Result<Payload, PayloadError> {
+        if !self.is_notification {
+            return Err(PayloadError::NotANotification);
+        }
+        let entries = (1..).zip(self.entries);
+        Ok(Payload {
+            up: self.up.map(|up| Uri::parse(&up)).transpose()?,
+            from: self.from.map(timestamp).transpose()?,
+            until: self.until.map(timestamp).transpose()?,
+            entries: entries
+                .map(|(number, draft)| draft.entry(number))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl EntryDraft {
+    /// Returns the entry, the `number`th of its notification.
+    fn entry(self, number: usize) -> Result<Entry, PayloadError> {
+        let entry = number;
+        let missing = |part| PayloadError::Incomplete { entry, part };
+        let loc = self.loc.ok_or_else(|| missing("loc"))?;
+        let change = self.change.ok_or_else(|| missing("change"))?;
+        let capability = self.capability.ok_or_else(|| missing("capability"))?;
+        let kind = change_kind(&change);
+        Ok(Entry {
+            uri: Uri::parse(&loc)?,
+            change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
+            capability: capability
+                .parse()
+                .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
+            datetime: self.datetime.map(timestamp).transpose()?,
+            index: self.index.map(|index| Uri::parse(&index)).transpose()?,
+        })
+    }
+}
+
+/// Reads a date and time, in UTC where it names no zone.
+fn timestamp(text: String) -> Result<Timestamp, PayloadError> {
+    instant(&text).ok_or(PayloadError::Datetime(text))
+}
+
+fn instant(text: &str) -> Option<Timestamp> {
+    let in_utc = || {
+        let local: jiff::civil::DateTime = text.parse().ok()?;
+        let zoned = local.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        Some(zoned.timestamp())
+    };
+    text.parse().ok().or_else(in_utc)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::{ChangeNotification, Notification, time_span};
+    use crate::capability::Capability;
+    use crate::payload::{ChangeKind, Entry, Payload};
+    use crate::uri::Uri;
+
+    fn changes(text: &str) -> ChangeNotification {
+        match Notification::parse(text.as_bytes()).unwrap() {
+            Notification::Change(notification) => notification,
+            Notification::Framework(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_change_notification_is_read_as_it_is_written() {
+        let read = changes(
+            "<s:urlset xmlns:s='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:rs='http://www.openarchives.org/rs/terms/'>\
+             <s:url><rs:md datetime='2026-11-20T10:05Z' change=' Updated ' hash='md5:00 sha-256:11' length='8876' type='text/plain' \
+             encoding='gzip' shoe='9'/><s:lastmod> 2026-11-20 </s:lastmod><s:changefreq>daily</s:changefreq>\
+             <s:loc>https://e.org/a?b&amp;c</s:loc><rs:ln rel='describedby' href='https://e.org/m'/></s:url>\
+             <s:url><s:loc>https://e.org/b</s:loc><rs:md change='deleted'/></s:url>\
+             <s:url><s:loc>https://e.org/c</s:loc><rs:md change='moved'/></s:url>\
+             <s:url><rs:md change='deleted'/></s:url>\
+             <rs:md until='2026-11-20T10:05:31.000001Z' from='then' capability='change-notification'/>\
+             <rs:ln href='https://e.org/cl.xml' rel='up'/></s:urlset>",
+        );
+        assert_eq!(read.up.as_deref(), Some("https://e.org/cl.xml"));
+        assert_eq!(read.from.as_deref(), Some("then"));
+        assert_eq!(read.until.as_deref(), Some("2026-11-20T10:05:31.000001Z"));
+        assert_eq!((read.changes.len(), read.skipped), (2, 2));
+        assert_eq!(
+            serde_json::to_string(&read.changes).unwrap(),
+            "[{\"loc\":\"https://e.org/a?b&c\",\"change\":\"updated\",\"datetime\":\"2026-11-20T10:05Z\",\
+             \"lastmod\":\"2026-11-20\",\"hash\":\"md5:00 sha-256:11\",\"length\":\"8876\",\"type\":\"text/plain\",\
+             \"encoding\":\"gzip\",\"links\":[{\"href\":\"https://e.org/m\",\"rel\":\"describedby\"}]},\
+             {\"loc\":\"https://e.org/b\",\"change\":\"deleted\"}]"
+        );
+    }
+
+    #[test]
+    fn a_notification_has_the_kind_of_its_capability() {
+        let framework = Payload::default().render();
+        let read = Notification::parse(&framework).unwrap();
+        assert_eq!(read, Notification::Framework(Payload::default()));
+        let text = String::from_utf8(framework).unwrap();
+        for (from, to, message) in [
+            (
+                "framework-notification",
+                "changelist",
+                "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\"",
+            ),
+            (
+                "framework-",
+                "change-",
+                "its root element is not urlset of the sitemap namespace",
+            ),
+        ] {
+            let text = text.replace(from, to).replace(
+                "urlset",
+                match to {
+                    "change-" => "sitemapindex",
+                    _ => "urlset",
+                },
+            );
+            let error = Notification::parse(text.as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_time_stands_for_all_of_its_unit() {
+        for (text, start, end) in [
+            ("2026", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+            ("2026-11", "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"),
+            ("2026-11-20", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"),
+            (
+                "2026-11-20T10:05Z",
+                "2026-11-20T10:05:00Z",
+                "2026-11-20T10:05:01Z",
+            ),
+            (
+                "2026-11-20T10:05+01:00",
+                "2026-11-20T09:05:00Z",
+                "2026-11-20T09:05:01Z",
+            ),
+            (
+                "2026-11-20T10:05:07",
+                "2026-11-20T10:05:07Z",
+                "2026-11-20T10:05:08Z",
+            ),
+            (
+                "2026-11-20T10:05:07.5-01:00",
+                "2026-11-20T11:05:07.5Z",
+                "2026-11-20T11:05:07.6Z",
+            ),
+        ] {
+            assert_eq!(time_span(text), Some((time(start), time(end))), "{text}");
+        }
+        for text in ["", "soon", "2026-13", "99999-01-01", "10:05:07", "äöüß"] {
+            assert_eq!(time_span(text), None, "{text}");
+        }
+    }
+
+    fn uri(text: &str) -> Uri {
+        Uri::parse(text).unwrap()
+    }
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn receivers_need_no_particular_prefix_or_order() {
+        let payload = Payload::parse(
+            b"\xef\xbb\xbf<?xml version='1.0'?>\r\n\
+            <sm:urlset xmlns:sm='http://www.sitemaps.org/schemas/sitemap/0.9'>\r\n\
+              <!-- one --><sm:url><r:ln xmlns:r='http://www.openarchives.org/rs/terms/' href='https://e.org/i.xml' rel='x index'/>\r\n\
+                <r:md xmlns:r='http://www.openarchives.org/rs/terms/' capability='changelist' datetime='2026-11-20' change='created'/>\r\n\
+                <sm:loc>\r\n <![CDATA[https://e.org/?a]]>&amp;b\r\n</sm:loc></sm:url>\r\n\
+              <md xmlns='http://www.openarchives.org/rs/terms/' until='2026-11-20T19:00:01+09:00' from='2026-11-20T09:00:00' capability='framework-notification'/>\r\n\
+            </sm:urlset>",
+        );
+        let expected = Payload {
+            up: None,
+            from: Some(time("2026-11-20T09:00:00Z")),
+            until: Some(time("2026-11-20T10:00:01Z")),
+            entries: vec![Entry {
+                uri: uri("https://e.org/?a&b"),
+                change: ChangeKind::Created,
+                capability: Capability::ChangeList,
+                datetime: Some(time("2026-11-20T00:00:00Z")),
+                index: Some(uri("https://e.org/i.xml")),
+            }],
+        };
+        assert_eq!(payload.unwrap(), expected);
+    }
+
+    #[test]
+    fn other_content_is_named() {
+        let good = Payload {
+            up: Some(uri("https://e.org/capabilitylist.xml")),
+            from: None,
+            until: Some(time("2026-11-20T10:00:01Z")),
+            entries: vec![Entry {
+                uri: uri("https://e.org/rl.xml"),
+                change: ChangeKind::Updated,
+                capability: Capability::ResourceList,
+                datetime: None,
+                index: None,
+            }],
+        };
+        let good = String::from_utf8(good.render()).unwrap();
+        for (from, to, message) in [
+            ("resourcelist", "warpdrive", "entry 1"),
+            (
+                "updated",
+                "renamed",
+                "entry 1 has the unknown change \"renamed\"",
+            ),
+            ("change=", "changed=", "entry 1 has no change"),
+            ("https://e.org/rl.xml", " ", "entry 1 has no loc"),
+            (
+                "https://e.org/rl.xml",
+                "rl.xml",
+                "\"rl.xml\" is not an absolute URI such as https://example.org/",
+            ),
+            (
+                "2026-11-20T10:00:01.000Z",
+                "soon",
+                "\"soon\" is no date and time",
+            ),
+            (
+                "framework-",
+                "change-",
+                "it has no root-level rs:md with capability \"framework-notification\"",
+            ),
+            (
+                "urlset",
+                "feed",
+                "its root element is not urlset of the sitemap namespace",
+            ),
+            ("</urlset>", "", "it is not well-formed"),
+            ("</url>", "</loc>", "it is not well-formed"),
+            ("rl.xml", "\u{0}", "it is not well-formed"),
+        ] {
+            let error = Payload::parse(good.replace(from, to).as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), message, "{from} -> {to}");
+        }
+        let unknown = Payload::parse(good.replace("resourcelist", "warpdrive").as_bytes());
+        let source = std::error::Error::source(&unknown.unwrap_err())
+            .unwrap()
+            .to_string();
+        assert_eq!(source, "unknown capability \"warpdrive\"");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_receiver_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (Payload::parse(&bytes), Notification::parse(&bytes));
+        }
+
+        #[test]
+        fn no_text_makes_the_reading_of_times_panic(text in ".{0,30}") {
+            let _ = time_span(&text);
+        }
+    }
+}

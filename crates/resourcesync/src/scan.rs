@@ -1,0 +1,110 @@
+//! Fast searching in markup: every byte of a document goes through here.
+
+use crate::characters::{is_in_name, is_name_start};
+
+/// Finds the first of some bytes. Eight are compared at once: where a byte equals a wanted one their difference is
+/// zero, subtracting one sets its high bit, and the lowest high bit set is always right.
+#[inline]
+pub(crate) fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH_BITS: u64 = ONES << 7;
+    let wide = wanted.map(|byte| u64::from(byte) * ONES);
+    let mut at = 0;
+    while let Some(block) = bytes[at..].first_chunk() {
+        let block = u64::from_le_bytes(*block);
+        let found = wide.iter().fold(0, |found, byte| {
+            let difference = block ^ byte;
+            found | difference.wrapping_sub(ONES) & !difference
+        });
+        if found & HIGH_BITS != 0 {
+            return Some(at + (found & HIGH_BITS).trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = bytes[at..].iter().position(|byte| wanted.contains(byte))?;
+    Some(at + rest)
+}
+
+/// Returns the first offset from `at` on that is not white space.
+#[inline]
+pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Offsets of a name's parts. Without a prefix, `prefix_end` is its start.
+#[derive(Debug)]
+pub(crate) struct QName {
+    pub(crate) prefix_end: usize,
+    pub(crate) local_start: usize,
+    pub(crate) end: usize,
+}
+
+/// Returns the name at an offset, if there is a proper one.
+#[inline]
+pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<QName> {
+    let mut name = QName {
+        prefix_end: start,
+        local_start: start,
+        end: start,
+    };
+    let mut is_ascii = true;
+    loop {
+        let class = bytes.get(name.end).map(|&byte| CLASSES[usize::from(byte)]);
+        match class {
+            Some(NAME_START) => {}
+            Some(BEYOND_ASCII) => is_ascii = false,
+            Some(NAME) if name.end > name.local_start => {}
+            Some(COLON) if name.local_start == start && name.end > start => {
+                name.prefix_end = name.end;
+                name.local_start = name.end + 1;
+            }
+            Some(NAME | COLON) => return None,
+            // At the end of the text more may follow; the caller will find nothing there.
+            None => break,
+            Some(_) if name.end == name.local_start => return None,
+            Some(_) => break,
+        }
+        name.end += 1;
+    }
+    (is_ascii || is_proper(bytes, start, &name)).then_some(name)
+}
+
+/// Returns true if the parts of a name beyond ASCII hold only characters that a name may.
+#[cold]
+fn is_proper(bytes: &[u8], start: usize, name: &QName) -> bool {
+    let is_name = |part: &[u8]| {
+        std::str::from_utf8(part).is_ok_and(|part| {
+            let first = part.chars().next();
+            first.is_none_or(is_name_start) && part.chars().all(is_in_name)
+        })
+    };
+    is_name(&bytes[start..name.prefix_end]) && is_name(&bytes[name.local_start..name.end])
+}
+
+/// Classes of bytes in a name (XML 1.0 section 2.3).
+const OTHER: u8 = 0;
+const NAME_START: u8 = 1;
+/// Part of a name, but not its first character.
+const NAME: u8 = 2;
+const COLON: u8 = 3;
+/// Part of a character that may be one of a name or not.
+const BEYOND_ASCII: u8 = 4;
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [OTHER; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => NAME_START,
+            b'0'..=b'9' | b'-' | b'.' => NAME,
+            b':' => COLON,
+            0x80.. => BEYOND_ASCII,
+            _ => OTHER,
+        };
+        byte += 1;
+    }
+    classes
+};

@@ -1,0 +1,400 @@
+//! URIs: one type per role, so that swapping two of them cannot compile.
+
+use std::borrow::{Borrow, Cow};
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use serde::{Deserialize, Serialize};
+
+use crate::escape;
+
+/// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Uri(Arc<str>);
+
+// Most equal URIs are clones of one another, which need no comparison of their text.
+impl PartialEq for Uri {
+    fn eq(&self, other: &Uri) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for Uri {}
+
+impl Ord for Uri {
+    fn cmp(&self, other: &Uri) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            Ordering::Equal
+        } else {
+            self.0.cmp(&other.0)
+        }
+    }
+}
+
+impl PartialOrd for Uri {
+    fn partial_cmp(&self, other: &Uri) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Uri {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+// A URI hashes and compares as its text.
+impl Borrow<str> for Uri {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A map that is looked up by URI far more often than it is iterated. Its hasher has no random keys, so that the same
+/// history gives the same order.
+pub type UriMap<V> = HashMap<Uri, V, FixedState>;
+
+/// A set that is looked up as [`UriMap`] is.
+pub type UriSet = HashSet<Uri, FixedState>;
+
+/// A text that is not an absolute URI with an authority.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not an absolute URI such as https://example.org/")]
+pub struct NotAUri(pub String);
+
+impl Uri {
+    /// Reads an absolute hierarchical URI. White space around it is removed; characters that a URI may not contain are
+    /// kept ([`Uri::is_clean`]), because real documents contain them.
+    pub fn parse(text: &str) -> Result<Uri, NotAUri> {
+        normal(text).map(|uri| Uri(uri.into()))
+    }
+
+    /// Returns the URI of the file at `path` below a mount whose prefix ends in `/`: the path's bytes are
+    /// percent-encoded as in RFC 3986 (R1).
+    pub fn below(prefix: &Uri, path: &[u8]) -> Uri {
+        let mut uri = String::with_capacity(prefix.0.len() + path.len() + 8);
+        uri.push_str(&prefix.0);
+        for &byte in path {
+            if is_unreserved(byte) || b"/!$&'()*+,;=:@".contains(&byte) {
+                uri.push(char::from(byte));
+            } else {
+                push_escaped(&mut uri, byte);
+            }
+        }
+        Uri(uri.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the same URI below `to` instead of `from`, if it lies there.
+    pub fn moved(&self, from: &Uri, to: &Uri) -> Option<Uri> {
+        let rest = self.0.strip_prefix(from.as_str())?;
+        Some(Uri(format!("{}{rest}", to.0).into()))
+    }
+
+    /// Returns true if this URI lies below a prefix that ends in `/`.
+    pub fn is_below(&self, prefix: &Uri) -> bool {
+        self.0.starts_with(prefix.as_str())
+    }
+
+    /// Returns true if it can stand in a header: see [`is_clean`].
+    pub fn is_clean(&self) -> bool {
+        is_clean(&self.0)
+    }
+}
+
+/// Returns true if a text has no control characters, spaces, `<`, `>` or `"`, which no URI may have and which would
+/// break a `Link` header (R8).
+pub fn is_clean(text: &str) -> bool {
+    !text
+        .chars()
+        .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"'))
+}
+
+impl TryFrom<String> for Uri {
+    type Error = NotAUri;
+
+    fn try_from(text: String) -> Result<Uri, NotAUri> {
+        Uri::parse(&text)
+    }
+}
+
+impl From<Uri> for String {
+    fn from(uri: Uri) -> String {
+        uri.as_str().to_owned()
+    }
+}
+
+/// Writes the URI escaped for display; [`Uri::as_str`] is the URI itself.
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escape::write(f, &self.0)
+    }
+}
+
+/// The URI under which a channel's notifications are published, kept byte for byte (R24).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Topic(Arc<str>);
+
+/// The URI of a WebSub hub as it is advertised, kept byte for byte (R24).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Hub(Arc<str>);
+
+macro_rules! byte_exact {
+    ($name:ident) => {
+        impl $name {
+            pub fn new(text: impl Into<Arc<str>>) -> $name {
+                $name(text.into())
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> $name {
+                $name::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.as_str().to_owned()
+            }
+        }
+
+        /// Writes the URI escaped for display; `as_str` is the URI itself.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                escape::write(f, &self.0)
+            }
+        }
+    };
+}
+byte_exact!(Topic);
+byte_exact!(Hub);
+
+/// Returns the text of [`Uri::parse`], without a copy of one that is normal already.
+pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
+    if is_plain(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let text = text.split('#').next().unwrap_or(text).trim();
+    let not_a_uri = || NotAUri(text.chars().take(200).collect());
+    let (scheme, rest) = text.split_once("://").ok_or_else(not_a_uri)?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path_and_query) = rest.split_at(end);
+    if !is_scheme(scheme) {
+        return Err(not_a_uri());
+    }
+    let (path, query) = match path_and_query.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path_and_query, None),
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    let mut uri = String::with_capacity(text.len() + 1);
+    uri.push_str(&scheme);
+    uri.push_str("://");
+    uri.push_str(&normal_authority(&scheme, authority).ok_or_else(not_a_uri)?);
+    uri.push_str(&without_dot_segments(&normal_escapes(path)));
+    if let Some(query) = query {
+        uri.push('?');
+        uri.push_str(&normal_escapes(query));
+    }
+    Ok(Cow::Owned(uri))
+}
+
+/// Returns the URI of a resource as compared: in normal form as a [`Uri`], but it may also have a scheme without an
+/// authority, such as `urn:`.
+pub fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
+    let not_a_uri = match normal(text) {
+        Ok(uri) => return Ok(uri),
+        Err(error) => error,
+    };
+    let text = text.split('#').next().unwrap_or(text).trim();
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return Err(not_a_uri);
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    let has_authority = rest.starts_with("//") || ["http", "https"].contains(&&*scheme);
+    // A single letter is the drive of a path.
+    let is_opaque = is_scheme(&scheme) && scheme.len() > 1 && !rest.is_empty() && !has_authority;
+    match is_opaque {
+        true => Ok(Cow::Owned(format!("{scheme}:{}", normal_escapes(rest)))),
+        false => Err(not_a_uri),
+    }
+}
+
+/// Returns true for the name of a scheme (RFC 3986 section 3.1).
+pub(crate) fn is_scheme(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_part)
+}
+
+/// Returns true if a URI is evidently normal, as most are: it has a host in lower case and a path, and nothing that
+/// could be written in another way.
+fn is_plain(text: &str) -> bool {
+    let rest = text.strip_prefix("http");
+    let rest = rest.map(|rest| rest.strip_prefix('s').unwrap_or(rest));
+    let Some(rest) = rest.and_then(|rest| rest.strip_prefix("://")) else {
+        return false;
+    };
+    let rest = rest.as_bytes();
+    let is_in_host = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    let host = rest.iter().take_while(|byte| is_in_host(byte)).count();
+    let path = &rest[host..];
+    host > 0
+        && path.first() == Some(&b'/')
+        && path.iter().all(|&byte| IS_PLAIN[usize::from(byte)])
+        && !path.windows(2).any(|pair| pair == b"/.")
+}
+
+/// The bytes that stand in a normal path or query as they are.
+const IS_PLAIN: [bool; 256] = {
+    let mut is_plain = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        is_plain[byte as usize] = !matches!(
+            byte,
+            b'#' | b'%' | b'[' | b']' | b'{' | b'}' | b'\\' | b'^' | b'`' | b'|'
+        );
+        byte += 1;
+    }
+    is_plain
+};
+
+/// Characters around an address in an authority (RFC 3986 section 3.2.2), and of no other place.
+const BRACKETS: [char; 2] = ['[', ']'];
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+fn push_escaped(text: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    text.push('%');
+    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    text.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+/// Returns an authority with its host in lower case, without a default or empty port (RFC 3986 sections 6.2.2.1 and
+/// 6.2.3); `None` without a host, with a second `@`, with a colon or bracket in the host outside an address, with a
+/// port that is no number, or with an invalid escape.
+fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    let is_escape = |(at, _)| escape_at(authority.as_bytes(), at).is_some();
+    if user.is_some_and(|user| user.contains('@') || user.contains(BRACKETS))
+        || !authority.match_indices('%').all(is_escape)
+    {
+        return None;
+    }
+    let host = host.to_ascii_lowercase();
+    let default_port = match scheme {
+        "http" => "80",
+        "https" => "443",
+        _ => "",
+    };
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (&*host, ""),
+    };
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => !address.is_empty() && !address.contains(BRACKETS),
+        None => !name.is_empty() && !name.contains(':') && !name.contains(BRACKETS),
+    };
+    if !is_host || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let host = match port {
+        "" => name,
+        port if port == default_port => name,
+        _ => &host,
+    };
+    Some(match user {
+        Some(user) => format!("{user}@{host}"),
+        None => host.to_owned(),
+    })
+}
+
+/// Normalises escapes (RFC 3986 section 6.2.2.2), and escapes characters that should have been: non-ASCII ones, percent
+/// signs and brackets, as in file names and as some generators write them.
+fn normal_escapes(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(is_kept) {
+        return Cow::Borrowed(text);
+    }
+    let bytes = text.as_bytes();
+    let mut normal = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let escaped = escape_at(bytes, at);
+        match escaped {
+            Some(value) if is_unreserved(value) => normal.push(char::from(value)),
+            Some(value) => push_escaped(&mut normal, value),
+            None if is_kept(byte) => normal.push(char::from(byte)),
+            None => push_escaped(&mut normal, byte),
+        }
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    Cow::Owned(normal)
+}
+
+/// Returns the byte that an escape stands for, if one begins here.
+fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
+    let [b'%', digits @ ..] = bytes.get(at..at + 3)? else {
+        return None;
+    };
+    let digits = std::str::from_utf8(digits).ok()?;
+    let are_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    are_digits.then(|| u8::from_str_radix(digits, 16).ok())?
+}
+
+/// Returns true if a byte of a path or query stays as it is. Those that [`is_clean`] rejects stay, so that it can.
+fn is_kept(byte: u8) -> bool {
+    byte.is_ascii() && !b"%[]{}\\^`|".contains(&byte)
+}
+
+/// Removes dot segments (RFC 3986 section 5.2.4); an empty path becomes `/`.
+fn without_dot_segments(path: &str) -> Cow<'_, str> {
+    if path.is_empty() {
+        return Cow::Borrowed("/");
+    }
+    if !path.contains("/.") {
+        return Cow::Borrowed(path);
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            segment => kept.push(segment),
+        }
+    }
+    Cow::Owned(format!("/{}", kept.join("/")))
+}
+
+#[cfg(test)]
+mod tests;

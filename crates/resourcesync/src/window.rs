@@ -1,0 +1,399 @@
+//! A window that slides over a file: whatever its encoding and line ends, the text is UTF-8 with LF line ends, without
+//! characters that XML forbids (XML 1.0 sections 2.2, 2.11, 4.3.3), and memory stays bounded.
+
+use std::io::{self, Read};
+
+use encoding_rs::{DecoderResult, Encoding, UTF_8};
+
+use crate::characters::{first_forbidden, forbidden, is_space};
+use crate::document::Malformed;
+use crate::encoding::{Detected, detect};
+use crate::scan::find;
+
+/// Size of the first read, enough for the root of most other files.
+const FIRST_SIZE: usize = 8 << 10;
+/// Most bytes read before the root's start tag is known (R2).
+const PROLOG_LIMIT: usize = 64 << 10;
+/// Size of the later reads, which fits the processor's cache.
+const SIZE: usize = 128 << 10;
+/// Longest tag, comment or other markup.
+const LONGEST_MARKUP: usize = 4 << 20;
+
+/// The byte order marks of UTF-8 and UTF-16.
+const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
+
+/// The text from the first byte that is not yet taken.
+pub(crate) struct TextWindow<R> {
+    source: R,
+    /// `start..valid` is text, `valid..filled` are bytes not yet validated.
+    buffer: Vec<u8>,
+    start: usize,
+    valid: usize,
+    filled: usize,
+    /// The decoder of a file that is not UTF-8, and the bytes read but not yet decoded.
+    decoder: Option<(encoding_rs::Decoder, Vec<u8>)>,
+    /// Name of the declared encoding, if it is unknown.
+    unknown_encoding: Option<String>,
+    has_begun: bool,
+    is_at_end: bool,
+    /// Number of bytes read.
+    size: u64,
+    /// Number of bytes that may still be read.
+    budget: usize,
+    /// True if the last character was a CR, so that a LF belongs to it.
+    after_cr: bool,
+    /// Length of the text that was taken, with the byte order mark before it.
+    taken: u64,
+    newlines_taken: u64,
+    /// Number of characters taken of the line at the start.
+    column_taken: u64,
+    unreadable: Option<UnreadableText>,
+}
+
+/// The reason why the text ends before the file.
+enum UnreadableText {
+    Character(char),
+    Encoding(&'static Encoding),
+    Cut,
+    TooLong,
+}
+
+impl<R: Read> TextWindow<R> {
+    pub(crate) fn new(source: R) -> TextWindow<R> {
+        TextWindow {
+            source,
+            buffer: vec![0; FIRST_SIZE],
+            start: 0,
+            valid: 0,
+            filled: 0,
+            decoder: None,
+            unknown_encoding: None,
+            has_begun: false,
+            is_at_end: false,
+            size: 0,
+            budget: PROLOG_LIMIT,
+            after_cr: false,
+            taken: 0,
+            newlines_taken: 0,
+            column_taken: 0,
+            unreadable: None,
+        }
+    }
+
+    /// Returns the text that was read and not yet taken.
+    pub(crate) fn text(&self) -> &str {
+        // Validated again because `buffer` also holds bytes that are not yet text; that costs next to nothing.
+        std::str::from_utf8(&self.buffer[self.start..self.valid]).unwrap_or_default()
+    }
+
+    /// Removes the first `length` bytes.
+    pub(crate) fn take(&mut self, length: usize) {
+        let taken = &self.buffer[self.start..self.start + length];
+        self.newlines_taken += newlines(taken);
+        self.column_taken = column(self.column_taken, taken);
+        self.taken += length as u64;
+        self.start += length;
+    }
+
+    /// Returns the length of the text that was taken. In a file in UTF-8 without CR, that is the offset of the rest.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Returns the error at `offset`.
+    #[cold]
+    pub(crate) fn syntax(&self, offset: usize, message: String) -> Malformed {
+        let text = &self.buffer[self.start..self.valid];
+        let before = &text[..offset.min(text.len())];
+        Malformed::Syntax {
+            line: self.line(offset),
+            column: 1 + column(self.column_taken, before),
+            message,
+        }
+    }
+
+    /// Returns the line of the byte at `offset`.
+    pub(crate) fn line(&self, offset: usize) -> u64 {
+        let text = &self.buffer[self.start..self.valid];
+        1 + self.newlines_taken + newlines(&text[..offset.min(text.len())])
+    }
+
+    /// Lifts the limit that holds until the root's start tag is known.
+    pub(crate) fn lift_limit(&mut self) {
+        self.budget = usize::MAX;
+    }
+
+    /// Returns the number of bytes read.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Returns true if only the limit before the root's start tag keeps the window from growing.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.budget == 0 && !self.is_at_end && self.unreadable.is_none()
+    }
+
+    /// Returns true if the whole file is white space and NULs, as a crash leaves one whose blocks were allocated, or
+    /// the beginning of a byte order mark.
+    pub(crate) fn is_blank(&self) -> bool {
+        let is_closed = self.is_at_end || self.unreadable.is_some();
+        let bytes = &self.buffer[self.start..self.filled];
+        let is_cut_mark = MARKS.iter().any(|mark| mark.starts_with(bytes));
+        let is_nothing = bytes.iter().all(|&byte| byte == 0 || is_space(byte));
+        is_closed && (is_nothing || is_cut_mark)
+    }
+
+    /// Returns true if there is nothing to read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.filled
+    }
+
+    /// Returns the first byte that is not white space, validated or not.
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        self.buffer[self.start..self.filled]
+            .iter()
+            .copied()
+            .find(|&byte| !is_space(byte))
+    }
+
+    /// Returns the declared encoding, if it is unknown; of the text only ASCII is then right.
+    pub(crate) fn unknown_encoding(&self) -> Option<&str> {
+        self.unknown_encoding.as_deref()
+    }
+
+    /// Returns the reason why the text ends before the file.
+    pub(crate) fn malformed(&self) -> Option<Malformed> {
+        let line = self.line(usize::MAX);
+        let message = match self.unreadable.as_ref()? {
+            UnreadableText::Cut => return Some(Malformed::Truncated { line }),
+            UnreadableText::Encoding(encoding) => {
+                let encoding = encoding.name().to_owned();
+                return Some(Malformed::Encoding { line, encoding });
+            }
+            UnreadableText::Character(character) => forbidden(*character),
+            UnreadableText::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
+        };
+        Some(self.syntax(usize::MAX, message))
+    }
+
+    /// Reads on. Returns true if there is more text than before.
+    pub(crate) fn grow(&mut self) -> io::Result<bool> {
+        if self.is_at_end {
+            // Most documents are small: the room to read on would be their greatest cost.
+            return Ok(false);
+        }
+        self.make_room();
+        let before = self.valid;
+        while self.valid == before
+            && self.unreadable.is_none()
+            && !self.is_at_end
+            && self.budget > 0
+        {
+            if self.decoder.is_some() {
+                self.transcode()?;
+            } else {
+                self.fill()?;
+                if !self.has_begun {
+                    self.begin();
+                }
+                if self.decoder.is_none() {
+                    self.validate();
+                }
+            }
+        }
+        Ok(self.valid > before)
+    }
+
+    /// Moves the rest to the buffer's start, and enlarges a buffer that it half fills.
+    fn make_room(&mut self) {
+        self.buffer.copy_within(self.start..self.filled, 0);
+        self.valid -= self.start;
+        self.filled -= self.start;
+        self.start = 0;
+        if self.budget > PROLOG_LIMIT && self.buffer.len() < SIZE {
+            // In steps: most documents are small, and room that is never used costs too.
+            self.buffer.resize((self.buffer.len() * 4).min(SIZE), 0);
+        }
+        if self.filled > self.buffer.len() / 2 {
+            if self.filled >= LONGEST_MARKUP {
+                self.unreadable.get_or_insert(UnreadableText::TooLong);
+            } else {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let room = &mut self.buffer[self.filled..];
+        let (read, is_at_end) = read_full(&mut self.source, room, self.budget)?;
+        self.budget -= read;
+        self.size += read as u64;
+        self.filled += read;
+        self.is_at_end = is_at_end;
+        Ok(())
+    }
+
+    /// Detects the encoding.
+    fn begin(&mut self) {
+        self.has_begun = true;
+        let Detected {
+            encoding,
+            mark,
+            unknown,
+        } = detect(&self.buffer[..self.filled]);
+        self.unknown_encoding = unknown;
+        if encoding == UTF_8 {
+            self.start = mark;
+            self.valid = mark;
+            self.taken = mark as u64;
+        } else {
+            let decoder = encoding.new_decoder_without_bom_handling();
+            let undecoded = self.buffer[mark..self.filled].to_vec();
+            self.decoder = Some((decoder, undecoded));
+            self.filled = 0;
+            if let Some((_, undecoded)) = &self.decoder {
+                let room = undecoded.len() * 4;
+                self.buffer.resize(room.max(FIRST_SIZE), 0);
+            }
+            self.decode();
+        }
+    }
+
+    /// Accepts the bytes read of a file in UTF-8, but for an incomplete character at their end.
+    fn validate(&mut self) {
+        let (length, unreadable) = match std::str::from_utf8(&self.buffer[self.valid..self.filled])
+        {
+            Ok(text) => (text.len(), None),
+            Err(error) if error.error_len().is_some() => {
+                (error.valid_up_to(), Some(UnreadableText::Encoding(UTF_8)))
+            }
+            Err(error) => (
+                error.valid_up_to(),
+                self.is_at_end.then_some(UnreadableText::Cut),
+            ),
+        };
+        self.unreadable = unreadable;
+        self.accept(self.valid + length);
+    }
+
+    fn transcode(&mut self) -> io::Result<()> {
+        let Some((_, undecoded)) = &mut self.decoder else {
+            return Ok(());
+        };
+        // One byte of any encoding is at most three of UTF-8.
+        let room = (self.buffer.len() - self.filled) / 4;
+        let from = undecoded.len();
+        undecoded.resize(from + room, 0);
+        let (read, is_at_end) = read_full(&mut self.source, &mut undecoded[from..], self.budget)?;
+        undecoded.truncate(from + read);
+        self.budget -= read;
+        self.size += read as u64;
+        self.is_at_end = is_at_end;
+        self.decode();
+        Ok(())
+    }
+
+    fn decode(&mut self) {
+        let Some((decoder, undecoded)) = &mut self.decoder else {
+            return;
+        };
+        let room = &mut self.buffer[self.valid..];
+        let (result, read, written) =
+            decoder.decode_to_utf8_without_replacement(undecoded, room, self.is_at_end);
+        if let DecoderResult::Malformed(..) = result {
+            let is_cut = self.is_at_end && read == undecoded.len();
+            let encoding = decoder.encoding();
+            self.unreadable = Some(if is_cut {
+                UnreadableText::Cut
+            } else {
+                UnreadableText::Encoding(encoding)
+            });
+        }
+        undecoded.drain(..read);
+        self.filled = self.valid + written;
+        self.accept(self.filled);
+    }
+
+    /// Makes the bytes up to `end` part of the text, unless a character is forbidden.
+    fn accept(&mut self, end: usize) {
+        let mut end = end;
+        if let Some((at, character)) = first_forbidden(&self.buffer[self.valid..end]) {
+            self.unreadable = Some(UnreadableText::Character(character));
+            end = self.valid + at;
+        }
+        let kept = unify_line_ends(&mut self.buffer[self.valid..end], &mut self.after_cr);
+        let moved_to = self.valid + kept;
+        if moved_to < end {
+            self.buffer.copy_within(end..self.filled, moved_to);
+            self.filled -= end - moved_to;
+        }
+        self.valid = moved_to;
+    }
+}
+
+/// Reads until `room` is full, the file ends, or `budget` is used up. Returns the length, and true if the file ended.
+fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Result<(usize, bool)> {
+    let wanted = room.len().min(budget);
+    let mut read = 0;
+    while read < wanted {
+        match source.read(&mut room[read..wanted]) {
+            Ok(0) => return Ok((read, true)),
+            Ok(length) => read += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((read, false))
+}
+
+/// Returns the number of characters in the last line of `text`, which follows `before` of them.
+fn column(before: u64, text: &[u8]) -> u64 {
+    let line = text.iter().rposition(|&byte| byte == b'\n');
+    let (before, line) = match line {
+        Some(end) => (0, &text[end + 1..]),
+        None => (before, text),
+    };
+    // Continuation bytes are not counted (RFC 3629).
+    let characters = line.iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
+    before + characters as u64
+}
+
+/// Replaces CR LF and CR by LF (XML 1.0 section 2.11). Returns the new length.
+fn unify_line_ends(text: &mut [u8], after_cr: &mut bool) -> usize {
+    if text.is_empty() {
+        return 0;
+    }
+    let mut at = usize::from(*after_cr && text[0] == b'\n');
+    let mut kept = 0;
+    *after_cr = false;
+    loop {
+        let cr = find(&text[at..], [b'\r']).map(|length| at + length);
+        let end = cr.unwrap_or(text.len());
+        if kept < at {
+            text.copy_within(at..end, kept);
+        }
+        kept += end - at;
+        if cr.is_none() {
+            return kept;
+        }
+        text[kept] = b'\n';
+        kept += 1;
+        at = end + 1;
+        match text.get(at) {
+            Some(b'\n') => at += 1,
+            Some(_) => {}
+            None => *after_cr = true,
+        }
+    }
+}
+
+/// Returns the number of line ends in a text.
+fn newlines(text: &[u8]) -> u64 {
+    // Blocks whose count fits a byte, so that the compiler compares many bytes at once.
+    text.chunks(255)
+        .map(|block| {
+            let count: u8 = block.iter().map(|&byte| u8::from(byte == b'\n')).sum();
+            u64::from(count)
+        })
+        .sum()
+}
