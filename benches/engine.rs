@@ -19,7 +19,7 @@ use rsnotify::announce::plan::{
     SourcePlan, WindowPlan,
 };
 use rsnotify::announce::state::State;
-use rsnotify::http::answer::Answer;
+use websub::answer::Answer;
 
 const URL: &str = "https://source.example/";
 

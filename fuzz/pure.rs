@@ -13,9 +13,3 @@ pub mod broker {
 pub mod config;
 #[path = "../src/contentchange/mod.rs"]
 pub mod contentchange;
-#[path = "../src/histogram.rs"]
-pub mod histogram;
-#[path = "../src/http/mod.rs"]
-pub mod http;
-#[path = "../src/hub/mod.rs"]
-pub mod hub;

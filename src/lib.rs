@@ -1,20 +1,17 @@
 //! rsnotify announces the changes of a ResourceSync Source to Destinations, from the files that it publishes.
 //!
-//! The crate in reading order, after [`resourcesync`], a crate of its own: the specification's terms and documents, pure.
-//! Each part describes itself further:
+//! Two crates come before this one: [`resourcesync`] has the specification's terms and documents, pure; [`websub`] has
+//! publishing, the hub, topics and a subscriber, decisions apart from HTTP. Then, in reading order, each part of which
+//! describes itself further:
 //!
 //! | part | content |
 //! |---|---|
 //! | [`announce`] | which changes are due to which hub, and when: one engine, events in, effects out; pure |
 //! | [`contentchange`] | messages for brokers: a change notification becomes Atom feeds, and they become changes; pure |
-//! | [`http`] | shared by publisher and embedded hub, without I/O: answers, retry times, forms, links, secrets; pure |
-//! | [`histogram`] | durations counted in buckets; pure |
-//! | [`hub`] | the embedded hub's decisions: who may subscribe, which deliveries are pending for whom; pure |
 //! | [`report`] | the daemon's status as operators and programs read it; pure |
 //! | [`diagnostics`] | the findings of `check`, derived from facts that adaptors bring; pure |
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
 //! | [`store`] | the state file, one SQLite database: what was seen, told, and is in flight |
-//! | [`websub`] | HTTP: submitting to hubs, serving topics, the embedded hub, a subscriber |
 //! | [`broker`] | STOMP: sending messages to the site's message broker, and reading them |
 //! | [`admin`] | the admin listener: health, metrics, status page |
 //! | [`control`] | requests of commands to a running daemon, over a socket |
@@ -23,8 +20,8 @@
 //! | [`cli`] | one file per subcommand, and what they share |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
-//! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `broker`, `admin`, `control`) never use each other;
-//! nothing is sent before it is saved; the changes to announce are always the difference *seen − told*.
+//! network, randomness or logging; adaptors (`tree`, `store`, `broker`, `admin`, `control`, and those of `websub`) never use
+//! each other; nothing is sent before it is saved; the changes to announce are always the difference *seen − told*.
 //!
 //! A decision belongs in a pure folder, its input and output in an adaptor, and [`daemon`] joins them.
 //! ARCHITECTURE.md names the places for the usual additions.
@@ -38,10 +35,6 @@ pub mod contentchange;
 pub mod control;
 pub mod daemon;
 pub mod diagnostics;
-pub mod histogram;
-pub mod http;
-pub mod hub;
 pub mod report;
 pub mod store;
 pub mod tree;
-pub mod websub;

@@ -10,20 +10,16 @@ mod source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use source::{code_files, repository, source_files};
+use source::{code_files, feature_modules, repository, source_files};
 
 /// The folders of `src/` that may use only some of the others. What the crates may use is in their `Cargo.toml`.
-const MAY_USE: [(&str, &[&str]); 14] = [
-    ("histogram", &[]),
-    ("http", &[]),
-    ("contentchange", &["http"]),
-    ("announce", &["http"]),
-    ("hub", &["http", "histogram"]),
-    ("report", &["http", "histogram", "announce", "hub"]),
-    ("diagnostics", &["http", "announce", "report", "hub"]),
+const MAY_USE: [(&str, &[&str]); 10] = [
+    ("contentchange", &[]),
+    ("announce", &[]),
+    ("report", &["announce"]),
+    ("diagnostics", &["announce", "report"]),
     ("tree", &PURE),
     ("store", &PURE),
-    ("websub", &PURE),
     ("broker", &PURE),
     ("admin", &PURE),
     ("control", &PURE),
@@ -33,17 +29,11 @@ const MAY_USE: [(&str, &[&str]); 14] = [
 /// The parts of `src/` that join the others, and may use all of them.
 const JOINING: [&str; 4] = ["cli", "daemon", "lib", "main"];
 
-/// The folders of `src/` and the crates that know no clock, disk, network, randomness or logging.
-const PURE: [&str; 8] = [
-    "resourcesync",
-    "histogram",
-    "http",
-    "contentchange",
-    "announce",
-    "hub",
-    "report",
-    "diagnostics",
-];
+/// The folders of `src/` that know no clock, disk, network, randomness or logging.
+const PURE: [&str; 4] = ["contentchange", "announce", "report", "diagnostics"];
+
+/// The crates that know none either, but for modules that a feature adds.
+const PURE_CRATES: [&str; 2] = ["resourcesync", "websub"];
 
 /// Paths, types and macros of the outside world, banned in pure folders.
 const IMPURE: [&str; 37] = [
@@ -181,8 +171,15 @@ fn folders_use_only_what_they_may() {
 #[test]
 fn pure_folders_have_no_access_to_the_outside() {
     let mut failures = Vec::new();
-    for file in code_files() {
-        if !file.part().is_some_and(|part| PURE.contains(&part)) {
+    let files = code_files();
+    let adaptors = feature_modules(&files);
+    for file in files {
+        let is_adaptor = file.crate_module().is_some_and(|module| {
+            let is_within = |adaptor: &String| says(&module, adaptor);
+            adaptors.iter().any(is_within)
+        });
+        let is_pure = |part| PURE.contains(&part) || PURE_CRATES.contains(&part);
+        if is_adaptor || !file.part().is_some_and(is_pure) {
             continue;
         }
         for (number, code) in file.production() {
@@ -201,6 +198,26 @@ fn pure_folders_have_no_access_to_the_outside() {
         "A pure folder has a clock, disk, network, randomness or logging",
         &failures,
     );
+}
+
+#[test]
+fn only_joining_parts_use_adaptors_of_crates() {
+    let mut failures = Vec::new();
+    let files = code_files();
+    let adaptors = feature_modules(&files);
+    assert!(adaptors.contains("websub::http"), "{adaptors:?}");
+    for file in files {
+        let is_checked = file.part().is_some_and(|part| !JOINING.contains(&part));
+        if !is_checked || file.crate_module().is_some() {
+            continue;
+        }
+        for (number, code) in file.production() {
+            for module in adaptors.iter().filter(|module| says(code, module)) {
+                failures.push(format!("{}:{number}: {module}", file.path));
+            }
+        }
+    }
+    report("Only daemon and cli use the adaptors of crates", &failures);
 }
 
 #[test]
@@ -385,6 +402,7 @@ fn rules_name_folders_there_are() {
         .iter()
         .map(|(folder, _)| *folder)
         .chain(PURE)
+        .chain(PURE_CRATES)
         .chain(JOINING);
     let missing: Vec<String> = named
         .filter(|part| {

@@ -9,9 +9,9 @@ use rsnotify::config::overrides::Overrides;
 use rsnotify::contentchange::feed::Feed;
 use rsnotify::contentchange::message::{BrokerNotification, HashedPayload};
 use rsnotify::contentchange::objects::{AtomForm, atom_messages};
-use rsnotify::hub::callback::CallbackPolicy;
-use rsnotify::hub::request::{self, Action, SubscriptionRequest};
 use url::form_urlencoded;
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::request::{self, Action, SubscriptionRequest};
 
 /// F7: how bytes arrive does not matter, nothing is read beyond its bounds, and a frame that was read is read the same
 /// again from what it is written as. The first byte says how the bytes arrive.

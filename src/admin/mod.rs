@@ -17,9 +17,9 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use resourcesync::escape::escaped_lines;
 use serde::Serialize;
 use tokio::sync::oneshot;
+use websub::host::is_addressed_to;
 
 use crate::admin::metrics::ExpositionFormat;
-use crate::http::host::is_addressed_to;
 use crate::report::JSON_VERSION;
 use crate::report::status::{Detail, Status};
 

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::{Entry, Payload};
 use resourcesync::uri::{Hub, Topic, Uri};
+use websub::topics::TopicPage;
 
 use crate::announce::changes::log::ChangeLog;
-use crate::announce::delivery::TopicPage;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::span::{Span, span};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
+use websub::answer::Answer;
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::changes::round::{TakeRequest, TakenRound};
@@ -14,7 +15,6 @@ use crate::announce::event::{Effect, Event};
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{Look, Observation};
 use crate::announce::plan::Mode;
-use crate::http::answer::Answer;
 
 /// A submission, and when it would be made.
 #[derive(Debug, Clone, PartialEq, Eq)]

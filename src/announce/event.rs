@@ -6,18 +6,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::escape::escaped;
 use resourcesync::uri::{Hub, Topic, Uri};
+use websub::answer::Answer;
+use websub::publisher::reason::RefusalKind;
+use websub::topics::TopicPage;
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::changes::round::{TakeRequest, TakenRound, UndatedChanges};
-use crate::announce::delivery::attempt::RefusalKind;
-use crate::announce::delivery::{Submission, TopicPage};
+use crate::announce::delivery::Submission;
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
 };
 use crate::announce::state::Save;
-use crate::http::answer::Answer;
 
 /// The moment of a step, by both clocks: what is said carries the wall clock's time, and the grace of R15 is counted
 /// by one that nobody sets.

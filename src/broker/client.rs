@@ -14,6 +14,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
+use websub::answer::{Answer, BrokerAnswer};
+use websub::histogram::Histogram;
 
 use crate::announce::delivery::Submission;
 use crate::broker::frame::Frame;
@@ -21,8 +23,6 @@ use crate::broker::messages::{messages, send_frame};
 use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
 use crate::broker::settings::BrokerSettings;
-use crate::histogram::Histogram;
-use crate::http::answer::{Answer, BrokerAnswer};
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
 pub struct Brokers {

@@ -1,10 +1,10 @@
 //! The meaning of an `ERROR`, and of a connection that fails (F7).
 
 use resourcesync::escape::excerpt;
+use websub::answer::{Answer, BrokerAnswer, BrokerRefusal};
+use websub::secret::Mask;
 
 use crate::broker::frame::{Frame, FrameError};
-use crate::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
-use crate::http::secret::Mask;
 
 /// The maximum number of characters quoted of an `ERROR`.
 const EXCERPT_CHARS: usize = 500;
@@ -110,9 +110,9 @@ fn refusal(text: &str) -> BrokerRefusal {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use websub::secret::Secret;
 
     use super::*;
-    use crate::http::secret::Secret;
 
     #[rstest]
     // ActiveMQ 5.17.

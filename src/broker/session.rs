@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use websub::secret::Mask;
 
 use crate::broker::frame::{Decoder, Frame};
 use crate::broker::refusal::BrokerError;
 use crate::broker::settings::{BrokerSettings, Transport};
 use crate::broker::tls;
-use crate::http::secret::Mask;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 16 << 10;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use resourcesync::uri::Hub;
+use websub::secret::{Mask, Secret};
 
 use crate::broker::tls;
 use crate::contentchange::objects::PayloadFormat;
-use crate::http::secret::{Mask, Secret};
 
 /// The time between two heart-beats, each way (F7).
 pub const HEART_BEAT: Duration = Duration::from_secs(10);

@@ -10,9 +10,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_platform_verifier::Verifier;
 use tokio_rustls::TlsConnector;
+use websub::secret::Secret;
 
 use crate::broker::settings::ClientCertificate;
-use crate::http::secret::Secret;
 
 /// Checks certificates and key.
 ///

@@ -13,6 +13,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use resourcesync::escape::escaped;
 use serde_json::json;
+use websub::publisher::settings::PublishSettings;
 
 use crate::announce::engine::source::findings::EXAMPLES;
 use crate::announce::finding::Finding;
@@ -32,7 +33,6 @@ use crate::diagnostics::{Diagnostic, Severity, changes, clock};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
 use crate::store::StoreError;
-use crate::websub::publish::PublishSettings;
 
 /// Diagnostics of one subject.
 struct CheckSection {

@@ -6,6 +6,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 use resourcesync::escape::{escaped, escaped_lines};
 use resourcesync::uri::Uri;
+use websub::hub::subscriptions::Subscriptions;
 
 use crate::announce::engine::Engine;
 use crate::announce::event::Effect;
@@ -21,7 +22,6 @@ use crate::config::partial::state_dir;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::log::error_chain;
 use crate::daemon::{ask_subscriptions, execute, no_embedded_hub, reduced};
-use crate::hub::subscriptions::Subscriptions;
 use crate::store::{self, Store, StoreError};
 
 /// A daemon, by its state directory.

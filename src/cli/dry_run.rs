@@ -6,6 +6,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
+use websub::hub::delivery::headers;
+use websub::hub::subscriptions::NotificationToRelay;
+use websub::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
+use websub::publisher::preview::Preview;
+use websub::publisher::settings::PublishSettings;
+use websub::retry::MAX_RETRY_AFTER;
+use websub::secret::MASKED;
 
 use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
@@ -21,14 +28,8 @@ use crate::cli::output::{print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::daemon::{reduced, settings};
-use crate::http::retry::MAX_RETRY_AFTER;
-use crate::http::secret::MASKED;
-use crate::hub::relay::headers;
-use crate::hub::{DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription};
 use crate::store::Store;
 use crate::tree::RecentKeys;
-use crate::websub::preview::Preview;
-use crate::websub::publish::PublishSettings;
 
 /// A request with its description.
 struct Shown {
@@ -127,7 +128,7 @@ fn submitted(
             wait(at, now),
             submission.hub
         ),
-        request: Preview::of_submission(submission, hub).to_string(),
+        request: Preview::of_notification(&submission.notification(), hub).to_string(),
     }
 }
 
@@ -198,15 +199,18 @@ impl<'a> EmbeddedDeliveries<'a> {
     }
 
     fn relayed(&self, submission: &Submission, at: Timestamp, now: Timestamp) -> Vec<Shown> {
+        let NotificationToRelay {
+            topic,
+            seq,
+            body,
+            headers,
+        } = submission.relayed();
         let relay = Relay {
             id: RelayId(u64::MAX),
-            topic: submission.topic.clone(),
-            seq: submission.seq,
-            body: submission.body.clone(),
-            headers: RelayHeaders {
-                capability_list: Some(submission.capability_list.clone()),
-                ..RelayHeaders::default()
-            },
+            topic,
+            seq,
+            body,
+            headers,
         };
         let subscriptions = self.subscriptions.iter();
         subscriptions

@@ -1,15 +1,15 @@
 //! Answers of commands from the state of `rsnotify hub`, where none runs.
 
 use jiff::Timestamp;
+use websub::hub::published_topics::PublishedTopics;
+use websub::hub::publisher_counts::{PublisherCounts, views};
+use websub::hub::subscriptions::Subscriptions;
 
 use crate::announce::state::Save;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::{ask_subscriptions, no_sources};
-use crate::hub::published_topics::PublishedTopics;
-use crate::hub::publisher_counts::{PublisherCounts, views};
-use crate::hub::subscriptions::Subscriptions;
 use crate::report;
 use crate::store::Store;
 

@@ -31,6 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use websub::subscriber::{CallbackKey, Destination};
 
 use crate::cli::block_on;
 use crate::cli::exit::Exit;
@@ -47,7 +48,6 @@ use crate::cli::listen::state::{ListenState, SavedState, SavedSubscription};
 use crate::cli::listen::watched::WatchedDocuments;
 use crate::cli::options::{ListenKind, ListenOptions};
 use crate::daemon::log::error_chain;
-use crate::websub::subscribe::{CallbackKey, Destination};
 
 /// Lease to request, unless another is given.
 const LEASE: Duration = Duration::from_secs(60 * 60);

@@ -43,7 +43,7 @@ pub fn start(options: &Options) -> Logging {
     // The `notify` crate warns of each removed directory, because it removes the watch twice. The certificate verifier
     // names no hub; its result is logged elsewhere with the hub's name.
     let filter = EnvFilter::new(format!(
-        "warn,notify=error,rustls_platform_verifier=off,rsnotify={level}"
+        "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level}"
     ));
     let is_journal = is_journal();
     let lines = tracing_subscriber::fmt()

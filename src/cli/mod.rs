@@ -31,6 +31,7 @@ mod subscriptions;
 use anyhow::Context;
 use clap::Parser;
 use resourcesync::escape::escaped_lines;
+use websub::publisher::settings::PublishSettingsError;
 
 use crate::broker::settings::BrokerSettingsError;
 use crate::cli::exit::Exit;
@@ -38,7 +39,6 @@ use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
 use crate::config::error::ConfigError;
 use crate::daemon::log::error_chain;
-use crate::websub::publish::PublishSettingsError;
 
 /// Runs the command that the arguments name, and reports its error.
 pub fn main() -> Exit {

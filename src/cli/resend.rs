@@ -18,6 +18,8 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::Uri;
 use tokio::runtime::Runtime;
+use websub::answer::{Answer, BrokerAnswer};
+use websub::secret::Secret;
 
 use crate::announce::delivery::Submission;
 use crate::announce::ids::ChannelId;
@@ -35,8 +37,6 @@ use crate::config::Config;
 use crate::config::broker::Broker;
 use crate::contentchange::message::INITIAL;
 use crate::daemon::settings;
-use crate::http::answer::{Answer, BrokerAnswer};
-use crate::http::secret::Secret;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use serde_json::json;
+use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
@@ -13,7 +14,6 @@ use crate::cli::options::{
 };
 use crate::cli::output::{aligned, counted, next_try, print, print_json, relative, when};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
-use crate::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
     let ask = match command {

@@ -2,6 +2,8 @@
 
 use ipnet::IpNet;
 use resourcesync::uri::{Hub, Uri, is_clean};
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::limits::HubLimits;
 
 use crate::config::definition::Fallback::{Default, Described};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
@@ -11,8 +13,6 @@ use crate::config::hub::HUB;
 use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::config::subscribers::{SubscriberKeys, SubscriberSettings};
-use crate::hub::callback::CallbackPolicy;
-use crate::hub::limits::HubLimits;
 
 pub static EMBEDDED_HUB: Definition = Definition::table(
     "embedded_hub",

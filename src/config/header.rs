@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use websub::secret::{MASKED, Secret};
+
 use crate::config::definition::{Definition, path};
 use crate::config::effective::{inline, quoted};
 use crate::config::holder::{HeaderValue, Holder};
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
 use crate::config::secret::secret_at;
-use crate::http::secret::{MASKED, Secret};
 
 /// A header that is sent with each request or message.
 #[derive(Debug, Clone, PartialEq, Eq)]

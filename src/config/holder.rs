@@ -1,8 +1,7 @@
 //! Holders of secrets and certificates, as the file writes them.
 
 use toml::de::DeValue;
-
-use crate::http::secret::Secret;
+use websub::secret::Secret;
 
 /// The holder of a secret or of certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use resourcesync::uri::Hub;
 use url::{Position, Url};
+use websub::secret::{MASKED, Secret};
 
 use crate::announce::plan::{Mode, Replaces};
 use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
@@ -21,7 +22,6 @@ use crate::config::secret::secret;
 use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::web_uri;
-use crate::http::secret::{MASKED, Secret};
 
 pub static HUB: Definition = Definition {
     more: "See below. Without any, the embedded hub.",

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use resourcesync::uri::Uri;
+use websub::hub::publisher::{Publisher, Publishers};
 
 use crate::config::definition::Fallback::{Nothing, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
@@ -16,7 +17,6 @@ use crate::config::origin::{Given, Origin};
 use crate::config::secret::{HeldSecret, secret};
 use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
-use crate::hub::publisher::{Publisher, Publishers};
 
 pub static PUBLISHER: Definition = Definition {
     more: "See below. At least one.",

@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use websub::secret::Secret;
+
 use crate::config::definition::Definition;
 use crate::config::holder::Holder;
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
-use crate::http::secret::Secret;
 
 const MAX_SECRET: u64 = 64 << 10;
 /// A bundle of all the authorities that a system trusts has a few hundred.

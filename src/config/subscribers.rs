@@ -3,6 +3,9 @@
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::limits::HubLimits;
+use websub::hub::network;
 
 use crate::config::definition::Fallback::Default;
 use crate::config::definition::{Kind, TextKind};
@@ -10,9 +13,6 @@ use crate::config::effective::{Page, list};
 use crate::config::form::{self, BOOLEAN, integer};
 use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
-use crate::hub::callback::CallbackPolicy;
-use crate::hub::limits::HubLimits;
-use crate::hub::network;
 
 /// The keys, in the table of one hub.
 #[derive(Debug)]

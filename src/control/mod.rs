@@ -15,8 +15,8 @@ use resourcesync::channel_kind::ChannelKind;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
-use crate::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 use crate::report::status::account::AccountView;
 use crate::report::status::{ChannelView, MissingView, Status};
 

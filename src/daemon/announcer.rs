@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tracing::warn;
+use websub::publisher::http::Submitter;
+use websub::topics::http::Topics;
 
 use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
@@ -40,8 +42,6 @@ use crate::report::pending::PendingCount;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::tree::TreeReport;
-use crate::websub::publish::Submitter;
-use crate::websub::topics::Topics;
 
 /// Inputs of `rsnotify run` alone.
 pub enum SourceInput {

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
+use websub::hub::HubRecord;
 
 use crate::admin::Readiness;
 use crate::control::{ControlReply, ControlRequest};
@@ -23,7 +24,6 @@ use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::{StateSaver, StoreProbe, Unsaved};
 use crate::daemon::event_loop::status_reporter::{Knowledge, StatusReporter};
 use crate::daemon::failpoints::Failpoints;
-use crate::hub::HubRecord;
 use crate::report;
 use crate::report::figures::Counts;
 use crate::report::last_day::Totals;

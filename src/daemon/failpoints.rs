@@ -51,9 +51,10 @@ pub use enabled::Failpoints;
 
 #[cfg(not(debug_assertions))]
 mod disabled {
+    use websub::hub::HubRecord;
+
     use crate::announce::state::Save;
     use crate::daemon::failpoints::Failpoint;
-    use crate::hub::HubRecord;
 
     /// The failpoints of a release build: none.
     #[derive(Debug, Clone)]
@@ -79,10 +80,10 @@ mod enabled {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use rustix::process::{Signal, getpid, kill_process};
+    use websub::hub::HubRecord;
 
     use crate::announce::state::{LedgerRow, Save};
     use crate::daemon::failpoints::Failpoint;
-    use crate::hub::HubRecord;
 
     /// The failpoint at which this process dies, if any. Clones count together.
     #[derive(Debug, Clone)]

@@ -12,22 +12,22 @@ use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
+use websub::hub::HubRecord;
+use websub::hub::http::fetches::{FailedAttempt, FetchOutcome, Fetches};
+use websub::hub::publication::PublicationRefusal;
+use websub::hub::publication::http::{AcceptedRequest, PublicHub};
+use websub::hub::published_topics::directory::TopicDirectory;
+use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
+use websub::hub::publisher_counts::{PublisherView, views};
+use websub::hub::subscriptions::NotificationToRelay;
 
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::state_saver::Unsaved;
 use crate::daemon::event_loop::status_reporter::Knowledge;
 use crate::daemon::event_loop::{LoopParts, Role};
-use crate::hub::HubRecord;
-use crate::hub::publication::PublicationRefusal;
-use crate::hub::published_topics::{MAX_TOPICS, Publication, Published};
-use crate::hub::publisher_counts::{PublisherView, views};
-use crate::hub::subscriptions::NotificationToRelay;
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
-use crate::websub::hub::fetches::{FailedAttempt, FetchOutcome, Fetches};
-use crate::websub::hub::hub_topics::TopicDirectory;
-use crate::websub::hub::intake::{AcceptedRequest, PublicHub};
 
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);

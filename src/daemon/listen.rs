@@ -17,14 +17,14 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
+use websub::http::server::{self, Listener, ServerLimits};
+use websub::hub::http::EmbeddedHub;
+use websub::hub::http::public::{serve_hub, serve_public};
+use websub::hub::publication::http::PublicHub;
+use websub::topics::http::Topics;
 
 use crate::admin::Admin;
 use crate::config::address::Address;
-use crate::websub::hub::EmbeddedHub;
-use crate::websub::hub::intake::PublicHub;
-use crate::websub::public::{serve_hub, serve_public};
-use crate::websub::server::{self, Listener, ServerLimits};
-use crate::websub::topics::Topics;
 
 /// Backlog of clients that wait to be accepted. With the usual 128, a burst of them waits a second for TCP to retry, or
 /// is rejected at a Unix socket. The system may allow fewer.

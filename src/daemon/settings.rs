@@ -5,6 +5,12 @@ use reqwest::header::HeaderName;
 use resourcesync::uri::{Hub, Uri};
 use rustix::process::{Resource, getrlimit};
 use url::Url;
+use websub::http::server;
+use websub::hub::http::settings::EmbeddedHubSettings;
+use websub::publisher::settings::{
+    HubCredentials, HubHeader, HubProxy, PublishSettings, PublishSettingsError,
+};
+use websub::secret::Secret;
 
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
@@ -21,13 +27,7 @@ use crate::config::hub::ExternalHub;
 use crate::config::own_hub::OwnHubSettings;
 use crate::config::server::ServerSettings;
 use crate::config::source::Watch;
-use crate::http::secret::Secret;
 use crate::tree::{self, KnownFile, RecentKeys, WatchMode};
-use crate::websub::hub;
-use crate::websub::publish::{
-    HubCredentials, HubHeader, HubProxy, PublishSettings, PublishSettingsError,
-};
-use crate::websub::server;
 
 /// Minimum number of largest-size notifications that may wait on one topic of `rsnotify hub`.
 const MIN_WAITING: usize = 16;
@@ -143,13 +143,13 @@ pub fn embedded_hub(
     embedded: &EmbeddedHubConfig,
     public_url: &Uri,
     has_file: bool,
-) -> hub::EmbeddedHubSettings {
+) -> EmbeddedHubSettings {
     let own_hosts = || {
         let url = Url::parse(public_url.as_str()).ok();
         let host = url.and_then(|url| url.host_str().map(str::to_owned));
         host.into_iter().collect()
     };
-    hub::EmbeddedHubSettings {
+    EmbeddedHubSettings {
         policy: embedded.callbacks.clone(),
         limits: embedded.limits.clone(),
         trusted_proxies: embedded.trusted_proxies.clone(),
@@ -159,9 +159,9 @@ pub fn embedded_hub(
 }
 
 /// Returns the settings of `rsnotify hub` towards its subscribers.
-pub fn own_hub(settings: &OwnHubSettings) -> hub::EmbeddedHubSettings {
+pub fn own_hub(settings: &OwnHubSettings) -> EmbeddedHubSettings {
     let usual = with_slots(settings.url.clone());
-    hub::EmbeddedHubSettings {
+    EmbeddedHubSettings {
         policy: settings.subscribers.callbacks.clone(),
         limits: settings.subscribers.limits.clone(),
         trusted_proxies: settings.subscribers.trusted_proxies.clone(),
@@ -173,11 +173,11 @@ pub fn own_hub(settings: &OwnHubSettings) -> hub::EmbeddedHubSettings {
 }
 
 /// Returns the usual settings, with as many slots as there are file descriptors for.
-fn with_slots(hub: Hub) -> hub::EmbeddedHubSettings {
-    let usual = hub::EmbeddedHubSettings::new(hub);
+fn with_slots(hub: Hub) -> EmbeddedHubSettings {
+    let usual = EmbeddedHubSettings::new(hub);
     let spare = server::spare(getrlimit(Resource::Nofile).current);
     let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
-    hub::EmbeddedHubSettings {
+    EmbeddedHubSettings {
         // As many deliveries again may be slow ones.
         concurrent_deliveries: share(8, usual.concurrent_deliveries),
         concurrent_verifications: share(32, usual.concurrent_verifications),

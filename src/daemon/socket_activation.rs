@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use anyhow::{Context, bail, ensure};
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
+use websub::http::server::Listener;
 
 use crate::daemon::listen::{BoundListener, ListenerRole};
-use crate::websub::server::Listener;
 
 /// The listeners that were passed.
 #[derive(Default)]

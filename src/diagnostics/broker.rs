@@ -1,9 +1,9 @@
 //! Diagnostics of message brokers, by their answer to a connection, which has no effect.
 
 use resourcesync::uri::Hub;
+use websub::answer::BrokerRefusal;
 
 use crate::diagnostics::Diagnostic;
-use crate::http::answer::BrokerRefusal;
 
 /// A broker with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

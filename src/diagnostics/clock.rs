@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
+use websub::probe::ProbeReply;
 
-use crate::diagnostics::{Diagnostic, ProbeReply};
+use crate::diagnostics::Diagnostic;
 
 /// Tolerated difference of two clocks, which includes the time that an answer takes.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);

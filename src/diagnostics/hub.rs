@@ -5,12 +5,13 @@ use core::net::SocketAddr;
 
 use resourcesync::uri::Hub;
 use url::{Host, Url};
+use websub::hub::publication::PUBLIC_HUB_GREETING;
+use websub::hub::request::HUB_GREETING;
+use websub::probe::{FailureCause, ProbeResult};
+use websub::publisher::reason::RefusalKind;
+use websub::publisher::redirect::{Hop, next_hop};
 
-use crate::announce::delivery::attempt::RefusalKind;
-use crate::announce::delivery::redirect::{Hop, next_hop};
-use crate::diagnostics::{
-    Diagnostic, FailureCause, HUB_GREETING, PUBLIC_HUB_GREETING, ProbeResult,
-};
+use crate::diagnostics::Diagnostic;
 use crate::report::status::Condition;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;

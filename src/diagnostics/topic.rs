@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic, Uri, is_clean};
 use url::Url;
+use websub::probe::{ProbeReply, ReplyBody, TopicReplies};
+use websub::topics::NO_SUCH_TOPIC;
 
 use crate::announce::plan::{HubPlan, Mode};
 use crate::diagnostics::topic::problem::{RedirectTarget, TopicReplyProblem};
-use crate::diagnostics::{
-    Diagnostic, NO_SUCH_TOPIC, ProbeReply, ProbeResult, ReplyBody, is_local, is_private, origin,
-};
+use crate::diagnostics::{Diagnostic, is_local, is_private, origin};
 
 /// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;
@@ -23,14 +23,6 @@ pub struct ExpectedTopic {
     pub topic: Topic,
     pub hubs: Vec<Hub>,
     pub capability_list: Uri,
-}
-
-/// Replies of a topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicReplies {
-    pub head: ProbeResult,
-    /// `None` if `HEAD` had no answer.
-    pub get: Option<ProbeResult>,
 }
 
 /// Diagnoses the replies of topics; `None` for those that there was no time to request.

@@ -8,11 +8,12 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Hub, Topic};
+use websub::histogram::Histogram;
+use websub::publisher::reason::RefusalKind;
+use websub::topics::TopicRequests;
 
 use crate::announce::changes::round::{TakeOutcome, TakeRequest};
-use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::event::Fact;
-use crate::histogram::Histogram;
 use crate::report::documents::DocumentState;
 
 /// All figures.
@@ -55,24 +56,6 @@ impl Hints {
         Hints {
             taken: self.taken + others.taken,
             overflows: self.overflows + others.overflows,
-        }
-    }
-}
-
-/// Requests for topics, by the class of what they were answered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TopicRequests {
-    pub answered: u64,
-    pub not_modified: u64,
-    pub refused: u64,
-}
-
-impl TopicRequests {
-    pub fn count(&mut self, status: u16) {
-        match status {
-            200..=299 => self.answered += 1,
-            300..=399 => self.not_modified += 1,
-            _ => self.refused += 1,
         }
     }
 }

@@ -23,10 +23,10 @@ pub mod summary;
 mod waiting;
 
 use jiff::Timestamp;
+use websub::hub::subscriptions::view::HubStatus;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::mounts::root::MountState;
-use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::{Counts, Figures};
 use crate::report::last_day::Totals;
 use crate::report::status::{Condition, MutedSet, SourceStatus, Status};

@@ -16,12 +16,13 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
+use websub::hub::publisher_counts::PublisherView;
+use websub::hub::subscriptions::view::HubStatus;
+use websub::publisher::reason::RefusalKind;
 
-use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
+use crate::announce::delivery::attempt::{Attempt, Refusal};
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
-use crate::hub::publisher_counts::PublisherView;
-use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::Figures;
 use crate::report::last_day::IntervalView;
 use crate::report::status::notification::NotificationView;

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use resourcesync::uri::{Topic, Uri};
 use rusqlite::{Row, Transaction, params};
-
-use crate::http::secret::Secret;
-use crate::hub::body_digest::BodyDigest;
-use crate::hub::publication::PublishedTopic;
-use crate::hub::{
+use websub::hub::publication::BodyDigest;
+use websub::hub::publication::PublishedTopic;
+use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
+use websub::secret::Secret;
+
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError};
 

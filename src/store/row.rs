@@ -11,8 +11,8 @@ use resourcesync::payload::{ChangeKind, Entry};
 use resourcesync::uri::Uri;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
+use websub::publisher::reason::RefusalKind;
 
-use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::plan::Mode;
 use crate::announce::span::whole;
 use crate::announce::state::{Said, Told};

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use resourcesync::fingerprint;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::{Statement, Transaction, params};
+use websub::hub::{HubRecord, Relay};
 
 use crate::announce::candidates::Candidates;
 use crate::announce::ids::ChannelId;
@@ -15,7 +16,6 @@ use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Presence, Record, Save, Trouble,
 };
-use crate::hub::{HubRecord, Relay};
 use crate::store::changes::write_changes;
 use crate::store::hub::{write_record, write_relay};
 use crate::store::row::{Column, covers_to_json, said_to_json, times_to_text, uris_to_json};

@@ -22,10 +22,11 @@ const HOSTS: [&str; 10] = [
 ];
 
 /// Prefixes of code spans that are paths in this repository.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     ".cargo/",
     ".ci/",
     "benches/",
+    "crates/",
     "docs/",
     "examples/",
     "fuzz/",
@@ -129,9 +130,16 @@ fn links_lead_somewhere() {
 fn other_files_speak_of_headings_that_exist() {
     let pages = pages();
     let mut paths = vec![repository().join("config.example.toml")];
-    let mut folders = ["examples", "packaging", "src", "systemd", "templates"]
-        .map(PathBuf::from)
-        .to_vec();
+    let mut folders = [
+        "crates",
+        "examples",
+        "packaging",
+        "src",
+        "systemd",
+        "templates",
+    ]
+    .map(PathBuf::from)
+    .to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(repository().join(folder))
             .into_iter()

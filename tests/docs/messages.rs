@@ -8,7 +8,9 @@ use crate::page::{pages, repository};
 /// Returns the sources as one line, with each placeholder replaced by a character that no page contains.
 fn sources() -> String {
     let mut text = String::new();
-    collect(&repository().join("src"), &mut text);
+    for folder in ["crates", "src"] {
+        collect(&repository().join(folder), &mut text);
+    }
     // A text goes on in the next line after a backslash.
     let text: String = text
         .split("\\\n")

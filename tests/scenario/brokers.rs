@@ -2,11 +2,11 @@
 
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
-use rsnotify::announce::delivery::attempt::RefusalKind;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::{BrokerPlan, Mode, Plan};
-use rsnotify::http::answer::BrokerRefusal;
 use rsnotify::report;
+use websub::answer::BrokerRefusal;
+use websub::publisher::reason::RefusalKind;
 
 use crate::world::{HUB, Reply, World, capability_list, list, plan, two_hubs};
 

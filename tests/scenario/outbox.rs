@@ -1,11 +1,11 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
-use rsnotify::announce::delivery::attempt::RefusalKind;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::status::Condition;
 use rsnotify::report::status::account::AccountView;
+use websub::publisher::reason::RefusalKind;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, names, plan, two_hubs};
 

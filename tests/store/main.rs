@@ -14,7 +14,7 @@ use resourcesync::payload::{ChangeKind, Entry};
 use resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::changes::log::LogPosition;
-use rsnotify::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
+use rsnotify::announce::delivery::attempt::{Attempt, Refusal};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use rsnotify::announce::plan::Mode;
@@ -23,11 +23,12 @@ use rsnotify::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, NestedRow, Ping, Presence, Record,
     Relations, Said, Save, Told, Trouble, Version,
 };
-use rsnotify::http::secret::Secret;
-use rsnotify::hub::{
+use rsnotify::store::{Store, StoreError, is_in_use};
+use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
-use rsnotify::store::{Store, StoreError, is_in_use};
+use websub::publisher::reason::RefusalKind;
+use websub::secret::Secret;
 
 mod integrity;
 mod migrations;

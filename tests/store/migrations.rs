@@ -8,8 +8,8 @@ use resourcesync::uri::{Hub, Uri};
 use rsnotify::announce::changes::inventory::InventoryRow;
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::state::{ChangeSetRow, ListKind, Save};
-use rsnotify::hub::{RelayHeaders, SavedHub};
 use rsnotify::store::Store;
+use websub::hub::{RelayHeaders, SavedHub};
 
 use crate::{everything, some, uri};
 

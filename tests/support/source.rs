@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rsnotify::http::secret::Secret;
-use rsnotify::hub::relay::signature;
 use url::form_urlencoded;
+use websub::hub::delivery::signature;
+use websub::secret::Secret;
 
 use super::DEADLINE;
 

@@ -1,5 +1,6 @@
 //! Rust sources for the house rules: lines without comments and texts, with tests marked.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,16 @@ impl SourceFile {
         let below = self.path.strip_prefix("src/")?;
         let name = below.split('/').next().unwrap_or(below);
         Some(name.trim_end_matches(".rs"))
+    }
+
+    /// The module that a file of a crate is, such as `websub::hub::verification`.
+    pub fn crate_module(&self) -> Option<String> {
+        let below = self.path.strip_prefix("crates/")?;
+        let (name, file) = below.split_once("/src/")?;
+        Some(match file.trim_end_matches(".rs") {
+            "lib" => name.to_owned(),
+            file => format!("{name}::{}", file.replace('/', "::")),
+        })
     }
 
     /// The lines outside tests, numbered from 1.
@@ -77,6 +88,24 @@ pub fn source_files(folders: &[&str]) -> Vec<SourceFile> {
             }
         })
         .collect()
+}
+
+/// The modules of crates that exist only with a feature, such as `websub::hub::verification::http`.
+pub fn feature_modules(files: &[SourceFile]) -> BTreeSet<String> {
+    let mut modules = BTreeSet::new();
+    for file in files {
+        let Some(parent) = file.crate_module() else {
+            continue;
+        };
+        for lines in file.lines.windows(2) {
+            let is_featured =
+                lines[0].code.starts_with("#[cfg(") && lines[0].code.contains("feature");
+            let declared = lines[1].code.strip_suffix(';').filter(|_| is_featured);
+            let name = declared.and_then(|code| code.split_once("mod "));
+            modules.extend(name.map(|(_, name)| format!("{parent}::{name}")));
+        }
+    }
+    modules
 }
 
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {

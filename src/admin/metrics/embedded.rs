@@ -1,9 +1,10 @@
 //! Metrics of the embedded hub. Counters start at zero with the daemon.
 
+use websub::hub::counts::EmbeddedHubCounts;
+use websub::hub::subscriptions::view::HubStatus;
+
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label};
-use crate::hub::counts::EmbeddedHubCounts;
-use crate::hub::subscriptions::view::HubStatus;
 
 pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
     exposition.gauge(

@@ -11,8 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
-
-use crate::histogram::Histogram;
+use websub::histogram::Histogram;
 
 /// Exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

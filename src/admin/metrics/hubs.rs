@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
+use websub::publisher::reason::RefusalKind;
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
-use crate::announce::delivery::attempt::RefusalKind;
 use crate::report::figures::{Figures, HubCounts};
 use crate::report::status::{Condition, HubView, Status};
 

@@ -1,8 +1,9 @@
 //! Metrics of the publishers of `rsnotify hub`. Counters start at zero with the daemon.
 
+use websub::hub::publisher_counts::PublisherView;
+
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::Exposition;
-use crate::hub::publisher_counts::PublisherView;
 
 pub fn expose(exposition: &mut Exposition, publishers: &[PublisherView]) {
     let of = |publisher: &PublisherView| ("publisher", publisher.name.clone());

@@ -2,10 +2,10 @@
 
 use askama::Template;
 use jiff::Timestamp;
+use websub::form::encode_form;
 
 use crate::admin::page::parameter;
 use crate::admin::page::parts::{self, PER_PAGE, PendingChange, waiting};
-use crate::http::form::encode_form;
 use crate::report::status::notification::NotificationView;
 use crate::report::status::{ChannelView, Status};
 

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 pub use resourcesync::escape::escaped;
 use resourcesync::uri::Topic;
+use websub::form::encode_form;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::plan::Mode;
-use crate::http::form::encode_form;
 use crate::report::status::alerts::{Health, Part};
 use crate::report::status::notification::{NotificationView, Outcome};
 use crate::report::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};

@@ -5,10 +5,11 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
+use websub::publisher::reason::RefusalKind;
 
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
+use crate::announce::delivery::attempt::{Attempt, Refusal};
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;

@@ -19,6 +19,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
+use websub::answer::Answer;
 
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::TakenList;
@@ -44,7 +45,6 @@ use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::ledger::Prepared;
 use crate::announce::plan::Plan;
 use crate::announce::state::Told;
-use crate::http::answer::Answer;
 
 /// All channels, with the queues of their hubs, and the outcomes of the last notifications.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use websub::probe::http as probe;
 
 use crate::cli::block_on;
 use crate::cli::check::{CheckSection, machine, network};
@@ -11,7 +12,6 @@ use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, hub};
-use crate::websub::inspect;
 
 /// Returns the sections about the hub; of the configuration alone if `no_environment`.
 pub(super) fn sections(
@@ -36,7 +36,7 @@ pub(super) fn sections(
     let (is_running, note) = network::is_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
-        let get = block_on(inspect::hub_in_public(&config.hub.url))?;
+        let get = block_on(probe::hub_in_public(&config.hub.url))?;
         let get = get.context("cannot prepare requests")?;
         of_hub.extend(hub::embedded(&config.hub.url, &get, HubTable::Hub));
     }

@@ -7,6 +7,10 @@ use anyhow::Context;
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use url::Url;
+use websub::probe::ProbeResult;
+use websub::probe::TopicReplies;
+use websub::probe::http as probe;
+use websub::publisher::settings::PublishSettings;
 
 use crate::announce::plan::Mode;
 use crate::broker::frame::Frame;
@@ -18,13 +22,11 @@ use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::hub::HubTable;
-use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
-use crate::diagnostics::{Diagnostic, ProbeResult, broker, clock, hub, origin};
+use crate::diagnostics::topic::{self, ExpectedTopic};
+use crate::diagnostics::{Diagnostic, broker, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
 use crate::store;
-use crate::websub::inspect;
-use crate::websub::publish::PublishSettings;
 
 /// Timeout for all topics together.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -118,9 +120,9 @@ fn agreements(
         let topics = topics.map(|topic| topic.topic.clone()).collect();
         (settings.clone(), topics)
     });
-    let answers = block_on(inspect::agreements(asked.collect()))?;
+    let answers = block_on(probe::agreements(asked.collect()))?;
     let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
-        let inspect::Agreement { status, reason } = answer?;
+        let probe::Agreement { status, reason } = answer?;
         Some(hub::disagreement(&settings.hub, status, &reason))
     });
     Ok(answers.collect())
@@ -186,11 +188,11 @@ fn ask(
         .collect();
     let (replies, heads, get, brokers) = block_on(async {
         tokio::join!(
-            inspect::topics(topics, PATIENCE),
-            inspect::hubs(hubs.clone()),
+            probe::topics(topics, PATIENCE),
+            probe::hubs(hubs.clone()),
             async {
                 match &embedded {
-                    Some(hub) => inspect::hub_in_public(hub).await.map(Some),
+                    Some(hub) => probe::hub_in_public(hub).await.map(Some),
                     None => Ok(None),
                 }
             },

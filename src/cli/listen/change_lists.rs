@@ -8,12 +8,12 @@ use resourcesync::capability::Capability;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::receive::{ReceivedChange, time_span};
 use tokio::time::Instant;
+use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::cli::listen::memory::Memory;
 use crate::cli::listen::missed::{Following, Missed, MissedSelection};
 use crate::cli::listen::patience::Patience;
 use crate::daemon::log::error_chain;
-use crate::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;

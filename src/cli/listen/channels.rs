@@ -6,10 +6,10 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::uri::{Hub, Topic};
+use websub::subscriber::discover::{DiscoverError, Discovery, discover};
+use websub::subscriber::retrieve::{AllowedOrigins, Retriever};
 
 use crate::cli::listen::exit::Failure;
-use crate::websub::discover::{DiscoverError, Discovery, discover};
-use crate::websub::retrieve::{AllowedOrigins, Retriever};
 
 /// Capability Lists and Source Descriptions read at most for one URL.
 const MAX_DOCUMENTS: usize = 1_000;

@@ -1,12 +1,12 @@
 //! Failures of subscribing, with the exit codes that tell them apart.
 
 use anyhow::anyhow;
+use websub::hub::request::Rejection;
+use websub::subscriber::SubscribeError;
+use websub::subscriber::discover::DiscoverError;
+use websub::subscriber::retrieve::RetrieveError;
 
 use crate::cli::exit::Exit;
-use crate::hub::request::Rejection;
-use crate::websub::discover::DiscoverError;
-use crate::websub::retrieve::RetrieveError;
-use crate::websub::subscribe::SubscribeError;
 
 /// A failure that ends `listen`, unless other subscriptions go on.
 #[derive(Debug)]

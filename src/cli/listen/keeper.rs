@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
+use websub::retry::backoff;
+use websub::subscriber::{CallbackSubscription, Decision, Destination, SubscribeError};
 
 use crate::cli::exit::Exit;
 use crate::cli::listen::channels::{ListenedChannel, current_hub};
@@ -13,8 +15,6 @@ use crate::cli::listen::report::{ListenEvent, Reporter};
 use crate::cli::listen::state::ListenState;
 use crate::cli::listen::stopped;
 use crate::daemon::log::error_chain;
-use crate::http::retry::backoff;
-use crate::websub::subscribe::{CallbackSubscription, Decision, Destination, SubscribeError};
 
 /// Part of a lease after which it is renewed.
 const RENEWAL: f64 = 0.8;

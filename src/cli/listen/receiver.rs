@@ -10,6 +10,9 @@ use resourcesync::receive::{Notification, ReceivedChange, time_span};
 use resourcesync::uri::Topic;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
+use websub::retry::backoff;
+use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
+use websub::subscriber::{CallbackRequest, ReceivedNotification};
 
 use crate::cli::listen::change_key::{Heard, Key};
 use crate::cli::listen::change_lists::{ReadChanges, Unreadable, missed};
@@ -23,9 +26,6 @@ use crate::cli::listen::report::{ListenEvent, Reporter};
 use crate::cli::listen::state::ListenState;
 use crate::cli::listen::stopped;
 use crate::daemon::log::error_chain;
-use crate::http::retry::backoff;
-use crate::websub::retrieve::{AllowedOrigins, RetrieveError, Retriever};
-use crate::websub::subscribe::{CallbackRequest, ReceivedNotification};
 
 /// Missed changes handed over at a time.
 const CHANGES_AT_A_TIME: usize = 1_000;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use resourcesync::channel_kind::ChannelKind;
 use serde::{Deserialize, Serialize, Serializer};
+use websub::secret::Secret;
 
 use crate::cli::listen::channels::ListenedChannel;
 use crate::cli::listen::memory::Memory;
-use crate::http::secret::Secret;
 
 const VERSION: u32 = 1;
 /// Time to wait for the lock: a command that is just being started holds it until it runs, even if the `listen` that

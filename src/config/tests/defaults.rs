@@ -1,12 +1,13 @@
 //! Defaults of keys, read as their values are, are those of the parts that they configure.
 
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::limits::HubLimits;
+
 use crate::announce::plan::DEFAULT_INCLUDE;
 use crate::config::KEYS;
 use crate::config::definition::{Definition, Fallback};
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, read};
-use crate::hub::callback::CallbackPolicy;
-use crate::hub::limits::HubLimits;
 
 #[test]
 fn the_parts_have_the_same_defaults() {

@@ -7,6 +7,11 @@ use anyhow::Context;
 use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
 use tracing::warn;
+use websub::hub::SavedHub;
+use websub::hub::http::settings::{HubError, PreparedHub};
+use websub::hub::published_topics::directory::HubTopics;
+use websub::publisher::http::{HubClients, Submitter};
+use websub::topics::http::Topics;
 
 use crate::announce::event::Event;
 use crate::broker::client::Brokers;
@@ -20,12 +25,7 @@ use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::front::admin_pages;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::{Daemon, Process, settings};
-use crate::hub::SavedHub;
 use crate::store::Store;
-use crate::websub::hub::hub_topics::HubTopics;
-use crate::websub::hub::{HubError, PreparedHub};
-use crate::websub::publish::{HubClients, Submitter};
-use crate::websub::topics::Topics;
 
 impl Daemon<Announcer, Config> {
     /// Starts everything. All that can fail for want of permission or a free address does so before the first file is

@@ -1,6 +1,7 @@
 //! Effects of the engine: all changes are saved first, and the rest is performed once they are.
 
 use tracing::error;
+use websub::answer::Answer;
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::changes::round::TakeRequest;
@@ -13,7 +14,6 @@ use crate::daemon::change_reader::ReadJob;
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log;
-use crate::http::answer::Answer;
 
 /// Returns the event of a submission that the embedded hub has accepted.
 pub fn accepted(submission: Submission) -> Event {
@@ -56,7 +56,7 @@ impl Announcer {
                     let hub = parts.hub.linked();
                     unsaved
                         .owed
-                        .extend(hub.and_then(|hub| hub.relay(&submission)));
+                        .extend(hub.and_then(|hub| hub.relay(submission.relayed())));
                     self.relayed.push(submission);
                 }
                 effect => self.effects.push(effect),

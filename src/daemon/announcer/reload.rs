@@ -3,6 +3,9 @@
 use anyhow::bail;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
+use websub::hub::SavedHub;
+use websub::publisher::http::HubClients;
+use websub::topics::http::Topics;
 
 use crate::admin::Readiness;
 use crate::announce::engine::Engine;
@@ -16,12 +19,9 @@ use crate::daemon::announcer::{Adaptors, Announcer, RunParts};
 use crate::daemon::configuration_status;
 use crate::daemon::event_loop::EventLoop;
 use crate::daemon::event_loop::state_saver::StoreProbe;
-use crate::hub::SavedHub;
 use crate::report::pending::PendingCount;
 use crate::store::{Store, StoreError};
 use crate::tree::TreeError;
-use crate::websub::publish::HubClients;
-use crate::websub::topics::Topics;
 
 /// The saved state, loaded under a plan.
 pub struct LoadedEngine {

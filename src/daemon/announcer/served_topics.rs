@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use resourcesync::uri::Topic;
-
-use crate::announce::delivery::TopicPage;
-use crate::report::figures::TopicRequests;
-use crate::websub::topics::Topics;
+use websub::topics::TopicPage;
+use websub::topics::TopicRequests;
+use websub::topics::http::Topics;
 
 /// Topics as the loop changes them.
 pub struct ServedTopics {

@@ -7,6 +7,8 @@ use std::sync::mpsc::Sender;
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tracing::debug;
+use websub::histogram::Histogram;
+use websub::publisher::http::{HubClients, Submitter};
 
 use crate::announce::delivery::Submission;
 use crate::announce::event::Event;
@@ -17,8 +19,6 @@ use crate::broker::settings::BrokerSettings;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
-use crate::histogram::Histogram;
-use crate::websub::publish::{HubClients, Submitter};
 
 /// The submitter, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
@@ -68,7 +68,7 @@ impl Submissions {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
                 Mode::Broker => brokers.submit(&submission).await,
-                _ => submitter.submit(&submission).await,
+                _ => submitter.submit(&submission.notification()).await,
             };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::oneshot;
+use websub::hub::SubscriptionKey;
+use websub::hub::http::EmbeddedHub;
+use websub::hub::subscriptions::Subscriptions;
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::engine::Engine;
@@ -13,11 +16,8 @@ use crate::announce::ids::ChannelId;
 use crate::control::{
     AccountName, ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction,
 };
-use crate::hub::SubscriptionKey;
-use crate::hub::subscriptions::Subscriptions;
 use crate::report;
 use crate::report::outbox::AccountNames;
-use crate::websub::hub::EmbeddedHub;
 
 /// An answer to a command that waits for its step to be saved.
 pub struct CommandReply {

@@ -5,12 +5,13 @@ use std::sync::mpsc::Sender;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use websub::hub::http::EmbeddedHub;
+use websub::hub::http::settings::PreparedHub;
+use websub::hub::published_topics::directory::HubTopics;
+use websub::hub::{HubRecord, Relay, SavedHub};
 
 use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::{Failpoint, Failpoints};
-use crate::hub::{HubRecord, Relay, SavedHub};
-use crate::websub::hub::hub_topics::HubTopics;
-use crate::websub::hub::{EmbeddedHub, PreparedHub};
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
+use websub::hub::{HubRecord, Relay};
 
 use crate::announce::state::Save;
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
-use crate::hub::{HubRecord, Relay};
 use crate::report::figures::Counts;
 use crate::store::Store;
 

@@ -3,6 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use websub::hub::http::fetches::Fetches;
+use websub::hub::http::settings::PreparedHub;
+use websub::hub::http::topic_client::TopicClient;
+use websub::hub::publication::http::{IntakeSettings, PublicHub};
+use websub::hub::published_topics::PublishedTopics;
+use websub::hub::published_topics::directory::{HubTopics, TopicDirectory};
 
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
@@ -10,13 +16,7 @@ use crate::daemon::event_loop::hub_link::{HubLink, start_hub};
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::intake::{HubParts, Intake, PublisherInput, end_foreign_topics};
 use crate::daemon::{Daemon, Process, configuration_status, settings};
-use crate::hub::published_topics::PublishedTopics;
 use crate::store::Store;
-use crate::websub::hub::PreparedHub;
-use crate::websub::hub::fetches::Fetches;
-use crate::websub::hub::hub_topics::{HubTopics, TopicDirectory};
-use crate::websub::hub::intake::{IntakeSettings, PublicHub};
-use crate::websub::hub::topic_client::TopicClient;
 
 impl Daemon<Intake, HubConfig> {
     /// Starts everything.

@@ -1,9 +1,10 @@
 //! Tests of hub diagnostics.
 
 use rstest::rstest;
+use websub::probe::{ProbeReply, ReplyBody};
 
+use crate::diagnostics::Severity;
 use crate::diagnostics::tests::{failure, reply};
-use crate::diagnostics::{ProbeReply, ReplyBody, Severity};
 
 use super::*;
 

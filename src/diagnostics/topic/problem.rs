@@ -3,8 +3,7 @@
 use std::fmt;
 
 use resourcesync::payload::PAYLOAD_TYPE;
-
-use crate::diagnostics::{FailureCause, ProbeError};
+use websub::probe::{FailureCause, ProbeError};
 
 /// A problem with the replies of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

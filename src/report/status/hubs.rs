@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
+use websub::publisher::reason::RefusalKind;
 
-use crate::announce::delivery::attempt::{Attempt, RefusalKind};
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::plan::Mode;
 use crate::report::status::{Condition, HubView, Status};
 

@@ -1,15 +1,15 @@
 //! Deliveries: WebSub 7, Framework Notification 4.3.
 
 use resourcesync::payload::Payload;
-use rsnotify::http::secret::Secret;
-use rsnotify::hub::relay;
 use rstest::rstest;
+use websub::hub::delivery;
+use websub::secret::Secret;
 
 use crate::conformance::callback::{Callback, Say, say, willing};
 use crate::conformance::source::Source;
 
 pub fn signature(secret: &str, body: &[u8]) -> String {
-    relay::signature(&Secret::new(secret), body)
+    delivery::signature(&Secret::new(secret), body)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use resourcesync::change_payload::ChangePayload;
 use resourcesync::payload::Payload;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::ids::ChannelId;
-use rsnotify::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
+use websub::answer::{Answer, BrokerAnswer, BrokerRefusal};
 
 use crate::world::changes::HeardChanges;
 use crate::world::plan::SITE;

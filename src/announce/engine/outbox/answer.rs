@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
+use websub::answer::Answer;
+use websub::publisher::reason::RefusalKind;
+use websub::publisher::verdict::{Verdict, verdict};
 
 use crate::announce::changes::log::LogPart;
-use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalScope};
+use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, HubQueue, Outage};
-use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::{accept, trim_log};
 use crate::announce::engine::reconciler::forget_of_former_source;
@@ -23,7 +25,6 @@ use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN, Prepared}
 use crate::announce::notification::overhead;
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::{elapsed, later};
-use crate::http::answer::Answer;
 
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);

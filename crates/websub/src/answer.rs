@@ -1,0 +1,77 @@
+//! The answer of a hub, a subscriber or a message broker to a request.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::retry::asked_for;
+
+/// An answer, or the error if there was none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Status {
+        status: u16,
+        content_type: Option<String>,
+        retry_after: Option<String>,
+        /// The beginning of the body: a few hundred characters, and more of a form, which may decide.
+        excerpt: String,
+    },
+    /// No answer: the error message.
+    Failed(String),
+    /// Answer of a message broker.
+    Broker(BrokerAnswer),
+}
+
+/// The answer of a message broker to a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BrokerAnswer {
+    /// It has it: all receipts arrived.
+    Receipts,
+    /// An `ERROR`, with the beginning of its text.
+    Refused {
+        refusal: BrokerRefusal,
+        excerpt: String,
+    },
+}
+
+/// The kinds of `ERROR` of a message broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokerRefusal {
+    /// User name, password or virtual host is wrong.
+    Credentials,
+    /// The destination does not exist, or this user may not send to it.
+    Destination,
+    Other,
+}
+
+/// Returns true for statuses after which the same request may succeed.
+pub fn is_temporary(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500..)
+}
+
+impl Answer {
+    /// The answer of the embedded hub to a submission, and of any hub in a dry run.
+    pub const ACCEPTED: Answer = Answer::Status {
+        status: 202,
+        content_type: None,
+        retry_after: None,
+        excerpt: String::new(),
+    };
+
+    /// Returns the wait of its `Retry-After`, clamped (R23).
+    pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
+        match self {
+            Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
+            Answer::Failed(_) | Answer::Broker(_) => None,
+        }
+    }
+
+    /// Returns true if the hub may have accepted the notification all the same: a gateway in front may have answered.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Answer::Status { status, .. } => matches!(status, 500 | 502 | 504),
+            Answer::Failed(_) => true,
+            Answer::Broker(answer) => *answer != BrokerAnswer::Receipts,
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The HTTP server of both listeners, over TCP or a Unix socket, with limits and timeouts against slow and idle clients.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, getrlimit};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::http::connection_slots::{ConnectionSlot, ConnectionSlots};
+
+/// File descriptors reserved for the state file, watches, listeners and files being read.
+const RESERVED_DESCRIPTORS: u64 = 32;
+/// Maximum connections, however many descriptors there are.
+const MAX_CONNECTIONS: usize = 16_384;
+
+/// The time, from connecting, that a client has for its first request if the server stops meanwhile.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum bytes, and time, for draining a connection after the last answer.
+const DRAIN_BYTES: usize = 256 * 1024;
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A response whose body is in memory.
+pub type FullResponse = Response<Full<Bytes>>;
+
+/// The address of the client, as a request extension. None through a Unix socket.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub Option<IpAddr>);
+
+/// A bound socket.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Returns the local address of a TCP listener.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(_) => None,
+        }
+    }
+}
+
+/// Limits on connections and requests.
+#[derive(Debug, Clone)]
+pub struct ServerLimits {
+    /// Maximum connections. A new one beyond it closes the one that has been idle longest.
+    pub connections: usize,
+    /// Timeout for receiving a request's header, and for idle connections.
+    pub header_timeout: Duration,
+    /// Maximum size of a request's header; at least 8 KiB.
+    pub header_bytes: usize,
+    /// Timeout for receiving a request's body.
+    pub body_timeout: Duration,
+    /// Timeout for sending a whole answer.
+    pub answer_timeout: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
+            connections: connections(getrlimit(Resource::Nofile).current),
+            header_timeout: Duration::from_secs(15),
+            header_bytes: 16 * 1024,
+            body_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Serves until `shutdown`, then finishes requests under way, and those of clients that have just connected: nobody who was
+/// accepted is turned away without an answer. The caller limits that wait.
+pub async fn serve<H, F>(
+    listener: Listener,
+    limits: ServerLimits,
+    shutdown: impl Future<Output = ()>,
+    handler: H,
+) where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = FullResponse> + Send + 'static,
+{
+    let slots = ConnectionSlots::new(limits.connections);
+    // Each connection holds a receiver until it has ended.
+    let (stop, stopping) = watch::channel(());
+    let mut shutdown = pin!(shutdown);
+    let with_peer = |peer| {
+        let handler = handler.clone();
+        move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
+            handler(request)
+        }
+    };
+    loop {
+        // Only the wait for a client is given up: one that was accepted gets its slot, and its answer.
+        let accepted = match &listener {
+            Listener::Tcp(listener) => {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = &mut shutdown => break,
+                };
+                match accepted {
+                    Ok((stream, peer)) => {
+                        // Only latency depends on it.
+                        let _ = stream.set_nodelay(true);
+                        let (handler, stopping) = (with_peer(Some(peer.ip())), stopping.clone());
+                        connection(stream, &limits, handler, stopping, slots.take().await);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Listener::Unix(listener) => {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = &mut shutdown => break,
+                };
+                match accepted {
+                    Ok((stream, _)) => {
+                        let (handler, stopping) = (with_peer(None), stopping.clone());
+                        connection(stream, &limits, handler, stopping, slots.take().await);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        if let Err(error) = accepted {
+            pause_after(&error).await;
+        }
+    }
+    drop((listener, stopping));
+    let _ = stop.send(());
+    stop.closed().await;
+}
+
+/// Reads a request's body up to a size and within a time; else returns the error to answer.
+pub async fn small_body(
+    body: Incoming,
+    max: usize,
+    timeout: Duration,
+) -> Result<Bytes, (StatusCode, &'static str)> {
+    match tokio::time::timeout(timeout, Limited::new(body, max).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n"))
+        }
+        Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the body broke off\n")),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the body took too long\n")),
+    }
+}
+
+/// Returns a plain-text response.
+pub fn text(status: StatusCode, words: impl Into<Bytes>) -> FullResponse {
+    let mut reply = Response::new(Full::new(words.into()));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    reply
+}
+
+fn connection<H, F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    limits: &ServerLimits,
+    handler: H,
+    mut stopping: watch::Receiver<()>,
+    (slot, mut must_close): (ConnectionSlot, oneshot::Receiver<()>),
+) where
+    H: Fn(Request<Incoming>) -> F + Send + 'static,
+    F: Future<Output = FullResponse> + Send + 'static,
+{
+    let first_request_until = Instant::now() + FIRST_REQUEST_TIMEOUT;
+    let received = Arc::new(Notify::new());
+    let stream = TimedStream {
+        stream,
+        received: Arc::clone(&received),
+        slot,
+        timeout: limits.answer_timeout,
+        write_timeout: None,
+        drain: None,
+    };
+    let service = service_fn(move |request| {
+        let reply = handler(request);
+        async move { Ok::<FullResponse, std::convert::Infallible>(reply.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(limits.header_bytes)
+        .max_buf_size(limits.header_bytes.max(8 * 1024))
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::spawn(async move {
+        let mut connection = pin!(connection);
+        // Errors are the client's. It is polled first, so that a request that was received is answered.
+        tokio::select! {
+            biased;
+            _ = connection.as_mut() => return,
+            _ = &mut must_close => return,
+            _ = stopping.changed() => {}
+        }
+        // hyper closes at once what has sent nothing yet.
+        tokio::select! {
+            biased;
+            _ = connection.as_mut() => return,
+            _ = &mut must_close => return,
+            () = received.notified() => {}
+            () = sleep_until(first_request_until) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            biased;
+            _ = connection => {}
+            _ = must_close => {}
+        }
+    });
+}
+
+/// Returns the maximum of connections for a limit on file descriptors. Half of the spare ones are left for reading the tree
+/// and for our own requests.
+pub fn connections(descriptors: Option<u64>) -> usize {
+    let half = spare(descriptors) / 2;
+    half.clamp(1, MAX_CONNECTIONS)
+}
+
+/// Returns the number of descriptors beyond the reserved ones.
+pub fn spare(descriptors: Option<u64>) -> usize {
+    descriptors.map_or(usize::MAX, |descriptors| {
+        usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX)
+    })
+}
+
+/// A stream that fails if the client does not read an answer within the timeout, which runs from the first blocked write to
+/// the next flush: hyper flushes after it has written a whole answer. A client that reads keeps its slot.
+struct TimedStream<S> {
+    stream: S,
+    /// Notified of all that the client sends.
+    received: Arc<Notify>,
+    slot: ConnectionSlot,
+    timeout: Duration,
+    /// Timer that runs from the first blocked write.
+    write_timeout: Option<Pin<Box<Sleep>>>,
+    /// Set after the last answer while the client's remaining input is read: closing with unread input would reset the
+    /// connection and could discard the answer.
+    drain: Option<Drain>,
+}
+
+/// The limits of draining a connection.
+struct Drain {
+    bytes: usize,
+    until: Pin<Box<Sleep>>,
+}
+
+impl<S> TimedStream<S> {
+    /// Returns the outcome of a write, or an error if it has been blocked for too long.
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.slot.renew();
+            return written;
+        }
+        let timeout = self.timeout;
+        let expired = self
+            .write_timeout
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(expired.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let filled = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > filled {
+            self.received.notify_one();
+        }
+        read
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.write_timeout = None;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = &mut *self;
+        let drain = match &mut stream.drain {
+            Some(drain) => drain,
+            drain @ None => {
+                ready!(Pin::new(&mut stream.stream).poll_shutdown(context))?;
+                drain.insert(Drain {
+                    bytes: DRAIN_BYTES,
+                    until: Box::pin(tokio::time::sleep(DRAIN_TIMEOUT)),
+                })
+            }
+        };
+        let mut scratch = [0; 4_096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut stream.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    drain.bytes = drain.bytes.saturating_sub(buffer.filled().len());
+                    if drain.bytes == 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                // The client has closed it too, or broken it off.
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return drain.until.as_mut().poll(context).map(Ok),
+            }
+        }
+    }
+}
+
+/// Waits after a failed `accept` if descriptors have run out. A client that closed before it was accepted is no reason to.
+async fn pause_after(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if !matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    ) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(Some(1_024), 496)]
+    #[case(Some(64), 16)]
+    #[case(Some(1_048_576), 16_384)]
+    #[case(Some(1), 1)]
+    #[case(None, 16_384)]
+    fn connections_leave_descriptors_for_everything_else(
+        #[case] descriptors: Option<u64>,
+        #[case] want: usize,
+    ) {
+        assert_eq!(connections(descriptors), want);
+    }
+}

@@ -1,0 +1,196 @@
+//! The hub, embedded or for many publishers: subscription requests, their limits, subscriptions and deliveries.
+//!
+//! A request: [`request`] parses the form, [`callback`] checks the callback URL against the address ranges of
+//! [`address`] and [`network`], [`client_address`] determines the client's address, [`admission`] enforces the limits of
+//! [`limits`] with a [`rate_limiter`] and [`usage`] counters, [`verification`] builds and judges verification requests.
+//! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
+//! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`lookups`] handles.
+//! In a hub for many Sources, [`publication`] reads what publishers send, [`publisher`] decides who may publish, and
+//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher. [`counts`] has the counters
+//! for metrics, [`log_limit`] limits log lines. `http` joins the parts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Topic, Uri};
+use sha2::{Digest, Sha256};
+
+use crate::hub::publication::PublishedTopic;
+use crate::secret::Secret;
+
+pub mod address;
+pub mod admission;
+pub mod callback;
+pub mod client_address;
+pub mod counts;
+pub mod delivery;
+pub mod fair_queue;
+#[cfg(feature = "hub")]
+pub mod http;
+pub mod limits;
+pub mod log_limit;
+pub mod lookups;
+pub mod network;
+pub mod publication;
+pub mod published_topics;
+pub mod publisher;
+pub mod publisher_counts;
+pub mod rate_limiter;
+pub mod request;
+pub mod subscriptions;
+pub mod usage;
+pub mod verification;
+
+/// A callback URL, kept byte for byte. It is a capability URL: anyone who knows it can post there, so logs and reports
+/// show only its origin and a digest.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Callback(Arc<str>);
+
+impl Callback {
+    /// Wraps a URL that [`callback::CallbackPolicy`] accepted, now or before it was saved.
+    pub fn new(text: impl Into<Arc<str>>) -> Callback {
+        Callback(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns a short digest that identifies the callback without revealing it.
+    pub fn digest(&self) -> String {
+        let digest = Sha256::digest(self.0.as_bytes());
+        let [first, second, third, fourth, ..] = <[u8; 32]>::from(digest);
+        let number = u32::from_be_bytes([first, second, third, fourth]);
+        format!("{number:08x}")
+    }
+}
+
+impl fmt::Display for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Ok(url) = url::Url::parse(&self.0) {
+            write!(f, "{}/", url.origin().ascii_serialization())?;
+        }
+        write!(f, "…({})", self.digest())
+    }
+}
+
+impl fmt::Debug for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The identity of a subscription: its topic and callback (WebSub section 2).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SubscriptionKey {
+    pub topic: Topic,
+    pub callback: Callback,
+}
+
+/// A verified subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    pub topic: Topic,
+    pub callback: Callback,
+    pub secret: Option<Secret>,
+    /// The end of its lease.
+    pub expires: Timestamp,
+}
+
+impl Subscription {
+    pub fn key(&self) -> SubscriptionKey {
+        SubscriptionKey {
+            topic: self.topic.clone(),
+            callback: self.callback.clone(),
+        }
+    }
+
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        now < self.expires
+    }
+}
+
+/// The number of a relayed notification in the state file. Later ones have higher numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelayId(pub u64);
+
+/// A notification to deliver to each subscriber of a topic that has not received it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relay {
+    pub id: RelayId,
+    pub topic: Topic,
+    /// The notification's number in its channel.
+    pub seq: u64,
+    pub body: Arc<[u8]>,
+    pub headers: RelayHeaders,
+}
+
+/// Header values of a notification, which stay its own whatever is published on the topic later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayHeaders {
+    /// The media type with its parameters.
+    pub content_type: String,
+    /// The target of `rel="resourcesync"`.
+    pub capability_list: Option<Uri>,
+}
+
+impl Default for RelayHeaders {
+    fn default() -> RelayHeaders {
+        RelayHeaders {
+            content_type: PAYLOAD_TYPE.to_owned(),
+            capability_list: None,
+        }
+    }
+}
+
+/// A subscriber's delivery progress: every later notification of its topic is pending for it, in order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeliveryProgress {
+    /// The last notification that was delivered or abandoned.
+    pub heard: RelayId,
+    /// Failed attempts to deliver the next one.
+    pub attempts: u32,
+    /// The time of the next attempt; none before the first.
+    pub next_try: Option<Timestamp>,
+}
+
+/// A change for the state file. Each replaces the earlier one with the same key or number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HubRecord {
+    /// A new subscription, or a new secret and lease for an existing one, whose progress stays.
+    Subscribed(Subscription, RelayId),
+    /// Unsubscribed, gone (410), or expired.
+    Unsubscribed(SubscriptionKey),
+    Progressed(SubscriptionKey, DeliveryProgress),
+    /// A notification that is no longer pending for any subscriber.
+    Ended(RelayId),
+    /// A topic that was published or pinged, in a hub for many Sources.
+    Published(Box<PublishedTopic>),
+    /// A topic that is forgotten.
+    Forgotten(Topic),
+}
+
+/// The hub's part of the saved state.
+#[derive(Debug, Clone, Default)]
+pub struct SavedHub {
+    pub subscriptions: Vec<(Subscription, DeliveryProgress)>,
+    pub relays: Vec<Relay>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_tell_callbacks_apart_without_showing_them() {
+        let callback = Callback::new("http://127.0.0.1:9/secret?path");
+        let other = Callback::new("http://127.0.0.1:9/other");
+        assert_eq!(
+            format!("{callback} {other:?}"),
+            "http://127.0.0.1:9/…(5b9efc35) http://127.0.0.1:9/…(8a301bfe)"
+        );
+        assert_eq!(format!("{}", Callback::new("")), "…(e3b0c442)");
+    }
+}

@@ -1,0 +1,215 @@
+//! The HTTP client for callbacks, which strangers name: it connects only to addresses that the policy permits.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::Method;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, RequestBuilder};
+use tracing::info;
+use url::Url;
+
+use crate::http::client;
+use crate::hub::Callback;
+use crate::hub::address::destination;
+use crate::hub::callback::{CallbackPolicy, literal_address};
+use crate::hub::fair_queue::Priority;
+use crate::hub::log_limit::LogLimit;
+use crate::hub::lookups::dns::{LookupError, Lookups, ResolvedName, Resolver};
+use crate::hub::network;
+
+/// Log lines per interval about forbidden addresses.
+const FORBIDDEN_LINES: u32 = 10;
+
+/// An error that prevents a request to a callback.
+#[derive(Debug, thiserror::Error)]
+pub enum CallbackError {
+    #[error("this hub does not deliver to its URL")]
+    Url,
+    #[error("this hub does not deliver to its address {0}")]
+    Address(IpAddr),
+    #[error("{0} has no address")]
+    NoAddress(String),
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+}
+
+/// A client for requests to callbacks.
+#[derive(Debug)]
+pub struct CallbackClient {
+    client: Client,
+    guard: AddressGuard,
+}
+
+/// The resolved and permitted location of a callback.
+#[derive(Debug)]
+pub struct CallbackLocation {
+    /// The address that its name resolved to; none if the URL has an address itself.
+    pub by_name: Option<IpAddr>,
+    /// The host under which requests to it are queued.
+    pub host: String,
+    /// The addresses that the client may connect to.
+    _located: Option<ResolvedName>,
+}
+
+impl CallbackClient {
+    /// Builds the client, which uses no proxy and follows no redirection. `lookups` limits concurrent lookups.
+    pub fn new(
+        policy: CallbackPolicy,
+        resolver: Resolver,
+        lookups: usize,
+        timeout: Duration,
+    ) -> reqwest::Result<CallbackClient> {
+        let guard = AddressGuard {
+            policy: Arc::new(policy),
+            lookups: Lookups::new(resolver, lookups),
+            lines: Arc::new(Mutex::new(LogLimit::new(FORBIDDEN_LINES))),
+        };
+        let client = client::build_without_certificates(|| {
+            client::builder()
+                .no_proxy()
+                .timeout(timeout)
+                .dns_resolver(guard.clone())
+        })?;
+        Ok(CallbackClient { client, guard })
+    }
+
+    /// Resolves a callback and checks its URL and addresses. The URL is checked again because the callback may have been
+    /// saved under another policy.
+    pub async fn resolve(
+        &self,
+        callback: &Callback,
+        priority: Priority,
+    ) -> Result<CallbackLocation, CallbackError> {
+        let accepted = self.guard.policy.accept(callback.as_str());
+        accepted.map_err(|_| CallbackError::Url)?;
+        // The client connects to these without calling its resolver.
+        if let Some(address) = literal_address(callback) {
+            self.guard.check(&address.to_string(), &[address])?;
+            return Ok(CallbackLocation {
+                by_name: None,
+                host: host_of(address),
+                _located: None,
+            });
+        }
+        let url = Url::parse(callback.as_str()).map_err(|_| CallbackError::Url)?;
+        let name = url.host_str().ok_or(CallbackError::Url)?;
+        let resolved = self.guard.lookups.resolve(name, priority).await?;
+        self.guard.check(name, &resolved.addresses)?;
+        let first = resolved.addresses.first().copied();
+        let first = first.ok_or_else(|| CallbackError::NoAddress(name.to_owned()))?;
+        Ok(CallbackLocation {
+            by_name: Some(first),
+            host: host_of(first),
+            _located: Some(resolved),
+        })
+    }
+
+    /// Begins a request for `url`, a callback possibly with more parameters. Its location is to be kept until the
+    /// request has ended.
+    pub fn request(&self, method: Method, url: &str, _: &CallbackLocation) -> RequestBuilder {
+        self.client.request(method, url)
+    }
+
+    /// Logs the number of lines about forbidden addresses that were suppressed.
+    pub fn log_suppressed(&self) {
+        let count = self.guard.lines().next_interval();
+        if count > 0 {
+            info!(
+                count,
+                "{count} more callbacks not called: their addresses are not public, or belong to this machine"
+            );
+        }
+    }
+}
+
+/// Returns the host under which requests to an address are queued: of IPv6, the /56.
+fn host_of(address: IpAddr) -> String {
+    let address = destination(address);
+    let length = if address.is_ipv4() { 32 } else { 56 };
+    network::around(address, length).to_string()
+}
+
+/// Permits a connection only if the policy permits each address that the request's name resolved to. Also the client's
+/// resolver, so that it connects to the addresses that were checked.
+#[derive(Debug, Clone)]
+struct AddressGuard {
+    policy: Arc<CallbackPolicy>,
+    lookups: Lookups,
+    lines: Arc<Mutex<LogLimit>>,
+}
+
+impl Resolve for AddressGuard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.clone();
+        Box::pin(async move {
+            let addresses = guard.lookups.resolved(name.as_str());
+            guard.check(name.as_str(), &addresses)?;
+            // The client replaces port 0 by the URL's port.
+            let addresses = addresses
+                .into_iter()
+                .map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(addresses) as Addrs)
+        })
+    }
+}
+
+impl AddressGuard {
+    fn check(&self, name: &str, addresses: &[IpAddr]) -> Result<(), CallbackError> {
+        if addresses.is_empty() {
+            return Err(CallbackError::NoAddress(name.to_owned()));
+        }
+        let forbidden = addresses
+            .iter()
+            .find(|address| !self.policy.permits(**address, is_local));
+        let Some(&address) = forbidden else {
+            return Ok(());
+        };
+        // The subscriber is not told, but the operator may have to allow it.
+        if self.lines().allow() {
+            info!(
+                host = name, %address,
+                "callback at {name} not called: {address} is not public, or belongs to this machine, and is in no \
+                 network of allow_callback_networks"
+            );
+        }
+        Err(CallbackError::Address(address))
+    }
+
+    fn lines(&self) -> MutexGuard<'_, LogLimit> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns true if an address is one of this machine's: then a socket connected to it has it as its source. Nothing is
+/// sent, and nothing is cached, since addresses come and go.
+fn is_local(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        // Any port does.
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_known_as_such() {
+        assert!(is_local("127.0.0.1".parse().unwrap()));
+        assert!(!is_local("192.0.2.1".parse().unwrap()));
+        assert!(!is_local("2001:db8::1".parse().unwrap()));
+        // Whatever address the machine has beside those, where it has any way out.
+        let out = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if out.connect("192.0.2.1:9").is_ok() {
+            assert!(is_local(out.local_addr().unwrap().ip()));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The embedded hub's counters since the daemon started.
+
+use std::time::Duration;
+
+use crate::answer::Answer;
+use crate::histogram::Histogram;
+use crate::hub::delivery::DeliveryOutcome;
+
+/// All counters.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EmbeddedHubCounts {
+    pub requests: RequestCounts,
+    pub verifications: VerificationCounts,
+    pub deliveries: DeliveryCounts,
+    pub latency: Histogram,
+}
+
+/// Attempts to deliver, and the time that the successful ones took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeliveryMeasurements {
+    pub counts: DeliveryCounts,
+    pub latency: Histogram,
+}
+
+impl DeliveryMeasurements {
+    /// Counts an attempt to deliver; `took` is the time since the notification was relayed, if known.
+    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome, took: Option<Duration>) {
+        self.counts.attempted(answer, outcome);
+        if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
+            self.latency.observe(took);
+        }
+    }
+}
+
+/// Subscription requests, by answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestCounts {
+    pub accepted: u64,
+    pub refused: u64,
+    /// Over a limit.
+    pub limited: u64,
+}
+
+impl RequestCounts {
+    pub fn answered(&mut self, status: u16) {
+        match status {
+            200..=299 => self.accepted += 1,
+            429 | 503 => self.limited += 1,
+            _ => self.refused += 1,
+        }
+    }
+}
+
+/// Verifications, by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VerificationCounts {
+    pub confirmed: u64,
+    /// Answered without confirming.
+    pub refused: u64,
+    /// Not answered at any attempt.
+    pub failed: u64,
+}
+
+/// Attempts to deliver, by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeliveryCounts {
+    pub delivered: u64,
+    /// Answered with an error status; to be retried.
+    pub refused: u64,
+    /// Not answered; to be retried.
+    pub failed: u64,
+    /// Failed at the last attempt, or abandoned because too many were pending.
+    pub abandoned: u64,
+    /// 410: the subscription has ended.
+    pub gone: u64,
+}
+
+impl DeliveryCounts {
+    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome) {
+        let count = match (outcome, answer) {
+            (DeliveryOutcome::Delivered, _) => &mut self.delivered,
+            (DeliveryOutcome::Gone, _) => &mut self.gone,
+            (DeliveryOutcome::Abandoned, _) => &mut self.abandoned,
+            (DeliveryOutcome::Retry { .. }, Answer::Status { .. }) => &mut self.refused,
+            (DeliveryOutcome::Retry { .. }, Answer::Failed(_) | Answer::Broker(_)) => {
+                &mut self.failed
+            }
+        };
+        *count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn each_attempt_counts_once_under_its_outcome() {
+        let answered = |status| Answer::Status {
+            status,
+            content_type: None,
+            retry_after: None,
+            excerpt: String::new(),
+        };
+        let retry = DeliveryOutcome::Retry { at: Timestamp::MAX };
+        let mut deliveries = DeliveryCounts::default();
+        for (answer, outcome, times) in [
+            (answered(200), DeliveryOutcome::Delivered, 1),
+            (answered(503), retry, 2),
+            (Answer::Failed("timed out".to_owned()), retry, 3),
+            (answered(503), DeliveryOutcome::Abandoned, 4),
+            (answered(410), DeliveryOutcome::Gone, 5),
+        ] {
+            for _ in 0..times {
+                deliveries.attempted(&answer, outcome);
+            }
+        }
+        let want = DeliveryCounts {
+            delivered: 1,
+            refused: 2,
+            failed: 3,
+            abandoned: 4,
+            gone: 5,
+        };
+        assert_eq!(deliveries, want);
+    }
+
+    #[test]
+    fn requests_are_counted_by_the_status_of_the_answer() {
+        let mut requests = RequestCounts::default();
+        for status in [202, 404, 413, 400, 429, 503] {
+            requests.answered(status);
+        }
+        let want = RequestCounts {
+            accepted: 1,
+            refused: 3,
+            limited: 2,
+        };
+        assert_eq!(requests, want);
+    }
+}

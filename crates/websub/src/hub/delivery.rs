@@ -1,0 +1,218 @@
+//! The delivery request to a subscriber, its signature, and the meaning of the answer (WebSub section 7).
+
+use std::fmt::Write;
+
+use hmac::digest::KeyInit;
+use hmac::{EagerHash, Hmac, Mac};
+use jiff::Timestamp;
+use resourcesync::uri::Hub;
+use sha2::{Sha256, Sha384, Sha512};
+
+use crate::answer::Answer;
+use crate::hub::{Relay, RelayHeaders};
+use crate::link::link_header;
+use crate::retry::{MAX_ATTEMPTS, next_try};
+use crate::secret::Secret;
+
+#[cfg(feature = "hub")]
+pub(crate) mod http;
+
+/// The outcome of an attempt to deliver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryOutcome {
+    Delivered,
+    Retry {
+        at: Timestamp,
+    },
+    Abandoned,
+    /// 410: the subscription has ended.
+    Gone,
+}
+
+/// Judges the answer to attempt number `attempts`. `jitter` is random, from 0 to 1.
+pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> DeliveryOutcome {
+    let retry_after = match answer {
+        Answer::Status {
+            status: 200..=299, ..
+        } => return DeliveryOutcome::Delivered,
+        Answer::Status { status: 410, .. } => return DeliveryOutcome::Gone,
+        Answer::Status { retry_after, .. } => retry_after.as_deref(),
+        Answer::Failed(_) | Answer::Broker(_) => None,
+    };
+    // The subscription stays until its lease ends.
+    if attempts >= MAX_ATTEMPTS {
+        return DeliveryOutcome::Abandoned;
+    }
+    DeliveryOutcome::Retry {
+        at: next_try(retry_after, attempts, now, jitter),
+    }
+}
+
+/// Returns the headers of a delivery (Framework Notification 1.0.1 section 4.3).
+pub fn headers(relay: &Relay, hub: &Hub, secret: Option<&Secret>) -> Vec<(&'static str, String)> {
+    let RelayHeaders {
+        content_type,
+        capability_list,
+    } = &relay.headers;
+    let hub = std::slice::from_ref(hub);
+    let links = link_header(&relay.topic, hub, capability_list.as_ref());
+    let mut headers = vec![("Content-Type", content_type.clone()), ("Link", links)];
+    headers.extend(secret.map(|secret| ("X-Hub-Signature", signature(secret, &relay.body))));
+    headers
+}
+
+/// Returns the value of `X-Hub-Signature`.
+pub fn signature(secret: &Secret, body: &[u8]) -> String {
+    let mut text = String::from("sha256=");
+    for byte in mac::<Sha256>(secret, body).finalize().into_bytes() {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Returns true if `X-Hub-Signature` proves that the sender knows the secret, by a method of WebSub section 7.1 that is
+/// still secure.
+pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
+    let Some((method, digits)) = signature.trim().split_once('=') else {
+        return false;
+    };
+    let Some(given) = bytes(digits) else {
+        return false;
+    };
+    match method.to_ascii_lowercase().as_str() {
+        "sha256" => mac::<Sha256>(secret, body).verify_slice(&given).is_ok(),
+        "sha384" => mac::<Sha384>(secret, body).verify_slice(&given).is_ok(),
+        "sha512" => mac::<Sha512>(secret, body).verify_slice(&given).is_ok(),
+        _ => false,
+    }
+}
+
+fn mac<H: EagerHash>(secret: &Secret, body: &[u8]) -> Hmac<H> {
+    let mut mac = Hmac::<H>::new_from_slice(secret.reveal().as_bytes())
+        .expect("HMAC takes a key of any length");
+    mac.update(body);
+    mac
+}
+
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes();
+    let digit = |byte: &u8| {
+        char::from(*byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    digits
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use resourcesync::uri::{Topic, Uri};
+    use rstest::rstest;
+
+    use super::*;
+    use crate::hub::RelayId;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn answered(status: u16, retry_after: Option<&str>) -> Answer {
+        Answer::Status {
+            status,
+            content_type: None,
+            retry_after: retry_after.map(Into::into),
+            excerpt: String::new(),
+        }
+    }
+
+    #[rstest]
+    #[case(200, 1, DeliveryOutcome::Delivered)]
+    #[case(204, 100, DeliveryOutcome::Delivered)]
+    #[case(410, 1, DeliveryOutcome::Gone)]
+    #[case(404, 1, DeliveryOutcome::Retry { at: "2026-11-20T12:00:02Z".parse().unwrap() })]
+    #[case(302, 2, DeliveryOutcome::Retry { at: "2026-11-20T12:00:04Z".parse().unwrap() })]
+    #[case(500, 99, DeliveryOutcome::Retry { at: "2026-11-20T12:15:00Z".parse().unwrap() })]
+    #[case(500, 100, DeliveryOutcome::Abandoned)]
+    fn a_delivery_is_retried_until_it_is_accepted_or_gone(
+        #[case] status: u16,
+        #[case] attempts: u32,
+        #[case] want: DeliveryOutcome,
+    ) {
+        assert_eq!(outcome(&answered(status, None), attempts, now(), 1.0), want);
+    }
+
+    #[test]
+    fn retry_after_and_failures_count_as_with_hubs() {
+        let at = "2026-11-20T12:01:00Z".parse().unwrap();
+        assert_eq!(
+            outcome(&answered(503, Some("60")), 1, now(), 1.0),
+            DeliveryOutcome::Retry { at }
+        );
+        let silent = Answer::Failed("timeout".into());
+        let at = "2026-11-20T12:00:01Z".parse().unwrap();
+        assert_eq!(
+            outcome(&silent, 1, now(), 0.0),
+            DeliveryOutcome::Retry { at }
+        );
+    }
+
+    #[test]
+    fn a_delivery_has_the_headers_that_came_with_its_notification() {
+        let relay = Relay {
+            id: RelayId(1),
+            topic: Topic::new("https://e.org/t"),
+            seq: 1,
+            body: Arc::from(&b"<a/>"[..]),
+            headers: RelayHeaders {
+                content_type: "application/xml; charset=utf-8".to_owned(),
+                capability_list: Some(Uri::parse("https://e.org/cl.xml").unwrap()),
+            },
+        };
+        let headers = headers(&relay, &Hub::new("https://hub.example/"), None);
+        let links = "<https://e.org/t>; rel=\"self\", <https://hub.example/>; rel=\"hub\", \
+                     <https://e.org/cl.xml>; rel=\"resourcesync\"";
+        assert_eq!(
+            headers,
+            [
+                ("Content-Type", "application/xml; charset=utf-8".to_owned()),
+                ("Link", links.to_owned())
+            ]
+        );
+    }
+
+    // RFC 4231 section 4.3.
+    const KNOWN: &str = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+
+    #[test]
+    fn the_signature_is_that_of_rfc_4231() {
+        let secret = Secret::new("Jefe");
+        assert_eq!(signature(&secret, b"what do ya want for nothing?"), KNOWN);
+    }
+
+    #[rstest]
+    #[case(KNOWN, true)]
+    #[case(&KNOWN.to_ascii_uppercase(), true)]
+    #[case(&KNOWN[..KNOWN.len() - 2], false)]
+    #[case(&KNOWN[..KNOWN.len() - 1], false)]
+    #[case(&KNOWN.replace('5', "6"), false)]
+    #[case("sha1=effcdf6ae5eb2fa2d27416d5f184df9c259a7c79", false)]
+    #[case("sha256=", false)]
+    #[case("sha256", false)]
+    #[case("sha256=é", false)]
+    fn only_the_right_signature_is_believed(#[case] given: &str, #[case] want: bool) {
+        let secret = Secret::new("Jefe");
+        assert_eq!(
+            is_signed(given, &secret, b"what do ya want for nothing?"),
+            want
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! Deliveries of notifications: to each subscriber in order, to different subscribers concurrently.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::Method;
+use jiff::Timestamp;
+use resourcesync::uri::Topic;
+use tokio::runtime::Handle;
+use tracing::{debug, warn};
+
+use crate::answer::Answer;
+use crate::http::client;
+use crate::hub::HubRecord;
+use crate::hub::callback::http::{CallbackError, CallbackLocation};
+use crate::hub::counts::DeliveryMeasurements;
+use crate::hub::delivery::{DeliveryOutcome, headers, outcome};
+use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
+use crate::hub::http::settings::{EffectiveSettings, EmbeddedHubSettings, PreparedHub};
+use crate::hub::log_limit::LogLimit;
+use crate::hub::subscriptions::table::SubscriptionTable;
+use crate::hub::subscriptions::view::LastAttempt;
+use crate::hub::subscriptions::{Abandoned, Assignment, Delivery};
+use crate::secret::Mask;
+
+/// The error of a request that was cut off in favour of others.
+pub const CUT_OFF: &str = "cut off: it took too long while others waited";
+/// Delivery tasks started before yielding to other tasks.
+const BATCH: usize = 100;
+/// Log lines per interval about abandoned deliveries.
+const ABANDONED_LINES: u32 = 10;
+
+/// The deliveries of what is pending in the table.
+pub struct Deliveries {
+    settings: Arc<EffectiveSettings>,
+    table: Arc<SubscriptionTable>,
+    slots: FairSlots,
+    /// Locked only to count.
+    measurements: Mutex<DeliveryMeasurements>,
+    abandoned_lines: Mutex<LogLimit>,
+    runtime: Handle,
+}
+
+impl Deliveries {
+    /// Must be called within a tokio runtime.
+    pub fn new(settings: Arc<EffectiveSettings>, table: Arc<SubscriptionTable>) -> Deliveries {
+        let count = settings.current().settings().concurrent_deliveries;
+        Deliveries {
+            settings,
+            table,
+            slots: FairSlots::new(count),
+            measurements: Mutex::default(),
+            abandoned_lines: Mutex::new(LogLimit::new(ABANDONED_LINES)),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Abandons the oldest pending notifications of a topic beyond its limits.
+    pub fn trim(&self, topic: &Topic) {
+        let prepared = self.settings.current();
+        let EmbeddedHubSettings {
+            waiting_notifications: max_count,
+            waiting_bytes: max_bytes,
+            ..
+        } = *prepared.settings();
+        self.table.change(|subscriptions| {
+            let abandoned = subscriptions.trim(topic, max_count, max_bytes).into_iter();
+            abandoned
+                .map(|Abandoned { relay, subscribers }| {
+                    let seq = relay.seq;
+                    self.lock_measurements().counts.abandoned += subscribers as u64;
+                    warn!(
+                        %topic, seq, subscribers,
+                        "giving up on delivering notification {seq} of {topic} to {subscribers} subscribers: \
+                         too many notifications are pending"
+                    );
+                    HubRecord::Ended(relay.id)
+                })
+                .collect()
+        });
+    }
+
+    /// Begins to deliver what is pending for a topic to the subscribers that have no delivery under way.
+    pub fn begin(self: &Arc<Self>, topic: &Topic) {
+        let assignments = self.table.with(|subscriptions| subscriptions.assign(topic));
+        self.runtime
+            .spawn(Arc::clone(self).deliver_to_all(assignments));
+    }
+
+    /// Begins no more deliveries, and waits for those under way.
+    pub async fn drain(&self) {
+        self.slots.drain().await;
+    }
+
+    /// Returns the measurements so far.
+    pub fn measurements(&self) -> DeliveryMeasurements {
+        self.lock_measurements().clone()
+    }
+
+    /// Logs the number of lines about abandoned deliveries that were suppressed.
+    pub fn log_suppressed(&self) {
+        let abandoned = self.abandoned_lines().next_interval();
+        if abandoned > 0 {
+            warn!(
+                count = abandoned,
+                "giving up on {abandoned} more deliveries to failing subscribers"
+            );
+        }
+    }
+
+    /// Starts a delivery task for each assignment.
+    async fn deliver_to_all(self: Arc<Self>, assignments: Vec<Assignment>) {
+        for (count, assignment) in (1..).zip(assignments) {
+            tokio::spawn(Arc::clone(&self).deliver_all(assignment));
+            if count % BATCH == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Delivers to one subscriber until nothing is pending.
+    // Large futures are boxed: of many subscribers, most only wait.
+    async fn deliver_all(self: Arc<Self>, assignment: Assignment) {
+        let woken = self.table.register(&assignment.key);
+        while let Some(next) = self.table.next_delivery(&assignment) {
+            let at = next.progress.next_try;
+            let wait =
+                at.and_then(|at| Duration::try_from(at.duration_since(Timestamp::now())).ok());
+            if let Some(wait) = wait {
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    // It may be retried at once.
+                    () = woken.notified() => continue,
+                }
+            }
+            let (callback, prepared) = (&assignment.key.callback, self.settings.current());
+            let resolving = prepared.client().resolve(callback, next.priority);
+            let location = Box::pin(resolving).await;
+            let host = location.as_ref().map(|location| location.host.clone());
+            let slot = match host {
+                Ok(host) => tokio::select! {
+                    slot = self.slots.acquire(&host, next.priority) => Some(slot),
+                    // Its priority may have risen.
+                    () = woken.notified() => continue,
+                },
+                Err(_) if self.slots.is_draining() => return,
+                Err(_) => None,
+            };
+            if !self.settings.is_current(&prepared) {
+                // The policy has changed since the addresses were checked.
+                continue;
+            }
+            Box::pin(self.attempt(&prepared, &assignment, location, slot)).await;
+        }
+    }
+
+    /// Makes one attempt to deliver.
+    async fn attempt(
+        &self,
+        prepared: &PreparedHub,
+        assignment: &Assignment,
+        location: Result<CallbackLocation, CallbackError>,
+        mut slot: Option<FairSlot>,
+    ) {
+        // Read at the last moment: the subscription may have ended, or have a new secret.
+        let Some(Delivery {
+            relay,
+            secret,
+            progress,
+            ..
+        }) = self.table.next_delivery(assignment)
+        else {
+            return;
+        };
+        let key = &assignment.key;
+        let (url, secret) = (&prepared.settings().hub, secret.as_ref());
+        let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
+        let answer = match (&location, &mut slot) {
+            (Ok(location), Some(slot)) => {
+                let mut post = prepared
+                    .client()
+                    .request(Method::POST, callback.as_str(), location);
+                for (name, value) in headers(&relay, url, secret) {
+                    post = post.header(name, value.as_bytes());
+                }
+                let post = post.body(client::body(&relay.body));
+                let answered = async { client::answer(post.send().await, &Mask::default()).await };
+                let answer = slot.unless_cut_off(answered).await;
+                let answer = answer.unwrap_or_else(|| Answer::Failed(CUT_OFF.to_owned()));
+                if let Answer::Status { .. } = answer {
+                    slot.answered();
+                }
+                answer
+            }
+            (Ok(_), None) => return,
+            (Err(error), _) => Answer::Failed(error.to_string()),
+        };
+        let attempts = progress.attempts + 1;
+        let now = Timestamp::now();
+        let outcome = outcome(&answer, attempts, now, fastrand::f64());
+        let last = LastAttempt::new(&answer, now);
+        let took = self.table.age(relay.id);
+        self.lock_measurements().attempted(&answer, outcome, took);
+        match outcome {
+            DeliveryOutcome::Delivered => debug!(
+                %topic, %callback, seq, attempts, "delivered notification {seq} to {callback}"
+            ),
+            // The end of the subscription is logged below.
+            DeliveryOutcome::Gone => {}
+            DeliveryOutcome::Retry { at } => debug!(
+                %topic, %callback, seq, attempts, next_try = %at,
+                "cannot deliver notification {seq} to {callback}, will retry: {last}"
+            ),
+            DeliveryOutcome::Abandoned => {
+                if self.abandoned_lines().allow() {
+                    warn!(
+                        %topic, %callback, seq, attempts,
+                        "giving up on delivering notification {seq} to {callback}: {last}"
+                    );
+                }
+            }
+        }
+        self.table.end("it is gone (410)", |subscriptions| {
+            subscriptions.attempted(assignment, last);
+            subscriptions.answered(assignment, relay.id, outcome)
+        });
+    }
+
+    fn lock_measurements(&self) -> MutexGuard<'_, DeliveryMeasurements> {
+        self.measurements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn abandoned_lines(&self) -> MutexGuard<'_, LogLimit> {
+        self.abandoned_lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

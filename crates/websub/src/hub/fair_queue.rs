@@ -1,0 +1,349 @@
+//! Fair queuing of requests to many hosts over a bounded number of slots, so that hosts that hang do not delay others.
+//!
+//! Each slot is used by one request to one host. A free slot goes to known subscribers, then first attempts, then
+//! retries, round robin over the hosts, and to no host beyond its window while others wait. The window of a host grows
+//! with each answer and is halved by each request that hangs. A slow request no longer counts as busy, so that requests
+//! waiting for an answer do not use up the slots; slow requests have a limit of their own, beyond which the longest of
+//! the host with most of them is cut off.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+#[cfg(feature = "hub")]
+pub(crate) mod slots;
+
+/// The window of a host that was not called yet.
+const INITIAL_WINDOW: usize = 8;
+/// The duration from which a request counts as slow instead of busy.
+pub const SLOW: Duration = Duration::from_millis(500);
+/// Hosts remembered before idle ones are forgotten.
+const MAX_IDLE_HOSTS: usize = 10_000;
+
+/// A request that waits for a slot or has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// The priority of a request among those of all hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Priority {
+    /// The subscriber accepted its last delivery, or changes or renews its subscription.
+    Known,
+    First,
+    Retry,
+}
+
+/// The slots and the requests waiting for one. Times count from any one start.
+#[derive(Debug)]
+pub struct FairQueue {
+    /// Maximum busy requests, and maximum slow ones.
+    capacity: usize,
+    hosts: HashMap<String, HostState>,
+    /// Number of hosts at which idle ones are forgotten next: twice those that were left the last time, because there may
+    /// be none.
+    next_prune: usize,
+    /// Hosts with a request waiting, in round-robin order. An entry whose number is not the host's is void.
+    rings: BTreeMap<Class, VecDeque<(String, u64)>>,
+    running: HashMap<Ticket, RunningRequest>,
+    busy: BTreeSet<(Duration, Ticket)>,
+    slow: BTreeSet<(Duration, Ticket)>,
+    /// Busy requests to hosts that hang.
+    in_trouble: usize,
+    last: u64,
+    entries: u64,
+    waiting: usize,
+}
+
+#[derive(Debug, Default)]
+struct HostState {
+    window: CongestionWindow,
+    waiting: BTreeMap<Priority, HostQueue>,
+    running: usize,
+}
+
+#[derive(Debug, Default)]
+struct HostQueue {
+    tickets: VecDeque<Ticket>,
+    /// The number of its valid entry in a ring.
+    entry: u64,
+}
+
+/// The number of requests that a host may have running while others wait.
+#[derive(Debug, Clone, Copy)]
+struct CongestionWindow(usize);
+
+#[derive(Debug)]
+struct RunningRequest {
+    host: String,
+    since: Duration,
+    is_slow: bool,
+    was_in_trouble: bool,
+}
+
+/// Requests that are treated alike; the classes are in order of priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Class {
+    /// Beyond its window a host gets only slots that no other needs.
+    is_beyond_window: bool,
+    priority: Priority,
+    is_in_trouble: bool,
+}
+
+impl Default for CongestionWindow {
+    fn default() -> CongestionWindow {
+        CongestionWindow(INITIAL_WINDOW)
+    }
+}
+
+impl CongestionWindow {
+    fn is_in_trouble(self) -> bool {
+        self.0 < INITIAL_WINDOW
+    }
+}
+
+impl HostState {
+    fn class(&self, priority: Priority) -> Class {
+        Class {
+            is_beyond_window: self.running >= self.window.0,
+            priority,
+            is_in_trouble: self.window.is_in_trouble(),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.waiting.values().all(|queue| queue.tickets.is_empty())
+    }
+}
+
+impl FairQueue {
+    pub fn new(capacity: usize) -> FairQueue {
+        FairQueue {
+            capacity: capacity.max(1),
+            hosts: HashMap::new(),
+            next_prune: MAX_IDLE_HOSTS,
+            rings: BTreeMap::new(),
+            running: HashMap::new(),
+            busy: BTreeSet::new(),
+            slow: BTreeSet::new(),
+            in_trouble: 0,
+            last: 0,
+            entries: 0,
+            waiting: 0,
+        }
+    }
+
+    /// Queues a request to a host.
+    pub fn enqueue(&mut self, host: &str, priority: Priority) -> Ticket {
+        self.last += 1;
+        let ticket = Ticket(self.last);
+        if self.hosts.len() >= self.next_prune && !self.hosts.contains_key(host) {
+            self.hosts.retain(|_, host| !host.is_idle());
+            self.next_prune = MAX_IDLE_HOSTS.max(2 * self.hosts.len());
+        }
+        let state = self.hosts.entry(host.to_owned()).or_default();
+        let queue = state.waiting.entry(priority).or_default();
+        queue.tickets.push_back(ticket);
+        self.waiting += 1;
+        if queue.tickets.len() == 1 {
+            self.append(host, priority);
+        }
+        ticket
+    }
+
+    /// Appends a host to the ring of its class and voids its earlier entry.
+    fn append(&mut self, host: &str, priority: Priority) {
+        let Some(state) = self.hosts.get_mut(host) else {
+            return;
+        };
+        let class = state.class(priority);
+        let Some(queue) = state.waiting.get_mut(&priority) else {
+            return;
+        };
+        self.entries += 1;
+        queue.entry = self.entries;
+        let ring = self.rings.entry(class).or_default();
+        ring.push_back((host.to_owned(), self.entries));
+        if ring.len() > 2 * self.hosts.len() + 64 {
+            let hosts = &self.hosts;
+            ring.retain(|(host, entry)| is_valid(hosts, host, priority, *entry));
+        }
+    }
+
+    /// Gives the free slots to waiting requests and returns those.
+    pub fn admit(&mut self, now: Duration) -> Vec<Ticket> {
+        self.reclassify_slow(now);
+        let mut admitted = Vec::new();
+        while let Some((host, priority)) = self.next_host() {
+            let Some(state) = self.hosts.get_mut(&host) else {
+                continue;
+            };
+            let Some(queue) = state.waiting.get_mut(&priority) else {
+                continue;
+            };
+            let Some(ticket) = queue.tickets.pop_front() else {
+                continue;
+            };
+            let is_more = !queue.tickets.is_empty();
+            let was_within = state.running < state.window.0;
+            state.running += 1;
+            let is_within = state.running < state.window.0;
+            let was_in_trouble = state.window.is_in_trouble();
+            self.waiting -= 1;
+            self.in_trouble += usize::from(was_in_trouble);
+            if is_within != was_within {
+                self.append_all(&host);
+            } else if is_more {
+                self.append(&host, priority);
+            }
+            let running = RunningRequest {
+                host,
+                since: now,
+                is_slow: false,
+                was_in_trouble,
+            };
+            self.running.insert(ticket, running);
+            self.busy.insert((now, ticket));
+            admitted.push(ticket);
+        }
+        admitted
+    }
+
+    /// Appends all waiting requests of a host whose class has changed.
+    fn append_all(&mut self, host: &str) {
+        let Some(state) = self.hosts.get(host) else {
+            return;
+        };
+        let waiting = state.waiting.iter();
+        let waiting = waiting.filter(|(_, queue)| !queue.tickets.is_empty());
+        let priorities: Vec<Priority> = waiting.map(|(priority, _)| *priority).collect();
+        for priority in priorities {
+            self.append(host, priority);
+        }
+    }
+
+    /// Takes the host that is next, and the priority of its request, from the rings.
+    fn next_host(&mut self) -> Option<(String, Priority)> {
+        if self.busy.len() >= self.capacity {
+            return None;
+        }
+        // Half of all slots are for hosts within their window, three quarters for hosts that answer.
+        let is_spare = self.running.len() < self.capacity.div_ceil(2);
+        let has_room = self.in_trouble < self.capacity.div_ceil(4);
+        for (class, ring) in &mut self.rings {
+            if class.is_beyond_window && !is_spare || class.is_in_trouble && !has_room {
+                continue;
+            }
+            while let Some((host, entry)) = ring.pop_front() {
+                if is_valid(&self.hosts, &host, class.priority, entry) {
+                    return Some((host, class.priority));
+                }
+            }
+        }
+        None
+    }
+
+    /// Counts requests that have become slow as such.
+    fn reclassify_slow(&mut self, now: Duration) {
+        while let Some(&(since, ticket)) = self.busy.first()
+            && now.saturating_sub(since) >= SLOW
+            && self.slow.len() < self.capacity
+        {
+            self.busy.remove(&(since, ticket));
+            self.slow.insert((since, ticket));
+            if let Some(running) = self.running.get_mut(&ticket) {
+                running.is_slow = true;
+                self.in_trouble -= usize::from(running.was_in_trouble);
+            }
+        }
+    }
+
+    /// Returns the requests to cut off because others wait and the limit of slow requests is reached: of the hosts with
+    /// most slow requests, the longest. Each still has to [leave](FairQueue::leave).
+    pub fn to_cut_off(&self, now: Duration) -> Vec<Ticket> {
+        let is_stuck = |(since, _): &&(Duration, Ticket)| now.saturating_sub(*since) >= SLOW;
+        let stuck = self.busy.iter().take_while(|key| is_stuck(key)).count();
+        if self.waiting == 0 || self.slow.len() < self.capacity || stuck == 0 {
+            return Vec::new();
+        }
+        let mut of_hosts: HashMap<&str, usize> = HashMap::new();
+        let mut slow: Vec<(usize, Ticket)> = self
+            .slow
+            .iter()
+            .rev()
+            .filter_map(|(_, ticket)| {
+                // Counted from the newest: the oldest of a host with many has the highest number.
+                let count = of_hosts.entry(self.running.get(ticket)?.host.as_str());
+                let count = count.or_default();
+                *count += 1;
+                Some((*count, *ticket))
+            })
+            .collect();
+        slow.sort_by_key(|(count, ticket)| (std::cmp::Reverse(*count), *ticket));
+        slow.iter().take(stuck).map(|(_, ticket)| *ticket).collect()
+    }
+
+    /// Ends a request that has a slot. `was_answered` is true if anything came back.
+    pub fn leave(&mut self, ticket: Ticket, was_answered: bool, now: Duration) {
+        let Some(ended) = self.running.remove(&ticket) else {
+            return;
+        };
+        let key = (ended.since, ticket);
+        self.busy.remove(&key);
+        self.slow.remove(&key);
+        if !ended.is_slow {
+            self.in_trouble -= usize::from(ended.was_in_trouble);
+        }
+        let max_window = self.capacity.div_ceil(2).max(INITIAL_WINDOW);
+        let Some(state) = self.hosts.get_mut(&ended.host) else {
+            return;
+        };
+        let before = state.class(Priority::First);
+        state.running -= 1;
+        let CongestionWindow(window) = &mut state.window;
+        if was_answered {
+            *window = (*window + 1).min(max_window);
+        } else if now.saturating_sub(ended.since) >= SLOW {
+            *window = (*window / 2).max(1);
+        }
+        if state.class(Priority::First) != before {
+            self.append_all(&ended.host);
+        }
+    }
+
+    /// Removes a waiting request.
+    pub fn cancel(&mut self, host: &str, priority: Priority, ticket: Ticket) {
+        let state = self.hosts.get_mut(host);
+        let Some(queue) = state.and_then(|state| state.waiting.get_mut(&priority)) else {
+            return;
+        };
+        let before = queue.tickets.len();
+        queue.tickets.retain(|waiting| *waiting != ticket);
+        self.waiting -= before - queue.tickets.len();
+        if queue.tickets.is_empty() {
+            queue.entry = 0;
+        }
+    }
+
+    /// Returns true if a request waits for a slot.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Returns the number of requests that have a slot.
+    pub fn under_way(&self) -> usize {
+        self.running.len()
+    }
+}
+
+fn is_valid(
+    hosts: &HashMap<String, HostState>,
+    host: &str,
+    priority: Priority,
+    entry: u64,
+) -> bool {
+    let state = hosts.get(host);
+    let queue = state.and_then(|state| state.waiting.get(&priority));
+    queue.is_some_and(|queue| queue.entry == entry && !queue.tickets.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

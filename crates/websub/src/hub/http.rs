@@ -1,0 +1,219 @@
+//! The hub over HTTP, embedded or of `rsnotify hub`: accepts subscriptions, verifies them, and delivers notifications
+//! (Framework Notification 1.0.1 sections 4.2–4.4). It does not write the state file itself: it emits [`HubRecord`]s to
+//! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use resourcesync::uri::Topic;
+
+use crate::hub::admission::Admission;
+use crate::hub::counts::EmbeddedHubCounts;
+use crate::hub::delivery::http::Deliveries;
+use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
+use crate::hub::limits::HubLimits;
+use crate::hub::published_topics::directory::HubTopics;
+use crate::hub::request::http::SubscriptionEndpoint;
+use crate::hub::subscriptions::table::{self, SubscriptionTable};
+use crate::hub::subscriptions::view::HubStatus;
+use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
+use crate::hub::verification::http::Verifications;
+use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
+
+pub mod fetches;
+pub mod public;
+pub mod settings;
+pub mod topic_client;
+
+/// Interval of the limits on log lines, after which suppressed lines are summarized.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The hub. Clones are the same hub.
+#[derive(Clone)]
+pub struct EmbeddedHub {
+    inner: Arc<HubInner>,
+}
+
+/// The parts, each before those that use it.
+struct HubInner {
+    settings: Arc<EffectiveSettings>,
+    admission: Arc<SharedAdmission>,
+    table: Arc<SubscriptionTable>,
+    deliveries: Arc<Deliveries>,
+    verifications: Arc<Verifications>,
+    endpoint: SubscriptionEndpoint,
+}
+
+impl EmbeddedHub {
+    /// Starts the hub with the state of earlier runs, within a tokio runtime. `records` is called, in order, with the
+    /// records to save, each time with those to save together; it must neither block nor call the hub.
+    pub fn start(
+        prepared: PreparedHub,
+        saved: SavedHub,
+        topics: HubTopics,
+        records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
+    ) -> EmbeddedHub {
+        let admission = SharedAdmission::new(prepared.settings().limits.clone());
+        let admission = Arc::new(admission);
+        let settings = Arc::new(EffectiveSettings::new(prepared));
+        let table = SubscriptionTable::restore(saved, Arc::clone(&admission), records);
+        let table = Arc::new(table);
+        let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
+        let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table));
+        let verifications = Arc::new(Verifications::new(
+            Arc::clone(&settings),
+            Arc::clone(&admission),
+            Arc::clone(&table),
+        ));
+        let endpoint = SubscriptionEndpoint::new(
+            Arc::clone(&settings),
+            topics,
+            Arc::clone(&admission),
+            Arc::clone(&verifications),
+        );
+        let inner = Arc::new(HubInner {
+            settings,
+            admission,
+            table,
+            deliveries: Arc::new(deliveries),
+            verifications,
+            endpoint,
+        });
+        tokio::spawn(table::expire(Arc::downgrade(&inner.table)));
+        tokio::spawn(log_suppressed(Arc::downgrade(&inner)));
+        let hub = EmbeddedHub { inner };
+        for topic in &with_pending {
+            hub.inner.deliveries.begin(topic);
+        }
+        hub
+    }
+
+    /// Applies other settings, except for the numbers of slots. Subscriptions, pending deliveries and requests under way
+    /// stay.
+    pub fn apply(&self, prepared: PreparedHub) {
+        let limits = prepared.settings().limits.clone();
+        let admission = &self.inner.admission;
+        admission.with(|admission, _| admission.set_limits(limits));
+        self.inner.settings.replace(prepared);
+    }
+
+    /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
+    /// then. Deliveries not begun stay pending.
+    pub async fn drain(&self) {
+        let (verifications, deliveries) = (&self.inner.verifications, &self.inner.deliveries);
+        tokio::join!(verifications.drain(), deliveries.drain());
+    }
+
+    /// Returns the endpoint for subscription requests.
+    pub(crate) fn endpoint(&self) -> &SubscriptionEndpoint {
+        &self.inner.endpoint
+    }
+
+    /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one
+    /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
+    pub fn relay(&self, notification: NotificationToRelay) -> Option<Relay> {
+        let table = &self.inner.table;
+        table.with(|subscriptions| subscriptions.relay_once(notification, Timestamp::now()))
+    }
+
+    /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
+    pub fn relay_new(&self, notification: NotificationToRelay) -> Option<Relay> {
+        let table = &self.inner.table;
+        table.with(|subscriptions| subscriptions.relay(notification, Timestamp::now()))
+    }
+
+    /// Delivers saved notifications, to each subscriber in order. Beyond the limits of a topic the oldest pending ones are
+    /// abandoned.
+    pub fn dispatch(&self, relays: Vec<Relay>) {
+        for relay in relays {
+            let topic = relay.topic.clone();
+            self.inner.table.enqueue(relay);
+            self.inner.deliveries.trim(&topic);
+            self.inner.deliveries.begin(&topic);
+        }
+    }
+
+    /// Ends all subscriptions to a topic and notifies the subscribers.
+    pub fn end_topic(&self, topic: &Topic) {
+        let callbacks = self.inspect(|subscriptions| subscriptions.callbacks(topic));
+        for callback in callbacks {
+            let topic = topic.clone();
+            self.end(SubscriptionKey { topic, callback }, "the topic has ended");
+        }
+    }
+
+    /// Ends a subscription and notifies the subscriber of the reason.
+    pub fn end(&self, key: SubscriptionKey, why: &'static str) {
+        self.inner
+            .table
+            .end(why, |subscriptions| subscriptions.unsubscribe(&key));
+        self.inner.verifications.deny(key, why);
+    }
+
+    /// Calls a function with the subscriptions, which are locked meanwhile.
+    pub fn inspect<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
+        self.inner
+            .table
+            .with(|subscriptions| inspect(subscriptions))
+    }
+
+    /// Returns the status with the counters.
+    pub fn status(&self, now: Timestamp) -> HubStatus {
+        let mut status = self.inspect(|subscriptions| subscriptions.status(now));
+        let measurements = self.inner.deliveries.measurements();
+        status.counts = EmbeddedHubCounts {
+            requests: self.inner.endpoint.counts(),
+            verifications: self.inner.verifications.counts(),
+            deliveries: measurements.counts,
+            latency: measurements.latency,
+        };
+        status
+    }
+}
+
+impl fmt::Debug for EmbeddedHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedHub")
+            .field("settings", self.inner.settings.current().settings())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Summarizes suppressed log lines at the end of each interval.
+async fn log_suppressed(hub: Weak<HubInner>) {
+    loop {
+        tokio::time::sleep(LOG_INTERVAL).await;
+        let Some(hub) = hub.upgrade() else { return };
+        hub.settings.current().client().log_suppressed();
+        hub.table.log_suppressed();
+        hub.deliveries.log_suppressed();
+    }
+}
+
+/// Admission, shared by requests, verifications and subscriptions, with the clock that it measures by. Locked after the subscriptions where both are.
+#[derive(Debug)]
+pub struct SharedAdmission {
+    admission: Mutex<Admission>,
+    started: Instant,
+}
+
+impl SharedAdmission {
+    pub fn new(limits: HubLimits) -> SharedAdmission {
+        SharedAdmission {
+            admission: Mutex::new(Admission::new(limits)),
+            started: Instant::now(),
+        }
+    }
+
+    /// Calls a function with admission, which is locked meanwhile, and the time by its clock.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Admission, Duration) -> T) -> T {
+        let now = self.started.elapsed();
+        let mut admission = self
+            .admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        act(&mut admission, now)
+    }
+}

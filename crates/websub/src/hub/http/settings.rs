@@ -1,0 +1,138 @@
+//! The hub's settings, with the client built from them. A reload replaces both at once.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use resourcesync::uri::Hub;
+
+use crate::hub::callback::CallbackPolicy;
+use crate::hub::callback::http::CallbackClient;
+use crate::hub::limits::HubLimits;
+use crate::hub::lookups::dns::Resolver;
+
+/// Settings of the embedded hub.
+#[derive(Debug, Clone)]
+pub struct EmbeddedHubSettings {
+    /// The advertised URL, whose path is the endpoint for subscription requests.
+    pub hub: Hub,
+    pub policy: CallbackPolicy,
+    pub resolver: Resolver,
+    pub limits: HubLimits,
+    /// Proxies whose forwarding headers are trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Timeout of each request to a callback, from connecting to the end of the answer.
+    pub timeout: Duration,
+    /// Maximum deliveries under way, and as many slow ones.
+    pub concurrent_deliveries: usize,
+    /// Maximum pending notifications of a topic, and their total size; beyond it the oldest is abandoned.
+    pub waiting_notifications: usize,
+    pub waiting_bytes: usize,
+    /// Maximum verifications under way, and as many slow ones; the others wait.
+    pub concurrent_verifications: usize,
+    /// Maximum concurrent lookups, and as many slow ones. Each uses a thread.
+    pub concurrent_lookups: usize,
+    /// Host names under which requests are accepted, besides IP addresses and localhost. If set, requests from pages of
+    /// other origins are refused; if not, any host name is accepted.
+    pub own_hosts: Option<Vec<String>>,
+    /// Attempts at a verification whose callback does not answer.
+    pub verification_attempts: u32,
+}
+
+impl EmbeddedHubSettings {
+    pub fn new(hub: Hub) -> EmbeddedHubSettings {
+        EmbeddedHubSettings {
+            hub,
+            policy: CallbackPolicy::default(),
+            resolver: Resolver::System,
+            limits: HubLimits::default(),
+            trusted_proxies: Vec::new(),
+            timeout: Duration::from_secs(10),
+            concurrent_deliveries: 512,
+            waiting_notifications: 1_000,
+            waiting_bytes: 16 * 1024 * 1024,
+            concurrent_verifications: 64,
+            concurrent_lookups: 64,
+            own_hosts: None,
+            verification_attempts: 3,
+        }
+    }
+}
+
+/// Checked settings with the client built from them.
+#[derive(Debug)]
+pub struct PreparedHub {
+    settings: EmbeddedHubSettings,
+    path: String,
+    client: CallbackClient,
+}
+
+impl PreparedHub {
+    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubError> {
+        let client = CallbackClient::new(
+            settings.policy.clone(),
+            settings.resolver.clone(),
+            settings.concurrent_lookups,
+            settings.timeout,
+        )?;
+        Ok(PreparedHub {
+            path: path(&settings.hub),
+            client,
+            settings,
+        })
+    }
+
+    pub fn settings(&self) -> &EmbeddedHubSettings {
+        &self.settings
+    }
+
+    /// Returns the client for requests to callbacks.
+    pub fn client(&self) -> &CallbackClient {
+        &self.client
+    }
+
+    /// Returns true if this path is the hub's endpoint.
+    pub fn is_at(&self, path: &str) -> bool {
+        self.path == path
+    }
+}
+
+/// An error that prevents the hub from starting.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot build the HTTP client of the embedded hub")]
+pub struct HubError(#[from] reqwest::Error);
+
+/// The settings in effect, which a reload replaces.
+#[derive(Debug)]
+pub struct EffectiveSettings {
+    prepared: RwLock<Arc<PreparedHub>>,
+}
+
+impl EffectiveSettings {
+    pub fn new(prepared: PreparedHub) -> EffectiveSettings {
+        EffectiveSettings {
+            prepared: RwLock::new(Arc::new(prepared)),
+        }
+    }
+
+    pub fn current(&self) -> Arc<PreparedHub> {
+        Arc::clone(&self.prepared.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns true unless these settings were replaced.
+    pub fn is_current(&self, prepared: &Arc<PreparedHub>) -> bool {
+        Arc::ptr_eq(prepared, &self.current())
+    }
+
+    pub fn replace(&self, prepared: PreparedHub) {
+        let current = self.prepared.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(prepared);
+    }
+}
+
+fn path(hub: &Hub) -> String {
+    let uri = hub.as_str();
+    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
+    path.split(['?', '#']).next().unwrap_or(path).to_owned()
+}

@@ -1,0 +1,301 @@
+//! Requests to the topics of publishers, whose servers the operator named: which hubs a topic links to, and its content
+//! after a ping. No redirection is followed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK,
+};
+use reqwest::{Client, StatusCode};
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Hub, Topic};
+use url::Url;
+
+use crate::answer::is_temporary;
+use crate::http::client;
+use crate::http::failure::describe;
+use crate::hub::RelayHeaders;
+use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
+use crate::link::{Link, parse_links, targets};
+
+/// Timeout of one request, including the body.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for which a topic that names this hub is not asked again.
+const CACHED: Duration = Duration::from_secs(60);
+/// Time for which a topic that names another hub, or none, is not asked again.
+const CACHED_REFUSAL: Duration = Duration::from_secs(10);
+/// Maximum topics whose answers are kept.
+const MAX_CACHED: usize = 10_000;
+
+/// A client for requests to topics.
+#[derive(Debug)]
+pub struct TopicClient {
+    client: Client,
+    verified: Mutex<HashMap<Topic, Verified>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Verified {
+    names_us: bool,
+    until: Instant,
+}
+
+/// The content of a topic.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FetchedTopic {
+    Content {
+        body: Arc<[u8]>,
+        headers: RelayHeaders,
+        etag: Option<String>,
+    },
+    /// 304.
+    Unchanged,
+}
+
+/// An error of fetching a topic.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error("cannot read {topic}: {reason}")]
+    Request { topic: Topic, reason: String },
+    #[error("{topic} answers {status}")]
+    Status { topic: Topic, status: StatusCode },
+    #[error("{topic} is larger than {max} bytes")]
+    TooLarge { topic: Topic, max: usize },
+    #[error("{topic} is {content_type}, and a notification is {PAYLOAD_TYPE}")]
+    MediaType { topic: Topic, content_type: String },
+    #[error("{topic} has the Content-Encoding {encoding}, for which nobody asked")]
+    Encoded { topic: Topic, encoding: String },
+    #[error("{topic} has no content")]
+    Empty { topic: Topic },
+}
+
+impl TopicClient {
+    pub fn new() -> reqwest::Result<TopicClient> {
+        TopicClient::with_timeout(TIMEOUT)
+    }
+
+    fn with_timeout(timeout: Duration) -> reqwest::Result<TopicClient> {
+        let client = client::build_without_certificates(|| client::builder().timeout(timeout))?;
+        Ok(TopicClient {
+            client,
+            verified: Mutex::default(),
+        })
+    }
+
+    /// Verifies that the `Link` of a topic names a hub, and no other topic. The answer is kept for a short time.
+    ///
+    /// # Errors
+    /// 403 if it names another hub or none, 503 if it cannot be read at the moment.
+    pub async fn verify(&self, topic: &Topic, hub: &Hub) -> Result<(), PublicationRefusal> {
+        let names_us = match self.known(topic) {
+            Some(known) => known,
+            None => {
+                let names_us = self.ask(topic, hub).await?;
+                self.remember(topic, names_us);
+                names_us
+            }
+        };
+        match names_us {
+            true => Ok(()),
+            false => Err(PublicationRefusal::OtherHub {
+                topic: topic.clone(),
+            }),
+        }
+    }
+
+    /// Forgets which topics name which hub.
+    pub fn forget(&self) {
+        self.cache(HashMap::clear);
+    }
+
+    fn known(&self, topic: &Topic) -> Option<bool> {
+        let now = Instant::now();
+        self.cache(|cache| cache.get(topic).copied())
+            .filter(|verified| now < verified.until)
+            .map(|verified| verified.names_us)
+    }
+
+    fn remember(&self, topic: &Topic, names_us: bool) {
+        let now = Instant::now();
+        let kept = if names_us { CACHED } else { CACHED_REFUSAL };
+        let verified = Verified {
+            names_us,
+            until: now + kept,
+        };
+        self.cache(|cache| {
+            if cache.len() >= MAX_CACHED {
+                cache.retain(|_, verified| now < verified.until);
+            }
+            if cache.len() < MAX_CACHED {
+                cache.insert(topic.clone(), verified);
+            }
+        });
+    }
+
+    fn cache<T>(&self, use_it: impl FnOnce(&mut HashMap<Topic, Verified>) -> T) -> T {
+        let cache = self.verified.lock();
+        use_it(&mut cache.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
+    async fn ask(&self, topic: &Topic, hub: &Hub) -> Result<bool, PublicationRefusal> {
+        let mut reason = String::new();
+        for method in [Method::HEAD, Method::GET] {
+            match self.client.request(method, topic.as_str()).send().await {
+                Ok(response) if response.status().is_success() => {
+                    let values = client::header_values(&response, LINK);
+                    let links = parse_links(values.iter().map(String::as_str));
+                    if targets(&links, "hub").any(|target| target == hub.as_str()) {
+                        return Ok(is_itself(topic, &links));
+                    }
+                    reason.clear();
+                }
+                Ok(response) if is_temporary(response.status().as_u16()) => {
+                    reason = format!("it answers {}", response.status());
+                }
+                // A page that is not there names no hub.
+                Ok(_) => reason.clear(),
+                Err(error) => {
+                    let is_slow = error.is_timeout();
+                    reason = describe(error);
+                    // The publisher waits for the answer.
+                    if is_slow {
+                        break;
+                    }
+                }
+            }
+        }
+        match reason.as_str() {
+            "" => Ok(false),
+            _ => Err(PublicationRefusal::Unverified {
+                topic: topic.clone(),
+                reason,
+            }),
+        }
+    }
+
+    /// Fetches a topic of at most `max` bytes, unless it still has this `ETag`.
+    pub async fn fetch(
+        &self,
+        topic: &Topic,
+        etag: Option<&str>,
+        max: usize,
+    ) -> Result<FetchedTopic, FetchError> {
+        let failed = |error| FetchError::Request {
+            topic: topic.clone(),
+            reason: describe(error),
+        };
+        let get = self.client.get(topic.as_str()).header(ACCEPT, PAYLOAD_TYPE);
+        let mut get = get.header(ACCEPT_ENCODING, "identity");
+        if let Some(etag) = etag {
+            get = get.header(IF_NONE_MATCH, etag);
+        }
+        let mut response = get.send().await.map_err(failed)?;
+        let status = response.status();
+        if status == StatusCode::NOT_MODIFIED && etag.is_some() {
+            return Ok(FetchedTopic::Unchanged);
+        }
+        if status != StatusCode::OK {
+            let topic = topic.clone();
+            return Err(FetchError::Status { topic, status });
+        }
+        let encoding = client::header_values(&response, CONTENT_ENCODING).join(", ");
+        if !is_plain(&encoding) {
+            let topic = topic.clone();
+            return Err(FetchError::Encoded { topic, encoding });
+        }
+        let header = |name| client::header_values(&response, name).into_iter().next();
+        let content_type = header(CONTENT_TYPE).unwrap_or_default();
+        if !is_xml(&content_type) {
+            return Err(FetchError::MediaType {
+                topic: topic.clone(),
+                content_type,
+            });
+        }
+        let etag = header(ETAG);
+        let links = client::header_values(&response, LINK);
+        let links: Vec<&str> = links.iter().map(String::as_str).collect();
+        let capability_list = capability_list(&links);
+        match client::beginning(&mut response, max.saturating_add(1)).await {
+            (_, Some(error)) => Err(failed(error)),
+            (body, None) if body.len() > max => Err(FetchError::TooLarge {
+                topic: topic.clone(),
+                max,
+            }),
+            (body, None) if body.is_empty() => Err(FetchError::Empty {
+                topic: topic.clone(),
+            }),
+            (body, None) => Ok(FetchedTopic::Content {
+                body: body.into(),
+                headers: RelayHeaders {
+                    content_type,
+                    capability_list,
+                },
+                etag,
+            }),
+        }
+    }
+}
+
+/// Returns true if the links name this topic as `self`, or none: the hub of another page is not that of this topic.
+fn is_itself(topic: &Topic, links: &[Link]) -> bool {
+    let mut named = targets(links, "self").peekable();
+    let base = Url::parse(topic.as_str()).ok();
+    let is_topic = |target: &str| {
+        let resolved = base.as_ref().and_then(|base| base.join(target).ok());
+        target == topic.as_str() || resolved.is_some_and(|resolved| base == Some(resolved))
+    };
+    named.peek().is_none() || named.any(is_topic)
+}
+
+fn is_xml(content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let media_type = media_type.to_ascii_lowercase();
+    media_type == PAYLOAD_TYPE || media_type == "text/xml" || media_type.ends_with("+xml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_names_another_topic_as_itself_is_not_the_topic() {
+        let topic = Topic::new("https://e.org/t?a");
+        for (header, want) in [
+            ("<https://hub.example/>; rel=\"hub\"", true),
+            ("<https://e.org/t?a>; rel=\"self\"", true),
+            ("<HTTPS://E.org:443/t?a>; rel=\"self\"", true),
+            ("</t?a>; rel=\"self\"", true),
+            (
+                "<https://e.org/u>; rel=self, <https://e.org/t?a>; rel=self",
+                true,
+            ),
+            ("<https://e.org/t>; rel=\"self\"", false),
+            ("<https://e.org/u>; rel=\"self\"", false),
+            ("<https://other.example/t?a>; rel=\"self\"", false),
+        ] {
+            assert_eq!(is_itself(&topic, &parse_links([header])), want, "{header}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_hangs_is_asked_once() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let topic = Topic::new(format!("http://{}/t", listener.local_addr().unwrap()));
+        let client = TopicClient::with_timeout(Duration::from_millis(300)).unwrap();
+        let hub = Hub::new("https://hub.example/");
+        let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(connection) = listener.accept().await {
+                let _ = sender.send(connection);
+            }
+        });
+        let refusal = client.verify(&topic, &hub).await.unwrap_err();
+        assert_eq!(refusal.status(), 503);
+        assert!(asked.try_recv().is_ok());
+        assert!(asked.try_recv().is_err(), "it is asked once");
+    }
+}

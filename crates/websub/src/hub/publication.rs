@@ -1,0 +1,474 @@
+//! Publications: what a publisher sends, what is wrong with it, and which of them are repeats (Framework Notification 1.0.1
+//! section 4.1).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Hub, Topic, Uri};
+use sha2::{Digest, Sha256};
+use url::form_urlencoded;
+
+use crate::form::FORM_TYPE;
+use crate::hub::publisher::checked_topic;
+use crate::link::{parse_links, targets};
+
+#[cfg(feature = "hub")]
+pub mod http;
+
+/// Body of the answer of a hub for many publishers to a `GET`.
+pub const PUBLIC_HUB_GREETING: &str =
+    "this is a WebSub hub: POST a subscription form, or a notification as a publisher\n";
+
+/// The value of `hub.mode` that asks if a publication would be accepted, and publishes nothing.
+pub const CHECK_MODE: &str = "check";
+
+/// The kind of a request to the hub, by its `Content-Type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A subscription, a ping or a check.
+    Form,
+    /// A notification.
+    Content,
+}
+
+/// The reason for which a publication is refused. The text is for the publisher.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublicationRefusal {
+    #[error("the topic is missing: name it by a Link header with rel=\"self\", or by hub.topic")]
+    NoTopic,
+    #[error("the topic is not an absolute http or https URI with a host")]
+    NoHost,
+    #[error("the topic has dot segments (. or ..) in its path: write it without")]
+    DotSegments,
+    #[error(
+        "the topic has credentials, a fragment, or characters that no URI has, or more than 2000 bytes"
+    )]
+    TopicUri,
+    #[error("the Link headers and hub.topic name different topics: exactly one is expected")]
+    TwoTopics,
+    #[error("the body is empty: a notification is expected")]
+    Empty,
+    #[error("a bearer token is needed: send the publisher's own as Authorization: Bearer …")]
+    NoToken,
+    #[error("no publisher of this hub has this bearer token")]
+    UnknownToken,
+    #[error("this publisher may not publish {topic}: it lies outside the configured prefixes")]
+    Outside { topic: Topic },
+    #[error(
+        "{topic} does not name this hub: its Link header needs rel=\"hub\" with this hub's URI, and no rel=\"self\" but \
+         its own"
+    )]
+    OtherHub { topic: Topic },
+    #[error("this publisher has {max} topics on this hub, and may not have more")]
+    TooManyTopics { max: usize },
+    #[error("cannot find out if {topic} names this hub ({reason}); try again later")]
+    Unverified { topic: Topic, reason: String },
+    #[error("the body is larger than {max} bytes")]
+    TooLarge { max: usize },
+    #[error("the body has a Content-Encoding: send it without")]
+    Encoded,
+    #[error("a notification is {PAYLOAD_TYPE}, and a subscription or ping is {FORM_TYPE}")]
+    MediaType,
+    #[error("too many publications: at most {per_minute} a minute")]
+    TooMany {
+        per_minute: u32,
+        retry_after: Duration,
+    },
+    #[error("too many publications in progress at a time; try again later")]
+    Busy,
+    #[error("the hub cannot save at the moment; try again later")]
+    Unsaved,
+}
+
+/// `Retry-After` where publications are in progress.
+const SOON: Duration = Duration::from_secs(1);
+/// `Retry-After` where this hub, or the topic, has a temporary problem.
+const LATER: Duration = Duration::from_secs(30);
+
+impl PublicationRefusal {
+    /// Returns the HTTP status of the answer.
+    pub fn status(&self) -> u16 {
+        match self {
+            PublicationRefusal::NoTopic
+            | PublicationRefusal::NoHost
+            | PublicationRefusal::DotSegments
+            | PublicationRefusal::TopicUri
+            | PublicationRefusal::TwoTopics
+            | PublicationRefusal::Empty => 400,
+            PublicationRefusal::NoToken | PublicationRefusal::UnknownToken => 401,
+            PublicationRefusal::Outside { .. }
+            | PublicationRefusal::OtherHub { .. }
+            | PublicationRefusal::TooManyTopics { .. } => 403,
+            PublicationRefusal::TooLarge { .. } => 413,
+            PublicationRefusal::MediaType | PublicationRefusal::Encoded => 415,
+            PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => 429,
+            PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
+        }
+    }
+
+    /// Returns the time after which the same publication may succeed.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            PublicationRefusal::TooMany { retry_after, .. } => Some(*retry_after),
+            PublicationRefusal::Busy => Some(SOON),
+            PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => Some(LATER),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the kind of a request.
+///
+/// # Errors
+/// 415 for any other content type.
+pub fn kind(content_type: Option<&str>) -> Result<RequestKind, PublicationRefusal> {
+    let media_type = content_type.and_then(|value| value.split(';').next());
+    let media_type = media_type.unwrap_or_default().trim();
+    match media_type {
+        form if form.eq_ignore_ascii_case(FORM_TYPE) => Ok(RequestKind::Form),
+        xml if xml.eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(RequestKind::Content),
+        _ => Err(PublicationRefusal::MediaType),
+    }
+}
+
+/// Verifies that a notification is not encoded: it is delivered as it was sent, without that header.
+///
+/// # Errors
+/// 415.
+pub fn verify_plain(content_encodings: &[&str]) -> Result<(), PublicationRefusal> {
+    match content_encodings.iter().copied().all(is_plain) {
+        true => Ok(()),
+        false => Err(PublicationRefusal::Encoded),
+    }
+}
+
+/// Returns true if a `Content-Encoding` names none.
+pub fn is_plain(content_encoding: &str) -> bool {
+    let mut codings = content_encoding.split(',').map(str::trim);
+    codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case("identity"))
+}
+
+/// The topic of a notification, with what its `Link` header says besides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedLinks {
+    pub topic: Topic,
+    /// The target of `rel="resourcesync"`.
+    pub capability_list: Option<Uri>,
+    /// The targets of `rel="hub"`.
+    pub hubs: Vec<String>,
+}
+
+impl PublishedLinks {
+    /// Refuses a notification whose links name hubs, and not this one.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn verify_hub(&self, hub: &Hub) -> Result<(), PublicationRefusal> {
+        let mut hubs = self.hubs.iter();
+        if self.hubs.is_empty() || hubs.any(|named| named == hub.as_str()) {
+            return Ok(());
+        }
+        Err(PublicationRefusal::OtherHub {
+            topic: self.topic.clone(),
+        })
+    }
+}
+
+/// Returns the topic that the `Link` headers name as `self`, or the query as `hub.topic` or `hub.url`.
+///
+/// # Errors
+/// 400 without a topic, with two different ones, or with one that is no plain URI.
+pub fn links(
+    link_headers: &[&str],
+    query: Option<&str>,
+) -> Result<PublishedLinks, PublicationRefusal> {
+    let links = parse_links(link_headers.iter().copied());
+    let by_link = targets(&links, "self").map(str::to_owned);
+    let by_query = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .filter(|(name, value)| matches!(&**name, "hub.topic" | "hub.url") && !value.is_empty())
+        .map(|(_, value)| value.into_owned());
+    let mut named = by_link.chain(by_query);
+    let topic = named.next().ok_or(PublicationRefusal::NoTopic)?;
+    if named.any(|other| other != topic) {
+        return Err(PublicationRefusal::TwoTopics);
+    }
+    Ok(PublishedLinks {
+        topic: checked_topic(&topic)?,
+        capability_list: capability_list(link_headers),
+        hubs: targets(&links, "hub").map(str::to_owned).collect(),
+    })
+}
+
+/// Returns the target of `rel="resourcesync"`.
+pub fn capability_list(link_headers: &[&str]) -> Option<Uri> {
+    let links = parse_links(link_headers.iter().copied());
+    let list = targets(&links, "resourcesync").find_map(|list| Uri::parse(list).ok());
+    list.filter(Uri::is_clean)
+}
+
+/// Request of a form to the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FormRequest {
+    /// To subscribe or unsubscribe, or anything else.
+    Subscription,
+    /// To fetch these topics.
+    Ping(Vec<Topic>),
+    /// To say if a publication of these topics would be accepted.
+    Check(Vec<Topic>),
+}
+
+/// Reads the mode and the topics of a form. Those that publish name topics by `hub.url` or `hub.topic`, each any number
+/// of times.
+///
+/// # Errors
+/// 400 without a topic, or with one that is no plain URI.
+pub fn form_request(form: &[u8]) -> Result<FormRequest, PublicationRefusal> {
+    let mode = form_urlencoded::parse(form).find(|(name, _)| name == "hub.mode");
+    let request: fn(Vec<Topic>) -> FormRequest = match mode.as_ref().map(|(_, mode)| &**mode) {
+        Some("publish") => FormRequest::Ping,
+        Some(CHECK_MODE) => FormRequest::Check,
+        _ => return Ok(FormRequest::Subscription),
+    };
+    let mut topics = Vec::new();
+    for (name, value) in form_urlencoded::parse(form) {
+        if matches!(&*name, "hub.url" | "hub.topic") && !value.is_empty() {
+            let topic = checked_topic(&value)?;
+            if !topics.contains(&topic) {
+                topics.push(topic);
+            }
+        }
+    }
+    match topics.is_empty() {
+        true => Err(PublicationRefusal::NoTopic),
+        false => Ok(request(topics)),
+    }
+}
+
+/// Returns the token of an `Authorization` header, if it has one.
+pub fn bearer_token(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// A topic that was published, with its last notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedTopic {
+    pub topic: Topic,
+    /// The name of the publisher.
+    pub publisher: String,
+    /// The number of its notifications.
+    pub seq: u64,
+    /// The last body; none before the first.
+    pub digest: Option<BodyDigest>,
+    /// The time of the last publication that was no repeat.
+    pub published: Timestamp,
+    /// The `ETag` of the topic when it was last fetched.
+    pub etag: Option<String>,
+    /// The time of a ping whose fetch has not succeeded.
+    pub pinged: Option<Timestamp>,
+}
+
+impl PublishedTopic {
+    /// Returns the entry of a topic before its first notification.
+    pub fn new(topic: Topic, publisher: &str, now: Timestamp) -> PublishedTopic {
+        PublishedTopic {
+            topic,
+            publisher: publisher.to_owned(),
+            seq: 0,
+            digest: None,
+            published: now,
+            etag: None,
+            pinged: None,
+        }
+    }
+
+    /// Ends the wait for a fetch, unless the topic was pinged after the fetch began. Returns true if it ended.
+    pub fn end_ping(&mut self, began: Timestamp) -> bool {
+        let is_ended = self.pinged.is_some_and(|pinged| pinged <= began);
+        if is_ended {
+            self.pinged = None;
+        }
+        is_ended
+    }
+
+    /// Returns true if nobody has published it for so long.
+    pub fn is_older_than(&self, ttl: Duration, now: Timestamp) -> bool {
+        let age = Duration::try_from(now.duration_since(self.published));
+        self.pinged.is_none() && age.is_ok_and(|age| age > ttl)
+    }
+}
+
+/// The digest of a notification's body, by which a repeat is recognised: `until` differs in each notification, so a
+/// topic's last body is never its next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyDigest(pub [u8; 32]);
+
+impl BodyDigest {
+    pub fn of(body: &[u8]) -> BodyDigest {
+        BodyDigest(Sha256::digest(body).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const TOPIC: &str = "https://e.org/t";
+
+    #[rstest]
+    #[case(Some("application/xml"), Ok(RequestKind::Content))]
+    #[case(Some("Application/XML ; charset=utf-8"), Ok(RequestKind::Content))]
+    #[case(Some("application/x-www-form-urlencoded"), Ok(RequestKind::Form))]
+    #[case(
+        Some("application/x-www-form-urlencoded;charset=utf-8"),
+        Ok(RequestKind::Form)
+    )]
+    #[case(Some("text/xml"), Err(PublicationRefusal::MediaType))]
+    #[case(Some("application/json"), Err(PublicationRefusal::MediaType))]
+    #[case(Some(""), Err(PublicationRefusal::MediaType))]
+    #[case(None, Err(PublicationRefusal::MediaType))]
+    fn a_request_is_a_form_or_a_notification(
+        #[case] content_type: Option<&str>,
+        #[case] want: Result<RequestKind, PublicationRefusal>,
+    ) {
+        assert_eq!(kind(content_type), want);
+    }
+
+    #[rstest]
+    #[case(&[], Ok(()))]
+    #[case(&["identity"], Ok(()))]
+    #[case(&["Identity, "], Ok(()))]
+    #[case(&["gzip"], Err(415))]
+    #[case(&["identity", "br"], Err(415))]
+    #[case(&["identity, gzip"], Err(415))]
+    fn an_encoded_notification_is_refused(
+        #[case] encodings: &[&str],
+        #[case] want: Result<(), u16>,
+    ) {
+        let verified = verify_plain(encodings);
+        assert_eq!(verified.map_err(|refusal| refusal.status()), want);
+    }
+
+    #[rstest]
+    #[case(&["<https://e.org/t>; rel=\"self\""], None, Ok(()))]
+    #[case(&["<https://h/>; rel=hub", "<https://e.org/t>; rel=self"], None, Ok(()))]
+    #[case(&[], Some("hub.mode=publish&hub.topic=https%3A%2F%2Fe.org%2Ft"), Ok(()))]
+    #[case(&[], Some("hub.url=https://e.org/t"), Ok(()))]
+    #[case(&["<https://e.org/t>; rel=self"], Some("hub.topic=https://e.org/t"), Ok(()))]
+    #[case(
+        &["<https://e.org/t>; rel=self"],
+        Some("hub.topic=https://e.org/u"),
+        Err(PublicationRefusal::TwoTopics)
+    )]
+    #[case(
+        &["<https://e.org/t>; rel=self, <https://e.org/u>; rel=self"],
+        None,
+        Err(PublicationRefusal::TwoTopics)
+    )]
+    #[case(
+        &[],
+        Some("hub.topic=https://e.org/t&hub.url=https://e.org/u"),
+        Err(PublicationRefusal::TwoTopics)
+    )]
+    #[case(&["<https://e.org/t>; rel=self", "<https://e.org/t>; rel=\"self\""], None, Ok(()))]
+    #[case(&["<https://h/>; rel=hub"], Some("hub.topic="), Err(PublicationRefusal::NoTopic))]
+    #[case(&["</t>; rel=self"], None, Err(PublicationRefusal::NoHost))]
+    fn the_topic_is_in_the_link_or_in_the_query(
+        #[case] headers: &[&str],
+        #[case] query: Option<&str>,
+        #[case] want: Result<(), PublicationRefusal>,
+    ) {
+        let read = links(headers, query);
+        assert_eq!(
+            read.map(|read| assert_eq!(read.topic.as_str(), TOPIC)),
+            want
+        );
+    }
+
+    #[rstest]
+    #[case("", Ok(()))]
+    #[case(", <https://hub.example/>; rel=\"hub\"", Ok(()))]
+    #[case(", <https://other.example/>; rel=hub, <https://hub.example/>; rel=hub", Ok(()))]
+    #[case(", <https://other.example/>; rel=\"hub\"", Err(403))]
+    #[case(", <https://hub.example>; rel=\"hub\"", Err(403))]
+    fn links_that_name_other_hubs_only_are_refused(
+        #[case] hubs: &str,
+        #[case] want: Result<(), u16>,
+    ) {
+        let header = format!("<{TOPIC}>; rel=\"self\"{hubs}");
+        let links = links(&[&header], None).unwrap();
+        let verified = links.verify_hub(&Hub::new("https://hub.example/"));
+        assert_eq!(verified.map_err(|refusal| refusal.status()), want);
+    }
+
+    #[test]
+    fn the_capability_list_is_kept_where_it_can_stand_in_a_header() {
+        for (header, want) in [
+            (
+                "<https://e.org/cl.xml>; rel=\"resourcesync\"",
+                Some("https://e.org/cl.xml"),
+            ),
+            ("<https://e.org/a b>; rel=\"resourcesync\"", None),
+            ("<cl.xml>; rel=\"resourcesync\"", None),
+            ("<https://e.org/cl.xml>; rel=\"hub\"", None),
+        ] {
+            let list = capability_list(&[header]);
+            assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_form_subscribes_pings_or_asks() {
+        let topics = || vec![Topic::new(TOPIC), Topic::new("https://e.org/u")];
+        let named = "hub.url=https://e.org/t&hub.topic=https://e.org/t&hub.url=https://e.org/u";
+        for (form, want) in [
+            (
+                "hub.mode=subscribe".to_owned(),
+                Ok(FormRequest::Subscription),
+            ),
+            (String::new(), Ok(FormRequest::Subscription)),
+            (
+                format!("hub.mode=publish&{named}"),
+                Ok(FormRequest::Ping(topics())),
+            ),
+            (
+                format!("hub.mode=check&{named}"),
+                Ok(FormRequest::Check(topics())),
+            ),
+            (
+                "hub.mode=publish".to_owned(),
+                Err(PublicationRefusal::NoTopic),
+            ),
+            (
+                "hub.mode=publish&hub.url=https://e.org/../t".to_owned(),
+                Err(PublicationRefusal::DotSegments),
+            ),
+        ] {
+            assert_eq!(form_request(form.as_bytes()), want, "{form}");
+        }
+    }
+
+    #[rstest]
+    #[case("Bearer abc", Some("abc"))]
+    #[case(" bearer  abc ", Some("abc"))]
+    #[case("Basic abc", None)]
+    #[case("Bearer", None)]
+    fn a_token_stands_behind_bearer(#[case] header: &str, #[case] want: Option<&str>) {
+        assert_eq!(bearer_token(header), want);
+    }
+
+    #[test]
+    fn a_topic_ages_unless_it_waits_for_a_fetch() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let mut topic = PublishedTopic::new(Topic::new(TOPIC), "p", at("2026-01-01T00:00:00Z"));
+        let ttl = Duration::from_secs(24 * 3_600);
+        assert!(!topic.is_older_than(ttl, at("2026-01-02T00:00:00Z")));
+        assert!(topic.is_older_than(ttl, at("2026-01-02T00:00:01Z")));
+        assert!(!topic.is_older_than(ttl, at("2025-01-02T00:00:01Z")));
+        topic.pinged = Some(at("2026-01-01T00:00:00Z"));
+        assert!(!topic.is_older_than(ttl, at("2027-01-02T00:00:01Z")));
+    }
+}

@@ -1,0 +1,798 @@
+//! A hub for many Sources over HTTP: takes notifications and pings from publishers, and leaves the rest to the hub that
+//! serves subscribers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue,
+    LINK, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use ipnet::IpNet;
+use jiff::Timestamp;
+use resourcesync::uri::{Hub, Topic};
+use tokio::sync::{oneshot, watch};
+use tracing::{debug, info, warn};
+
+use crate::http::server::{FullResponse, small_body, text};
+use crate::hub::RelayHeaders;
+use crate::hub::client_address::Requester;
+use crate::hub::http::EmbeddedHub;
+use crate::hub::http::topic_client::TopicClient;
+use crate::hub::log_limit::LogLimit;
+use crate::hub::publication::PUBLIC_HUB_GREETING;
+use crate::hub::publication::{
+    FormRequest, PublicationRefusal, RequestKind, bearer_token, form_request, kind, links,
+    verify_plain,
+};
+use crate::hub::published_topics::Publication;
+use crate::hub::published_topics::directory::TopicDirectory;
+use crate::hub::publisher::{Publisher, Publishers};
+use crate::hub::publisher_counts::PublisherCounts;
+use crate::hub::rate_limiter::RateLimiter;
+use crate::hub::request::http::{FORM_BYTES, limit_exceeded, only_post, plain_text};
+
+/// Timeout for receiving a notification.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Publications without a token from one address at a time; a multiple of that for larger IPv6 networks.
+const CONCURRENT_OF_ADDRESS: u32 = 4;
+/// Publications of one publisher at a time: each may take the memory of a whole body.
+const CONCURRENT_PUBLICATIONS: usize = 64;
+/// Time in which the body of a request that is refused is read, because many clients read no answer before they have
+/// sent it.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum bytes of it, beyond the maximum size of a notification.
+const DISCARD_BYTES: usize = 1 << 20;
+/// Log lines about refused publications in an interval.
+const REFUSED_LINES: u32 = 20;
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Settings that a reload may change.
+#[derive(Debug, Clone)]
+pub struct IntakeSettings {
+    /// URI of this hub as it is advertised.
+    pub hub: Hub,
+    /// Maximum size of a notification, in bytes.
+    pub max_body: usize,
+    pub publications_per_minute: u32,
+}
+
+/// A request that is to be saved before it is answered.
+#[derive(Debug)]
+pub enum AcceptedRequest {
+    Publication(Publication),
+    Pings {
+        topics: Vec<Topic>,
+        publisher: Arc<str>,
+    },
+}
+
+/// Passes on requests to be saved. Each is answered once it is saved.
+type Accept =
+    dyn Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>) + Send + Sync;
+
+/// A hub for many Sources. Clones are the same hub.
+#[derive(Clone)]
+pub struct PublicHub {
+    /// The part that serves subscribers.
+    pub embedded: EmbeddedHub,
+    inner: Arc<Inner>,
+}
+
+/// The progress of a shutdown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Running,
+    /// True when no publication is accepted any more.
+    Stopping,
+    /// True when requests that were passed on to be saved are not answered any more.
+    Ended,
+}
+
+struct Inner {
+    settings: RwLock<Arc<IntakeSettings>>,
+    directory: Arc<TopicDirectory>,
+    client: Arc<TopicClient>,
+    accept: Box<Accept>,
+    started: Instant,
+    rate: Mutex<RateLimiter<Arc<str>>>,
+    publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
+    /// Publications without a token under way, by network.
+    networks: Mutex<HashMap<IpNet, u32>>,
+    lines: Mutex<(Instant, LogLimit)>,
+    stage: watch::Sender<Stage>,
+}
+
+#[derive(Debug, Default)]
+struct PublisherUse {
+    counts: PublisherCounts,
+    under_way: usize,
+}
+
+/// The publisher or address whose rate limit a request counts against.
+#[derive(Debug, Clone)]
+enum Payer {
+    /// The publisher whose token the request has.
+    Publisher(Arc<str>),
+    /// The address of any other request: a stranger cannot use up the quota of the publisher.
+    Address(Option<Requester>),
+}
+
+impl Payer {
+    /// Returns the networks whose publications are counted, each with the multiple of the limit that it has.
+    fn networks(&self) -> Vec<(IpNet, u32)> {
+        match self {
+            Payer::Address(Some(requester)) => requester.networks(),
+            Payer::Address(None) | Payer::Publisher(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the publisher for which a refusal is counted.
+    fn publisher(&self) -> Option<&Arc<str>> {
+        match self {
+            Payer::Publisher(name) => Some(name),
+            Payer::Address(_) => None,
+        }
+    }
+}
+
+/// A publication under way, counted until this is dropped.
+struct UnderWay {
+    inner: Arc<Inner>,
+    publisher: Arc<str>,
+    networks: Vec<(IpNet, u32)>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        free(&mut self.inner.networks(), &self.networks);
+        self.inner
+            .with_use(&self.publisher, |of_publisher| of_publisher.under_way -= 1);
+    }
+}
+
+impl PublicHub {
+    /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
+    pub fn new(
+        embedded: EmbeddedHub,
+        settings: IntakeSettings,
+        directory: Arc<TopicDirectory>,
+        client: Arc<TopicClient>,
+        accept: impl Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>)
+        + Send
+        + Sync
+        + 'static,
+    ) -> PublicHub {
+        PublicHub {
+            embedded,
+            inner: Arc::new(Inner {
+                rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
+                settings: RwLock::new(Arc::new(settings)),
+                directory,
+                client,
+                accept: Box::new(accept),
+                started: Instant::now(),
+                publishers: Mutex::default(),
+                networks: Mutex::default(),
+                lines: Mutex::new((Instant::now(), LogLimit::new(REFUSED_LINES))),
+                stage: watch::Sender::new(Stage::Running),
+            }),
+        }
+    }
+
+    /// Applies other settings and publishers. Requests under way go on.
+    pub fn apply(&self, settings: IntakeSettings, publishers: Publishers) {
+        let inner = &self.inner;
+        if settings.publications_per_minute != inner.settings().publications_per_minute {
+            let rate = RateLimiter::new(settings.publications_per_minute);
+            *inner.rate.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+        }
+        inner.client.forget();
+        inner.directory.set_publishers(publishers);
+        let current = inner.settings.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Answers 503 to publications from now on, also to those whose body or topic is being read.
+    pub fn stop(&self) {
+        self.inner.stage.send_replace(Stage::Stopping);
+    }
+
+    /// Answers 503 to requests that were passed on and not answered: the loop that saves has ended.
+    pub fn end(&self) {
+        self.inner.stage.send_replace(Stage::Ended);
+    }
+
+    /// Returns the settings in effect.
+    pub fn settings(&self) -> Arc<IntakeSettings> {
+        self.inner.settings()
+    }
+
+    /// Returns the counts of a publisher.
+    pub fn counts(&self, publisher: &str) -> PublisherCounts {
+        let publishers = self.inner.publishers();
+        let of_publisher = publishers.get(publisher);
+        of_publisher.map_or_else(PublisherCounts::default, |it| it.counts.clone())
+    }
+
+    /// Counts an event of a publisher.
+    pub fn count(&self, publisher: &Arc<str>, count: impl FnOnce(&mut PublisherCounts)) {
+        self.inner
+            .with_use(publisher, |of_publisher| count(&mut of_publisher.counts));
+    }
+
+    /// Answers a request for the hub's path.
+    pub async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        body_timeout: Duration,
+    ) -> FullResponse {
+        if *request.method() != Method::POST {
+            return self.inner.greet();
+        }
+        let content_type = text_of(request.headers(), CONTENT_TYPE);
+        let kind = kind(content_type.as_deref());
+        let publishers = self.inner.directory.publishers();
+        let payer = self.payer(&publishers, &request);
+        let charged = self.charge(&payer, 1).inspect_err(|refused| {
+            if matches!((&kind, &payer), (Ok(RequestKind::Form), Payer::Address(_))) {
+                self.embedded.endpoint().count_request(refused.status());
+            }
+        });
+        let refused = match (charged, kind) {
+            (Ok(()), Ok(RequestKind::Form)) => {
+                return self
+                    .answer_form(&publishers, &payer, request, body_timeout)
+                    .await;
+            }
+            (Ok(()), Ok(RequestKind::Content)) => self
+                .take_content(&publishers, &payer, &mut request)
+                .await
+                .err(),
+            (Ok(()), Err(refusal)) => Some(self.inner.note(payer.publisher(), None, refusal)),
+            (Err(refused), _) => Some(refused),
+        };
+        match refused {
+            None => text(StatusCode::OK, "accepted\n"),
+            Some(refused) => {
+                self.inner.discard(request).await;
+                refused.answer()
+            }
+        }
+    }
+
+    /// Finds the publisher or address whose rate limit a request counts against.
+    fn payer(&self, publishers: &Publishers, request: &Request<Incoming>) -> Payer {
+        let token = token_of(request.headers());
+        match token.and_then(|token| publishers.with_token(&token)) {
+            Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
+            None => Payer::Address(self.embedded.endpoint().requester(request)),
+        }
+    }
+
+    /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
+    fn charge(&self, payer: &Payer, count: u32) -> Result<(), RefusedPublication> {
+        let inner = &self.inner;
+        match payer {
+            Payer::Publisher(name) => {
+                let rate = inner.rate.lock();
+                let acquired = rate.unwrap_or_else(PoisonError::into_inner).acquire(
+                    &[(Arc::clone(name), 1)],
+                    count,
+                    inner.started.elapsed(),
+                );
+                acquired.map_err(|(_, retry_after)| {
+                    let per_minute = inner.settings().publications_per_minute;
+                    let refusal = PublicationRefusal::TooMany {
+                        per_minute,
+                        retry_after,
+                    };
+                    inner.note(Some(name), None, refusal)
+                })
+            }
+            Payer::Address(requester) => self
+                .embedded
+                .endpoint()
+                .admit(*requester, count)
+                .map_err(|exceeded| RefusedPublication::Other(Box::new(limit_exceeded(&exceeded)))),
+        }
+    }
+
+    async fn take_content(
+        &self,
+        publishers: &Publishers,
+        payer: &Payer,
+        request: &mut Request<Incoming>,
+    ) -> Result<(), RefusedPublication> {
+        let inner = &self.inner;
+        let values = link_values(request.headers());
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let read = links(&values, request.uri().query());
+        let published = read.map_err(|refusal| inner.note(payer.publisher(), None, refusal))?;
+        let topic = published.topic.clone();
+        let token = token_of(request.headers());
+        let publisher = publishers
+            .authorize(&topic, token.as_deref())
+            .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
+        // Bytes that are not text are no encoding that is known.
+        let encodings = request.headers().get_all(CONTENT_ENCODING).iter();
+        let encodings: Vec<&str> = encodings
+            .map(|value| value.to_str().unwrap_or("unknown"))
+            .collect();
+        verify_plain(&encodings)
+            .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
+        let _under_way = inner.begin(publisher, payer, Some(&topic))?;
+        let name = &publisher.name;
+        let refuse = |refusal| inner.note(Some(name), Some(&topic), refusal);
+        published
+            .verify_hub(&inner.settings().hub)
+            .map_err(refuse)?;
+        let max = inner.settings().max_body;
+        let announced = text_of(request.headers(), CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > max) {
+            return Err(refuse(PublicationRefusal::TooLarge { max }));
+        }
+        self.verify(publisher, &topic).await?;
+        let read = inner.unless_stopping(read_body(request, max)).await;
+        let body = read.map_err(refuse)?.map_err(|stop| match stop {
+            UnreadBody::TooLarge => refuse(PublicationRefusal::TooLarge { max }),
+            UnreadBody::Broken(status, words) => {
+                RefusedPublication::Other(Box::new(text(status, words)))
+            }
+        })?;
+        if body.is_empty() {
+            return Err(refuse(PublicationRefusal::Empty));
+        }
+        let publication = Publication {
+            topic: topic.clone(),
+            publisher: Arc::clone(name),
+            body: Arc::from(&body[..]),
+            headers: RelayHeaders {
+                content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
+                capability_list: published.capability_list,
+            },
+            etag: None,
+            fetched: None,
+        };
+        self.save(AcceptedRequest::Publication(publication))
+            .await
+            .map_err(refuse)
+    }
+
+    async fn answer_form(
+        &self,
+        publishers: &Publishers,
+        payer: &Payer,
+        request: Request<Incoming>,
+        body_timeout: Duration,
+    ) -> FullResponse {
+        let requester = self.embedded.endpoint().requester(&request);
+        let (head, body) = request.into_parts();
+        let form = match small_body(body, FORM_BYTES, body_timeout).await {
+            Ok(form) => form,
+            Err((status, words)) => return text(status, words),
+        };
+        let answered = match form_request(&form) {
+            Ok(FormRequest::Subscription) => {
+                return self.embedded.endpoint().answer_form(&form, requester);
+            }
+            Ok(FormRequest::Ping(topics)) => {
+                self.take_pings(publishers, payer, topics, &head.headers)
+                    .await
+            }
+            Ok(FormRequest::Check(topics)) => {
+                self.check(publishers, payer, topics, &head.headers).await
+            }
+            Err(refusal) => Err(self.inner.note(payer.publisher(), None, refusal)),
+        };
+        answered.unwrap_or_else(RefusedPublication::answer)
+    }
+
+    async fn take_pings(
+        &self,
+        publishers: &Publishers,
+        payer: &Payer,
+        topics: Vec<Topic>,
+        headers: &HeaderMap,
+    ) -> Result<FullResponse, RefusedPublication> {
+        let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
+        self.charge(payer, all_but_one(&topics))?;
+        let _under_way = self.verify_all(publisher, payer, &topics).await?;
+        let name = Arc::clone(&publisher.name);
+        let pings = AcceptedRequest::Pings {
+            publisher: Arc::clone(&name),
+            topics,
+        };
+        let saved = self.save(pings).await;
+        saved.map_err(|refusal| self.inner.note(Some(&name), None, refusal))?;
+        Ok(text(StatusCode::ACCEPTED, "the topic will be fetched\n"))
+    }
+
+    /// Answers if a publication would be accepted; publishes nothing.
+    async fn check(
+        &self,
+        publishers: &Publishers,
+        payer: &Payer,
+        topics: Vec<Topic>,
+        headers: &HeaderMap,
+    ) -> Result<FullResponse, RefusedPublication> {
+        let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
+        // Nothing else is charged: `rsnotify check` must not use up the quota of its Source.
+        if publisher.verify_topic {
+            self.charge(payer, all_but_one(&topics))?;
+        }
+        let _under_way = self.verify_all(publisher, payer, &topics).await?;
+        let name = &publisher.name;
+        let hub = &self.inner.settings().hub;
+        let lines = topics
+            .iter()
+            .map(|topic| format!("{name} may publish {topic} at {hub}; nothing was published\n"));
+        Ok(text(StatusCode::OK, lines.collect::<String>()))
+    }
+
+    /// Authorizes all topics of one form, which are those of one publisher.
+    fn authorize_all<'p>(
+        &self,
+        publishers: &'p Publishers,
+        payer: &Payer,
+        topics: &[Topic],
+        headers: &HeaderMap,
+    ) -> Result<&'p Publisher, RefusedPublication> {
+        let inner = &self.inner;
+        let token = token_of(headers);
+        let mut found: Option<&'p Publisher> = None;
+        for topic in topics {
+            let publisher = publishers
+                .authorize(topic, token.as_deref())
+                .map_err(|refusal| inner.note(payer.publisher(), Some(topic), refusal))?;
+            if let Some(before) = found
+                && before.name != publisher.name
+            {
+                let refusal = PublicationRefusal::Outside {
+                    topic: topic.clone(),
+                };
+                return Err(inner.note(Some(&before.name), Some(topic), refusal));
+            }
+            found = Some(publisher);
+        }
+        found.ok_or_else(|| inner.note(payer.publisher(), None, PublicationRefusal::NoTopic))
+    }
+
+    /// Verifies all topics of one form.
+    async fn verify_all(
+        &self,
+        publisher: &Publisher,
+        payer: &Payer,
+        topics: &[Topic],
+    ) -> Result<UnderWay, RefusedPublication> {
+        let under_way = self.inner.begin(publisher, payer, topics.first())?;
+        for topic in topics {
+            self.verify(publisher, topic).await?;
+        }
+        Ok(under_way)
+    }
+
+    async fn verify(&self, publisher: &Publisher, topic: &Topic) -> Result<(), RefusedPublication> {
+        if !publisher.verify_topic {
+            return Ok(());
+        }
+        let hub = &self.inner.settings().hub;
+        let verified = self.inner.client.verify(topic, hub);
+        let verified = self.inner.unless_stopping(verified).await;
+        verified.flatten().map_err(|refusal| {
+            let name = &publisher.name;
+            self.inner.note(Some(name), Some(topic), refusal)
+        })
+    }
+
+    /// Waits until a request is saved.
+    async fn save(&self, request: AcceptedRequest) -> Result<(), PublicationRefusal> {
+        let (sender, receiver) = oneshot::channel();
+        (self.inner.accept)(request, sender);
+        // An answer counts, whatever ends at the same time.
+        tokio::select! {
+            biased;
+            saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
+            () = self.inner.reached(Stage::Ended) => Err(PublicationRefusal::Unsaved),
+        }
+    }
+}
+
+impl fmt::Debug for PublicHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PublicHub").finish_non_exhaustive()
+    }
+}
+
+/// An answer other than acceptance.
+enum RefusedPublication {
+    Refusal(PublicationRefusal),
+    Other(Box<FullResponse>),
+}
+
+impl RefusedPublication {
+    fn status(&self) -> u16 {
+        match self {
+            RefusedPublication::Refusal(refusal) => refusal.status(),
+            RefusedPublication::Other(answer) => answer.status().as_u16(),
+        }
+    }
+
+    fn answer(self) -> FullResponse {
+        let refusal = match self {
+            RefusedPublication::Refusal(refusal) => refusal,
+            RefusedPublication::Other(answer) => return *answer,
+        };
+        let mut answer = plain_text(refusal.status(), &refusal);
+        if let Some(wait) = refusal.retry_after() {
+            let seconds = wait.as_secs_f64().ceil() as u64;
+            answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if refusal.status() == StatusCode::UNAUTHORIZED.as_u16() {
+            let scheme = HeaderValue::from_static("Bearer");
+            answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        answer
+    }
+}
+
+impl Inner {
+    fn settings(&self) -> Arc<IntakeSettings> {
+        let settings = self.settings.read();
+        Arc::clone(&settings.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn reached(&self, stage: Stage) {
+        let mut stages = self.stage.subscribe();
+        // The sender is in `self`.
+        let _ = stages.wait_for(|reached| *reached >= stage).await;
+    }
+
+    /// Waits for a step of a publication, unless the hub stops.
+    async fn unless_stopping<T>(
+        &self,
+        step: impl Future<Output = T>,
+    ) -> Result<T, PublicationRefusal> {
+        tokio::select! {
+            biased;
+            () = self.reached(Stage::Stopping) => Err(PublicationRefusal::Unsaved),
+            done = step => Ok(done),
+        }
+    }
+
+    fn publishers(&self) -> MutexGuard<'_, HashMap<Arc<str>, PublisherUse>> {
+        self.publishers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn networks(&self) -> MutexGuard<'_, HashMap<IpNet, u32>> {
+        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_use<T>(&self, publisher: &Arc<str>, act: impl FnOnce(&mut PublisherUse) -> T) -> T {
+        let mut publishers = self.publishers();
+        act(publishers.entry(Arc::clone(publisher)).or_default())
+    }
+
+    /// Answers another method than `POST`. `check` recognises this hub by its link.
+    fn greet(&self) -> FullResponse {
+        let mut answer = only_post(PUBLIC_HUB_GREETING);
+        let link = format!("<{}>; rel=\"hub\"", self.settings().hub.as_str());
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            answer.headers_mut().insert(LINK, link);
+        }
+        answer
+    }
+
+    /// Counts a publication that begins, and refuses one too many.
+    fn begin(
+        self: &Arc<Self>,
+        publisher: &Publisher,
+        payer: &Payer,
+        topic: Option<&Topic>,
+    ) -> Result<UnderWay, RefusedPublication> {
+        let name = &publisher.name;
+        let busy = || self.note(Some(name), topic, PublicationRefusal::Busy);
+        let networks = payer.networks();
+        if !occupy(&mut self.networks(), &networks) {
+            return Err(busy());
+        }
+        let is_one_more = self.with_use(name, |of_publisher| {
+            let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
+            of_publisher.under_way += usize::from(is_one_more);
+            is_one_more
+        });
+        if !is_one_more {
+            free(&mut self.networks(), &networks);
+            return Err(busy());
+        }
+        Ok(UnderWay {
+            inner: Arc::clone(self),
+            publisher: Arc::clone(name),
+            networks,
+        })
+    }
+
+    /// Counts and logs a refusal.
+    fn note(
+        &self,
+        publisher: Option<&Arc<str>>,
+        topic: Option<&Topic>,
+        refusal: PublicationRefusal,
+    ) -> RefusedPublication {
+        if let Some(name) = publisher {
+            let now = Timestamp::now();
+            self.with_use(name, |of_publisher| {
+                of_publisher.counts.refused(&refusal, now)
+            });
+        }
+        let lines = self.lines.lock();
+        let mut lines = lines.unwrap_or_else(PoisonError::into_inner);
+        let (since, limit) = &mut *lines;
+        if since.elapsed() >= LOG_INTERVAL {
+            *since = Instant::now();
+            let count = limit.next_interval();
+            if count > 0 {
+                info!(count, "{count} more publications were refused");
+            }
+        }
+        let (status, topic) = (refusal.status(), topic.map(Topic::as_str));
+        match (limit.allow(), publisher) {
+            (true, Some(publisher)) => warn!(
+                %publisher, topic, status,
+                "refused a publication of {publisher}: {refusal}"
+            ),
+            (true, None) => info!(topic, status, "refused a publication: {refusal}"),
+            (false, _) => debug!(topic, status, "refused a publication: {refusal}"),
+        }
+        RefusedPublication::Refusal(refusal)
+    }
+
+    /// Reads the rest of a request that is refused, unless the client waits for leave to send it.
+    async fn discard(&self, request: Request<Incoming>) {
+        if request.headers().contains_key(EXPECT) {
+            return;
+        }
+        let mut left = self.settings().max_body.saturating_add(DISCARD_BYTES);
+        let mut body = request.into_body();
+        let all = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if bytes > left {
+                    return;
+                }
+                left -= bytes;
+            }
+        };
+        // The rest is not read.
+        let all = tokio::time::timeout(DISCARD_TIMEOUT, all);
+        let _ = self.unless_stopping(all).await;
+    }
+}
+
+/// The reason for which a body was not read whole.
+enum UnreadBody {
+    TooLarge,
+    Broken(StatusCode, &'static str),
+}
+
+async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8>, UnreadBody> {
+    let body = request.body_mut();
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+    let mut read = Vec::with_capacity(expected.min(max));
+    let all = async {
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                return Err(UnreadBody::Broken(
+                    StatusCode::BAD_REQUEST,
+                    "the body broke off\n",
+                ));
+            };
+            if let Some(bytes) = frame.data_ref() {
+                if read.len() + bytes.len() > max {
+                    return Err(UnreadBody::TooLarge);
+                }
+                read.extend_from_slice(bytes);
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_TIMEOUT, all).await {
+        Ok(Ok(())) => Ok(read),
+        Ok(Err(stop)) => Err(stop),
+        Err(_) => Err(UnreadBody::Broken(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body took too long\n",
+        )),
+    }
+}
+
+/// Counts one more publication for each of these networks, or for none if one of them has no more slots.
+fn occupy(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> bool {
+    let has_slot = |(network, times): &(IpNet, u32)| {
+        let count = under_way.get(network).copied().unwrap_or(0);
+        count < CONCURRENT_OF_ADDRESS * times
+    };
+    if !networks.iter().all(has_slot) {
+        return false;
+    }
+    for (network, _) in networks {
+        *under_way.entry(*network).or_default() += 1;
+    }
+    true
+}
+
+/// Counts one publication less for each of these networks.
+fn free(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
+    for (network, _) in networks {
+        if let Some(count) = under_way.get_mut(network) {
+            *count -= 1;
+            if *count == 0 {
+                under_way.remove(network);
+            }
+        }
+    }
+}
+
+/// Returns the number of topics besides the first, for which the request was counted before it was read.
+fn all_but_one(topics: &[Topic]) -> u32 {
+    u32::try_from(topics.len().saturating_sub(1)).unwrap_or(u32::MAX)
+}
+
+fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
+/// Returns the values of `Link`, which may have raw bytes.
+fn link_values(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(LINK).iter();
+    values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect()
+}
+
+/// Returns the bearer token of a request. One that is not text is no publisher's.
+fn token_of(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(AUTHORIZATION)?;
+    let value = value.to_str().unwrap_or("Bearer \u{0}");
+    bearer_token(value).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_few_slots_and_its_neighbours_have_their_own() {
+        let mut under_way = HashMap::new();
+        let networks = |address: &str| Requester::new(address.parse().unwrap()).networks();
+        let (one, other) = (networks("203.0.113.1"), networks("203.0.113.2"));
+        for _ in 0..4 {
+            assert!(occupy(&mut under_way, &one));
+        }
+        assert!(!occupy(&mut under_way, &one));
+        assert!(occupy(&mut under_way, &other));
+        free(&mut under_way, &one);
+        assert!(occupy(&mut under_way, &one));
+        // The /48 of a customer has four times as many.
+        let customer = (0..1_000).map(|number| networks(&format!("2001:db8:0:{number:x}::1")));
+        let occupied: Vec<_> = customer
+            .filter(|networks| occupy(&mut under_way, networks))
+            .collect();
+        assert_eq!(occupied.len(), 16);
+        for networks in &occupied {
+            free(&mut under_way, networks);
+        }
+        (0..4).for_each(|_| free(&mut under_way, &one));
+        free(&mut under_way, &other);
+        assert!(under_way.is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! Subscription requests, as forms have them (WebSub section 5.1, Framework Notification 1.0.1 section 4.2).
+
+use std::time::Duration;
+
+use url::form_urlencoded;
+
+use crate::hub::Callback;
+use crate::hub::callback::CallbackPolicy;
+use crate::secret::Secret;
+
+#[cfg(feature = "hub")]
+pub(crate) mod http;
+
+/// Body of the answer of a hub to a `GET`.
+pub const HUB_GREETING: &str = "this is a WebSub hub: POST a subscription form\n";
+
+/// The minimum, default and maximum lease: 5 minutes, 10 days, 31 days.
+const LEASE_SECONDS: (u64, u64, u64) = (300, 864_000, 2_678_400);
+/// The maximum length of a secret: WebSub section 5.1 says less than 200 bytes.
+const SECRET_BYTES: usize = 199;
+
+/// A valid subscription request, to be answered with 202.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionRequest {
+    pub action: Action,
+    /// The topic as given, which verification repeats.
+    pub topic: String,
+    pub callback: Callback,
+}
+
+/// The value of `hub.mode` with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Subscribe {
+        lease: Duration,
+        secret: Option<Secret>,
+    },
+    Unsubscribe,
+}
+
+impl Action {
+    /// Returns the value of `hub.mode`.
+    pub fn mode(&self) -> &'static str {
+        match self {
+            Action::Subscribe { .. } => "subscribe",
+            Action::Unsubscribe => "unsubscribe",
+        }
+    }
+}
+
+/// The reason for which a request is rejected. The text is for the subscriber and reveals nothing about our network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    #[error("hub.mode must be subscribe or unsubscribe")]
+    Mode,
+    #[error("this hub relays the notifications of its own Source only; it takes none from others")]
+    Publish,
+    #[error("hub.lease_seconds is not a number of seconds greater than 0")]
+    Lease,
+    #[error("hub.secret must have less than 200 bytes")]
+    Secret,
+    #[error("hub.callback is not an http or https URL without credentials and fragment")]
+    Callback,
+    #[error("hub.callback must be an https URL")]
+    Https,
+    #[error("hub.callback is at a port that this hub does not deliver to")]
+    Port,
+    #[error("hub.callback is at an address that this hub does not deliver to")]
+    Address,
+    #[error("hub.topic is not a topic of this hub")]
+    Topic,
+}
+
+impl Rejection {
+    /// Returns the HTTP status of the answer.
+    pub fn status(&self) -> u16 {
+        match self {
+            Rejection::Publish | Rejection::Https | Rejection::Port | Rejection::Address => 403,
+            Rejection::Topic => 404,
+            _ => 400,
+        }
+    }
+}
+
+/// Parses a form body. Unknown parameters, and `hub.verify` of older versions, are ignored; of several values of one
+/// parameter the first counts.
+pub fn parse(form: &[u8], policy: &CallbackPolicy) -> Result<SubscriptionRequest, Rejection> {
+    let value = |wanted: &'static str| {
+        form_urlencoded::parse(form)
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.into_owned())
+            .filter(|value| !value.is_empty())
+    };
+    let need = |wanted: &'static str| value(wanted).ok_or(Rejection::Missing(wanted));
+    let action = match need("hub.mode")?.as_str() {
+        "subscribe" => Action::Subscribe {
+            lease: lease(value("hub.lease_seconds").as_deref())?,
+            secret: secret(value("hub.secret"))?,
+        },
+        "unsubscribe" => Action::Unsubscribe,
+        "publish" => return Err(Rejection::Publish),
+        _ => return Err(Rejection::Mode),
+    };
+    let topic = need("hub.topic")?;
+    let callback = policy.accept(&need("hub.callback")?)?;
+    Ok(SubscriptionRequest {
+        action,
+        topic,
+        callback,
+    })
+}
+
+/// Returns the lease to grant.
+fn lease(asked_for: Option<&str>) -> Result<Duration, Rejection> {
+    let (shortest, usual, longest) = LEASE_SECONDS;
+    let seconds = match asked_for.map(str::trim) {
+        None => usual,
+        Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            // A number that overflows is longer than any lease.
+            match digits.parse().unwrap_or(u64::MAX) {
+                0 => return Err(Rejection::Lease),
+                seconds => seconds,
+            }
+        }
+        Some(_) => return Err(Rejection::Lease),
+    };
+    Ok(Duration::from_secs(seconds.clamp(shortest, longest)))
+}
+
+fn secret(given: Option<String>) -> Result<Option<Secret>, Rejection> {
+    match given {
+        Some(secret) if secret.len() > SECRET_BYTES => Err(Rejection::Secret),
+        given => Ok(given.map(Secret::new)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    const BASE: &str = "hub.topic=http%3A%2F%2Fe.org%2Ft&hub.callback=http%3A%2F%2F127.0.0.1%2Fc";
+
+    fn parse_text(form: &str) -> Result<SubscriptionRequest, Rejection> {
+        parse(form.as_bytes(), &CallbackPolicy::on_this_machine())
+    }
+
+    #[rstest]
+    #[case("", 864_000)]
+    #[case("&hub.lease_seconds=", 864_000)]
+    #[case("&hub.lease_seconds=299", 300)]
+    #[case("&hub.lease_seconds=3600", 3600)]
+    #[case("&hub.lease_seconds=2678401", 2_678_400)]
+    #[case("&hub.lease_seconds=99999999999999999999999", 2_678_400)]
+    #[case("&hub.verify=async&hub.verify_token=x&other=%FF", 864_000)]
+    fn a_lease_is_kept_within_bounds(#[case] more: &str, #[case] seconds: u64) {
+        let request = parse_text(&format!("hub.mode=subscribe&{BASE}{more}")).unwrap();
+        let lease = Duration::from_secs(seconds);
+        assert_eq!(
+            request.action,
+            Action::Subscribe {
+                lease,
+                secret: None
+            }
+        );
+        assert_eq!(request.topic, "http://e.org/t");
+        assert_eq!(request.callback.as_str(), "http://127.0.0.1/c");
+    }
+
+    #[rstest]
+    #[case("", Rejection::Missing("hub.mode"))]
+    #[case("hub.mode=denied&", Rejection::Mode)]
+    #[case("hub.mode=publish&", Rejection::Publish)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=-1&", Rejection::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=1.5&", Rejection::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=0&", Rejection::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=000&", Rejection::Lease)]
+    #[case("hub.mode=unsubscribe&hub.topic=&", Rejection::Missing("hub.topic"))]
+    #[case("hub.mode=unsubscribe&hub.callback=x&", Rejection::Callback)]
+    fn invalid_requests_are_rejected(#[case] before: &str, #[case] want: Rejection) {
+        assert_eq!(parse_text(&format!("{before}{BASE}")), Err(want));
+    }
+
+    #[test]
+    fn a_secret_of_200_bytes_is_too_long() {
+        let form = |length| {
+            format!(
+                "hub.mode=subscribe&{BASE}&hub.secret={}",
+                "s".repeat(length)
+            )
+        };
+        assert_eq!(parse_text(&form(200)), Err(Rejection::Secret));
+        let Action::Subscribe { secret, .. } = parse_text(&form(199)).unwrap().action else {
+            panic!("it subscribes");
+        };
+        assert_eq!(secret.map(|secret| secret.reveal().len()), Some(199));
+    }
+
+    proptest! {
+        #[test]
+        fn any_form_is_handled(form: Vec<u8>) {
+            let rejected = parse(&form, &CallbackPolicy::on_this_machine()).is_err();
+            prop_assert!(rejected);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The hub's HTTP endpoint: answers subscription requests, with 202 before verification.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use tracing::warn;
+
+use crate::form::FORM_TYPE;
+use crate::host::is_addressed_to;
+use crate::http::server::{FullResponse, Peer, small_body, text};
+use crate::hub::SubscriptionKey;
+use crate::hub::address::is_public;
+use crate::hub::client_address::{Requester, requester};
+use crate::hub::counts::RequestCounts;
+use crate::hub::http::SharedAdmission;
+use crate::hub::http::settings::EffectiveSettings;
+use crate::hub::limits::LimitExceeded;
+use crate::hub::published_topics::directory::HubTopics;
+use crate::hub::request::HUB_GREETING;
+use crate::hub::request::{Rejection, parse};
+use crate::hub::usage::QuotaKey;
+use crate::hub::verification::http::Verifications;
+
+/// The answer to a request under another host name, or from a page of another origin.
+const NOT_OWN: &str =
+    "this host name is not served here, and pages of other origins may not subscribe\n";
+/// Maximum size of a subscription form.
+pub const FORM_BYTES: usize = 16 * 1024;
+
+/// The endpoint for subscription requests.
+pub struct SubscriptionEndpoint {
+    settings: Arc<EffectiveSettings>,
+    topics: HubTopics,
+    admission: Arc<SharedAdmission>,
+    verifications: Arc<Verifications>,
+    /// Locked only to count.
+    counts: Mutex<RequestCounts>,
+    proxy_was_reported: AtomicBool,
+}
+
+impl SubscriptionEndpoint {
+    pub fn new(
+        settings: Arc<EffectiveSettings>,
+        topics: HubTopics,
+        admission: Arc<SharedAdmission>,
+        verifications: Arc<Verifications>,
+    ) -> SubscriptionEndpoint {
+        SubscriptionEndpoint {
+            settings,
+            topics,
+            admission,
+            verifications,
+            counts: Mutex::default(),
+            proxy_was_reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns true if this is the path of the endpoint.
+    pub fn is_at(&self, path: &str) -> bool {
+        self.settings.current().is_at(path)
+    }
+
+    /// Answers a request for the hub's path.
+    pub async fn answer(&self, request: Request<Incoming>, body_timeout: Duration) -> FullResponse {
+        if *request.method() != Method::POST {
+            return only_post(HUB_GREETING);
+        }
+        let reply = match self.is_addressed_to_us(request.headers()) {
+            true => self.answer_request(request, body_timeout).await,
+            false => text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN),
+        };
+        self.count_request(reply.status().as_u16());
+        reply
+    }
+
+    async fn answer_request(
+        &self,
+        request: Request<Incoming>,
+        body_timeout: Duration,
+    ) -> FullResponse {
+        let requester = self.requester(&request);
+        if let Err(exceeded) = self.admit(requester, 1) {
+            return limit_exceeded(&exceeded);
+        }
+        if !is_form(request.headers()) {
+            let words = format!("a subscription is a form: Content-Type {FORM_TYPE}\n");
+            return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
+        }
+        let form = match small_body(request.into_body(), FORM_BYTES, body_timeout).await {
+            Ok(form) => form,
+            Err((status, words)) => return text(status, words),
+        };
+        self.reply_to(&form, requester)
+    }
+
+    /// Counts as many requests of any kind for the address that they come from, or none of them beyond a limit.
+    pub fn admit(&self, requester: Option<Requester>, count: u32) -> Result<(), LimitExceeded> {
+        self.admission
+            .with(|admission, now| admission.requests(requester, count, now))
+    }
+
+    /// Answers a subscription form that was admitted.
+    pub fn answer_form(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
+        let reply = self.reply_to(form, requester);
+        self.count_request(reply.status().as_u16());
+        reply
+    }
+
+    /// Counts a subscription request by the status of its answer.
+    pub fn count_request(&self, status: u16) {
+        self.lock_counts().answered(status);
+    }
+
+    fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
+        match self.accept(form, requester) {
+            Ok(caution) => text(StatusCode::ACCEPTED, caution.unwrap_or_default()),
+            Err(NotAccepted::Rejected(rejection)) => plain_text(rejection.status(), &rejection),
+            Err(NotAccepted::LimitExceeded(exceeded)) => limit_exceeded(&exceeded),
+        }
+    }
+
+    /// Returns what the subscriber should know. The answer depends only on the request, the configuration and the
+    /// remaining quotas. The addresses behind a callback are found out later and never revealed (WebSub section 5.1.2).
+    fn accept(
+        &self,
+        form: &[u8],
+        requester: Option<Requester>,
+    ) -> Result<Option<String>, NotAccepted> {
+        let request = parse(form, &self.settings.current().settings().policy)?;
+        let topic = self.topics.find(&request.topic).ok_or(Rejection::Topic)?;
+        let caution = self.topics.caution(&topic);
+        let key = SubscriptionKey {
+            topic,
+            callback: request.callback.clone(),
+        };
+        let quota_key = QuotaKey::new(&request.callback, requester);
+        self.verifications.begin(key, request, quota_key)?;
+        Ok(caution)
+    }
+
+    /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
+    /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
+    fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
+        let prepared = self.settings.current();
+        let Some(own_hosts) = &prepared.settings().own_hosts else {
+            return true;
+        };
+        let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        // A header that is not text is not accepted.
+        let is_text = |name| headers.get(name).is_none_or(|value| value.to_str().is_ok());
+        let (host, origin) = (value(HOST).unwrap_or_default(), value(ORIGIN));
+        is_text(HOST) && is_text(ORIGIN) && is_addressed_to(own_hosts, host, origin)
+    }
+
+    /// Returns the address that a request comes from.
+    pub fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
+        let values = |name: &str| -> Vec<&str> {
+            let values = request.headers().get_all(name).iter();
+            // A value that is not text is no address either, and hides those before it.
+            values
+                .map(|value| value.to_str().unwrap_or_default())
+                .collect()
+        };
+        let peer = request
+            .extensions()
+            .get::<Peer>()
+            .and_then(|Peer(peer)| *peer);
+        let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
+        let prepared = self.settings.current();
+        let trusted = &prepared.settings().trusted_proxies;
+        let found = requester(peer, trusted, &forwarded, &x_forwarded_for);
+        if let Some(peer) = peer
+            && found == Some(Requester::new(peer))
+            && !(is_public(peer) || forwarded.is_empty() && x_forwarded_for.is_empty())
+            && !self.proxy_was_reported.swap(true, Ordering::Relaxed)
+        {
+            warn!(
+                %peer,
+                "requests come through the proxy {peer} and count as its own: it is not in \
+                 trusted_proxies, or its Forwarded and X-Forwarded-For headers disagree"
+            );
+        }
+        found
+    }
+
+    /// Returns the counts so far.
+    pub fn counts(&self) -> RequestCounts {
+        *self.lock_counts()
+    }
+
+    fn lock_counts(&self) -> MutexGuard<'_, RequestCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum NotAccepted {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error(transparent)]
+    LimitExceeded(#[from] LimitExceeded),
+}
+
+/// Returns the answer to another method than `POST`.
+pub fn only_post(greeting: &'static str) -> FullResponse {
+    let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, greeting);
+    reply
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("POST"));
+    reply
+}
+
+/// Returns an answer with the reason in plain text.
+pub fn plain_text(status: u16, reason: &impl Display) -> FullResponse {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    text(status, format!("{reason}\n"))
+}
+
+/// Returns the answer to a request that exceeds a limit.
+pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
+    let mut reply = plain_text(exceeded.status(), exceeded);
+    let seconds = exceeded.retry_after.as_secs_f64().ceil() as u64;
+    reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+    reply
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case(FORM_TYPE))
+}

@@ -1,0 +1,303 @@
+//! Subscriptions as operators see and name them: by digest, without the callback URL.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use jiff::Timestamp;
+use resourcesync::escape::printable;
+use resourcesync::uri::Topic;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Answer;
+use crate::hub::counts::EmbeddedHubCounts;
+use crate::hub::subscriptions::{Assignment, Subscriber, Subscriptions, TopicSubscribers};
+use crate::hub::{Callback, RelayId, SubscriptionKey};
+
+/// Maximum subscriptions in a list; the others are only counted.
+const MAX_LISTED: usize = 1_000;
+/// Maximum topics with a count of their own.
+const MAX_TOPICS: usize = 100;
+/// Maximum suggestions in an error about an unknown name.
+const MAX_SUGGESTIONS: usize = 10;
+
+/// Status of the embedded hub.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HubStatus {
+    pub subscriptions: usize,
+    /// Pending deliveries over all subscriptions.
+    pub owed: usize,
+    /// Subscriptions whose last delivery attempt failed.
+    pub failing: usize,
+    /// The topics with the most subscriptions, and their numbers.
+    #[serde(skip)]
+    pub topics: Vec<(Topic, usize)>,
+    /// Counters since the daemon started.
+    #[serde(skip)]
+    pub counts: EmbeddedHubCounts,
+}
+
+/// One subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionView {
+    pub topic: Topic,
+    /// The callback's origin and digest, as logs show it.
+    pub callback: String,
+    /// The digest alone, which is the name in commands.
+    pub digest: String,
+    /// The end of the lease.
+    pub expires: Timestamp,
+    /// True if it has a secret, and its deliveries are signed.
+    pub signed: bool,
+    /// Pending notifications.
+    pub owed: usize,
+    /// The number of the first pending notification.
+    pub next: Option<u64>,
+    /// Failed attempts to deliver that one.
+    pub attempts: u32,
+    pub next_try: Option<Timestamp>,
+    /// The last attempt since the daemon started.
+    pub last: Option<LastAttempt>,
+}
+
+/// The last attempt to deliver to a subscriber.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastAttempt {
+    pub at: Timestamp,
+    /// The HTTP status of the answer, if there was one.
+    pub status: Option<u16>,
+    /// The error if there was no answer.
+    pub failure: Option<Box<str>>,
+}
+
+impl LastAttempt {
+    pub fn new(answer: &Answer, at: Timestamp) -> LastAttempt {
+        let (status, failure) = match answer {
+            Answer::Status { status, .. } => (Some(*status), None),
+            Answer::Failed(reason) => (None, Some(printable(reason).into())),
+            // No subscriber is a message broker.
+            Answer::Broker(_) => (None, None),
+        };
+        LastAttempt {
+            at,
+            status,
+            failure,
+        }
+    }
+}
+
+impl fmt::Display for LastAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => write!(f, "answered {status}"),
+            None => f.write_str(self.failure.as_deref().unwrap_or("not answered")),
+        }
+    }
+}
+
+/// Some subscriptions, failing ones first, and the number of the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionList {
+    pub subscriptions: Vec<SubscriptionView>,
+    pub more: usize,
+}
+
+/// An error for a name that identifies no single subscription.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubscriptionNameError {
+    #[error("no subscription has the callback \"{name}\"; {known}")]
+    Callback { name: String, known: String },
+    #[error("the callback \"{name}\" does not subscribe to \"{topic}\"; {known}")]
+    Topic {
+        name: String,
+        topic: String,
+        known: String,
+    },
+    #[error(
+        "\"{name}\" may be one of several; name the callback as shown here, then the topic: {known}"
+    )]
+    Ambiguous { name: String, known: String },
+}
+
+impl Subscriptions {
+    /// Remembers an attempt for the views. To be called before [`answered`](Subscriptions::answered).
+    pub fn attempted(&mut self, assignment: &Assignment, last: LastAttempt) {
+        if let Some((on_topic, callback)) = self.assigned(assignment)
+            && let Some(subscriber) = on_topic.subscribers.get_mut(callback)
+        {
+            subscriber.last = Some(last);
+        }
+    }
+
+    /// Returns the status without the counters.
+    pub fn status(&self, now: Timestamp) -> HubStatus {
+        let mut status = HubStatus::default();
+        for (topic, on_topic) in &self.topics {
+            let before = status.subscriptions;
+            for live in on_topic.live(topic, now) {
+                status.subscriptions += 1;
+                status.owed += live.pending;
+                status.failing += usize::from(live.subscriber.progress.attempts > 0);
+            }
+            let count = status.subscriptions - before;
+            status.topics.push((topic.clone(), count));
+        }
+        let rank = |(topic, count): &(Topic, usize)| (Reverse(*count), topic.clone());
+        status.topics.sort_by_cached_key(rank);
+        status.topics.truncate(MAX_TOPICS);
+        status
+    }
+
+    /// Returns the subscriptions, first those with most failed attempts, then those with most pending notifications.
+    pub fn list(&self, now: Timestamp) -> SubscriptionList {
+        let (listed, more) = top(self.live(now).collect(), MAX_LISTED);
+        SubscriptionList {
+            subscriptions: listed.iter().map(LiveSubscription::view).collect(),
+            more,
+        }
+    }
+
+    /// Finds the subscription that an operator named: the callback by its digest, or by origin and digest as logs show
+    /// it; where it subscribes to several topics, the named one.
+    pub fn find(
+        &self,
+        callback: &str,
+        topic: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(SubscriptionKey, SubscriptionView), SubscriptionNameError> {
+        let name = callback.to_owned();
+        let of_callback = self.live(now).filter(|live| live.has_name(callback));
+        let of_callback: Vec<LiveSubscription<'_>> = of_callback.collect();
+        if of_callback.is_empty() {
+            let known = suggestions(self.live(now).collect());
+            return Err(SubscriptionNameError::Callback { name, known });
+        }
+        let is_on_topic =
+            |live: &&LiveSubscription<'_>| topic.is_none_or(|topic| live.topic.as_str() == topic);
+        let found: Vec<LiveSubscription<'_>> =
+            of_callback.iter().filter(is_on_topic).copied().collect();
+        match (&found[..], topic) {
+            ([live], _) => Ok((live.key(), live.view())),
+            ([], Some(topic)) => Err(SubscriptionNameError::Topic {
+                name,
+                topic: topic.to_owned(),
+                known: suggestions(of_callback),
+            }),
+            _ => Err(SubscriptionNameError::Ambiguous {
+                name,
+                known: suggestions(found),
+            }),
+        }
+    }
+
+    fn live(&self, now: Timestamp) -> impl Iterator<Item = LiveSubscription<'_>> {
+        let topics = self.topics.iter();
+        topics.flat_map(move |(topic, on_topic)| on_topic.live(topic, now))
+    }
+}
+
+/// A subscription whose lease has not ended.
+#[derive(Clone, Copy)]
+struct LiveSubscription<'a> {
+    topic: &'a Topic,
+    callback: &'a Callback,
+    subscriber: &'a Subscriber,
+    pending: usize,
+    next: Option<u64>,
+}
+
+impl TopicSubscribers {
+    fn live<'a>(
+        &'a self,
+        topic: &'a Topic,
+        now: Timestamp,
+    ) -> impl Iterator<Item = LiveSubscription<'a>> {
+        let relays = self.pending.values().map(|pending| &pending.relay);
+        // Sorted by number: a hundred thousand subscribers may each have a thousand of them pending.
+        let relays: Vec<(RelayId, u64)> = relays.map(|relay| (relay.id, relay.seq)).collect();
+        let live = self
+            .subscribers
+            .iter()
+            .filter(move |(_, subscriber)| now < subscriber.expires);
+        live.map(move |(callback, subscriber)| {
+            let heard = relays.partition_point(|(id, _)| *id <= subscriber.progress.heard);
+            LiveSubscription {
+                topic,
+                callback,
+                subscriber,
+                pending: relays.len() - heard,
+                next: relays.get(heard).map(|(_, seq)| *seq),
+            }
+        })
+    }
+}
+
+impl<'a> LiveSubscription<'a> {
+    fn rank(&self) -> (Reverse<u32>, Reverse<usize>, &'a Topic, &'a Callback) {
+        let attempts = self.subscriber.progress.attempts;
+        (
+            Reverse(attempts),
+            Reverse(self.pending),
+            self.topic,
+            self.callback,
+        )
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        let digest = self.callback.digest();
+        name == digest || (name.contains(&digest) && name == self.callback.to_string())
+    }
+
+    fn key(&self) -> SubscriptionKey {
+        SubscriptionKey {
+            topic: self.topic.clone(),
+            callback: self.callback.clone(),
+        }
+    }
+
+    fn view(&self) -> SubscriptionView {
+        let progress = self.subscriber.progress;
+        SubscriptionView {
+            topic: self.topic.clone(),
+            callback: self.callback.to_string(),
+            digest: self.callback.digest(),
+            expires: self.subscriber.expires,
+            signed: self.subscriber.secret.is_some(),
+            owed: self.pending,
+            next: self.next,
+            attempts: progress.attempts,
+            next_try: progress.next_try,
+            last: self.subscriber.last.clone(),
+        }
+    }
+}
+
+/// Returns the first `count` by rank, in order, and the number of the others.
+fn top(mut all: Vec<LiveSubscription<'_>>, count: usize) -> (Vec<LiveSubscription<'_>>, usize) {
+    let by_rank =
+        |one: &LiveSubscription<'_>, other: &LiveSubscription<'_>| one.rank().cmp(&other.rank());
+    let more = all.len().saturating_sub(count);
+    if more > 0 {
+        // Of a hundred thousand, only the first are sorted.
+        all.select_nth_unstable_by(count, by_rank);
+        all.truncate(count);
+    }
+    all.sort_unstable_by(by_rank);
+    (all, more)
+}
+
+/// Lists some subscriptions for an error message.
+fn suggestions(all: Vec<LiveSubscription<'_>>) -> String {
+    let (listed, more) = top(all, MAX_SUGGESTIONS);
+    let names = listed
+        .iter()
+        .map(|live| format!("{} on {}", live.callback, live.topic));
+    let names: Vec<String> = names.collect();
+    match (&names[..], more) {
+        ([], _) => "nobody has subscribed".to_owned(),
+        (names, 0) => format!("there is {}", names.join(", ")),
+        (names, more) => format!("there is {}, and {more} more", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! Views of a few subscriptions, and of very many.
+
+use std::sync::Arc;
+
+use crate::hub::delivery::DeliveryOutcome;
+use crate::hub::{DeliveryProgress, Relay, RelayHeaders, SavedHub, Subscription};
+use crate::secret::Secret;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::new(1_800_000_000 + seconds, 0).unwrap()
+}
+
+fn topic(name: &str) -> Topic {
+    Topic::new(format!("https://e.org/{name}"))
+}
+
+fn subscription(on: &str, callback: &str, lease: i64) -> Subscription {
+    Subscription {
+        topic: topic(on),
+        callback: Callback::new(callback),
+        secret: (on == "b").then(|| Secret::new("s")),
+        expires: at(lease),
+    }
+}
+
+fn progress(heard: u64, attempts: u32) -> DeliveryProgress {
+    DeliveryProgress {
+        heard: RelayId(heard),
+        attempts,
+        next_try: (attempts > 0).then(|| at(9)),
+    }
+}
+
+fn relay(id: u64, on: &str) -> Relay {
+    Relay {
+        id: RelayId(id),
+        topic: topic(on),
+        seq: id + 40,
+        body: Arc::from(*b"<urlset/>"),
+        headers: RelayHeaders::default(),
+    }
+}
+
+const ONE: &str = "http://one.example/secret";
+const TWO: &str = "http://two.example:8080/secret";
+
+/// Returns subscriptions of which one fails, one has notifications pending on two topics, and one has expired.
+fn subscriptions() -> Subscriptions {
+    let subscriptions = vec![
+        (subscription("a", TWO, 100), progress(2, 0)),
+        (subscription("a", ONE, 100), progress(1, 3)),
+        (subscription("b", TWO, 100), progress(0, 0)),
+        (
+            subscription("a", "http://three.example/", 0),
+            progress(0, 7),
+        ),
+    ];
+    let relays = vec![relay(1, "a"), relay(2, "a"), relay(3, "a"), relay(4, "b")];
+    let saved = SavedHub {
+        subscriptions,
+        relays,
+    };
+    Subscriptions::restore(saved).0
+}
+
+fn digest(callback: &str) -> String {
+    Callback::new(callback).digest()
+}
+
+#[test]
+fn failing_subscriptions_come_first_and_no_callback_is_shown() {
+    let list = subscriptions().list(at(0));
+    let rows: Vec<_> = list
+        .subscriptions
+        .iter()
+        .map(|view| {
+            let SubscriptionView {
+                owed,
+                next,
+                attempts,
+                signed,
+                ..
+            } = view;
+            (
+                view.topic.as_str(),
+                view.digest.clone(),
+                *owed,
+                *next,
+                *attempts,
+                *signed,
+            )
+        })
+        .collect();
+    let want = [
+        ("https://e.org/a", digest(ONE), 2, Some(42), 3, false),
+        ("https://e.org/a", digest(TWO), 1, Some(43), 0, false),
+        ("https://e.org/b", digest(TWO), 1, Some(44), 0, true),
+    ];
+    assert_eq!(rows, want);
+    assert_eq!(list.subscriptions[0].next_try, Some(at(9)));
+    assert_eq!(list.more, 0);
+    let text = serde_json::to_string(&list).unwrap();
+    assert!(!text.contains("secret"), "{text}");
+    assert!(text.contains("\"http://two.example:8080/…("), "{text}");
+}
+
+#[test]
+fn the_status_counts_what_is_live() {
+    let status = subscriptions().status(at(0));
+    assert_eq!(
+        (status.subscriptions, status.owed, status.failing),
+        (3, 4, 1)
+    );
+    assert_eq!(status.topics, [(topic("a"), 2), (topic("b"), 1)]);
+    assert_eq!(subscriptions().status(at(100)).subscriptions, 0);
+}
+
+#[test]
+fn a_callback_is_named_by_its_digest_and_an_unclear_name_is_answered_with_suggestions() {
+    let subscriptions = subscriptions();
+    let named = |name: &str, on: Option<&str>| match subscriptions.find(name, on, at(0)) {
+        Ok((key, view)) => {
+            assert_eq!(
+                (&key.topic, key.callback.to_string()),
+                (&view.topic, view.callback)
+            );
+            format!("{} {}", key.topic, key.callback.as_str())
+        }
+        Err(error) => error.to_string(),
+    };
+    let [one, two] = [ONE, TWO].map(|callback| Callback::new(callback).to_string());
+    let (shown, digested) = (&one, digest(ONE));
+    assert_eq!(named(&digested, None), format!("https://e.org/a {ONE}"));
+    assert_eq!(named(shown, None), format!("https://e.org/a {ONE}"));
+    assert_eq!(
+        named(&digest(TWO), Some("https://e.org/b")),
+        format!("https://e.org/b {TWO}")
+    );
+    let twice = format!("{two} on https://e.org/a, {two} on https://e.org/b");
+    assert_eq!(
+        named(&digest(TWO), None),
+        format!(
+            "\"{}\" may be one of several; name the callback as shown here, then the topic: there is {twice}",
+            digest(TWO)
+        )
+    );
+    assert_eq!(
+        named(&digested, Some("https://e.org/b")),
+        format!(
+            "the callback \"{digested}\" does not subscribe to \"https://e.org/b\"; there is {one} on https://e.org/a"
+        )
+    );
+    // The whole callback is a secret and not accepted as a name, nor is a guess.
+    for name in [
+        ONE,
+        "",
+        "00000000",
+        &format!("http://evil.example/…({digested})"),
+    ] {
+        assert_eq!(
+            named(name, None),
+            format!(
+                "no subscription has the callback \"{name}\"; there is {one} on https://e.org/a, {twice}"
+            )
+        );
+    }
+    let none = Subscriptions::default()
+        .find("00000000", None, at(0))
+        .unwrap_err();
+    assert!(
+        none.to_string().ends_with("; nobody has subscribed"),
+        "{none}"
+    );
+}
+
+#[test]
+fn the_last_attempt_is_known_until_the_next() {
+    let mut subscriptions = subscriptions();
+    let assignment = subscriptions
+        .assign(&topic("a"))
+        .into_iter()
+        .find(|assignment| assignment.key.callback.as_str() == ONE)
+        .unwrap();
+    let last = |subscriptions: &Subscriptions| {
+        let (_, view) = subscriptions.find(&digest(ONE), None, at(0)).unwrap();
+        view.last
+    };
+    assert_eq!(last(&subscriptions), None);
+    for answer in [
+        Answer::Failed("cannot connect\u{7}".to_owned()),
+        Answer::Status {
+            status: 503,
+            content_type: None,
+            retry_after: None,
+            excerpt: "never shown".to_owned(),
+        },
+    ] {
+        subscriptions.attempted(&assignment, LastAttempt::new(&answer, at(5)));
+        subscriptions.answered(
+            &assignment,
+            RelayId(2),
+            DeliveryOutcome::Retry { at: at(6) },
+        );
+        let known = last(&subscriptions).unwrap();
+        let failure = matches!(answer, Answer::Failed(_)).then(|| "cannot connect ".into());
+        assert_eq!((known.at, known.failure), (at(5), failure));
+    }
+    assert_eq!(last(&subscriptions).unwrap().status, Some(503));
+}
+
+#[test]
+fn of_very_many_the_worst_are_listed_and_the_others_counted() {
+    let many = (0..5_000_u64).map(|number| {
+        let callback = format!("http://s.example/{number}");
+        let attempts = u32::from(number % 5 == 0);
+        (subscription("a", &callback, 100), progress(0, attempts))
+    });
+    let (subscriptions, _) = Subscriptions::restore(SavedHub {
+        subscriptions: many.collect(),
+        relays: vec![relay(1, "a")],
+    });
+    let list = subscriptions.list(at(0));
+    assert_eq!((list.subscriptions.len(), list.more), (MAX_LISTED, 4_000));
+    assert!(list.subscriptions.iter().all(|view| view.attempts == 1));
+    let error = subscriptions
+        .find("x", None, at(0))
+        .unwrap_err()
+        .to_string();
+    assert!(error.ends_with(", and 4990 more"), "{error}");
+}

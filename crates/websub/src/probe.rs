@@ -1,0 +1,146 @@
+//! Replies of topics and hubs, as they look from outside.
+
+use jiff::Timestamp;
+use resourcesync::payload::Payload;
+use resourcesync::receive::Notification;
+
+#[cfg(feature = "publisher")]
+pub mod http;
+
+/// Reply to a `HEAD` or `GET` of ours, redirections not followed.
+pub type ProbeResult = Result<ProbeReply, ProbeError>;
+
+/// A reply. Repeated headers are joined by commas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeReply {
+    pub status: u16,
+    pub location: Option<String>,
+    pub content_type: Option<String>,
+    pub content_encoding: Option<String>,
+    pub date: Option<String>,
+    pub age: Option<String>,
+    pub links: ReplyLinks,
+    pub body: ReplyBody,
+    /// Time of arrival, by our clock.
+    pub at: Timestamp,
+}
+
+/// Targets of the `Link` header by relation, byte for byte.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplyLinks {
+    pub self_links: Vec<String>,
+    pub hubs: Vec<String>,
+    pub capability_lists: Vec<String>,
+}
+
+/// Summary of a reply's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplyBody {
+    Empty,
+    Payload,
+    /// Its first bytes, and the reason why it is no payload.
+    Other {
+        beginning: Vec<u8>,
+        reason: String,
+    },
+}
+
+impl ReplyBody {
+    /// Bytes of a body to read, one more than the largest payload has.
+    pub const MAX_READ: usize = (1 << 20) + 1;
+    /// Bytes kept of a body that is no payload.
+    const EXCERPT: usize = 100;
+
+    /// Classifies a body, of which `MAX_READ` bytes are enough.
+    pub fn read(body: &[u8]) -> ReplyBody {
+        let reason = match body.len() {
+            0 => return ReplyBody::Empty,
+            ReplyBody::MAX_READ.. => "it is longer than any".to_owned(),
+            _ => match (Payload::parse(body), Notification::parse(body)) {
+                (Ok(_), _) | (_, Ok(_)) => return ReplyBody::Payload,
+                (Err(error), _) => error.to_string(),
+            },
+        };
+        ReplyBody::Other {
+            beginning: body[..body.len().min(ReplyBody::EXCERPT)].to_vec(),
+            reason,
+        }
+    }
+
+    /// Returns true if the body is this text of ours.
+    pub fn is(&self, text: &str) -> bool {
+        matches!(self, ReplyBody::Other { beginning, .. } if beginning == text.as_bytes())
+    }
+}
+
+/// A request without a reply.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{message}")]
+pub struct ProbeError {
+    pub cause: FailureCause,
+    /// The message of the operating system or the TLS library.
+    pub message: String,
+}
+
+/// Usual causes of a failed request, each with its own remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FailureCause {
+    Name,
+    Refused,
+    Timeout,
+    UnknownIssuer,
+    SelfSignedAuthority,
+    Expired,
+    NotYetValid,
+    OtherName,
+    NoTls,
+    Unknown,
+}
+
+/// Replies of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicReplies {
+    pub head: ProbeResult,
+    /// `None` if `HEAD` had no answer.
+    pub get: Option<ProbeResult>,
+}
+
+#[cfg(test)]
+mod tests {
+    use resourcesync::change_payload::ChangePayload;
+
+    use super::*;
+    use crate::hub::request::HUB_GREETING;
+    use crate::topics::NO_SUCH_TOPIC;
+
+    #[test]
+    fn little_is_kept_of_a_body() {
+        assert_eq!(ReplyBody::read(b""), ReplyBody::Empty);
+        assert_eq!(
+            ReplyBody::read(&Payload::default().render()),
+            ReplyBody::Payload
+        );
+        let change = ChangePayload {
+            up: None,
+            from: Timestamp::UNIX_EPOCH,
+            until: Timestamp::UNIX_EPOCH,
+            entries: Vec::new(),
+        };
+        assert_eq!(ReplyBody::read(&change.render()), ReplyBody::Payload);
+        let long = vec![b'x'; ReplyBody::MAX_READ];
+        for (body, reason) in [(&long[..99], ""), (&long[..], "it is longer than any")] {
+            let ReplyBody::Other {
+                beginning,
+                reason: found,
+            } = ReplyBody::read(body)
+            else {
+                panic!("{} bytes are no payload", body.len());
+            };
+            assert!(found.contains(reason), "{found}");
+            assert!(beginning.len() <= 100 && body.starts_with(&beginning));
+        }
+        assert!(ReplyBody::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
+        assert!(ReplyBody::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
+        assert!(!ReplyBody::Empty.is(NO_SUCH_TOPIC));
+    }
+}

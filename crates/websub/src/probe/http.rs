@@ -1,0 +1,265 @@
+//! Requests to topics and hubs for `check`: by `HEAD` and `GET`, which change nothing, without following redirections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, DATE, LINK, LOCATION};
+use jiff::Timestamp;
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use resourcesync::uri::{Hub, Topic};
+use tokio::task::JoinSet;
+
+use crate::form::{FORM_TYPE, encode_form};
+use crate::http::client;
+use crate::http::failure::{cause, in_its_own_words};
+use crate::hub::publication::CHECK_MODE;
+use crate::link::{parse_links, targets};
+use crate::probe::{
+    FailureCause, ProbeError, ProbeReply, ProbeResult, ReplyBody, ReplyLinks, TopicReplies,
+};
+use crate::publisher::settings::mask;
+use crate::publisher::settings::{PublishSettings, PublishSettingsError};
+use crate::secret::Mask;
+
+/// Maximum topics requested at the same time.
+const TOPICS_AT_ONCE: usize = 16;
+/// Timeout of an answer, including its body.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Topics in one question to a hub, and bytes of it, of which a hub reads 16 KiB.
+const TOPICS_IN_A_FORM: usize = 20;
+const FORM_BYTES: usize = 12 * 1024;
+/// Maximum bytes of a reason.
+const REASON_BYTES: usize = 1_000;
+/// Maximum timeout of a hub, whatever its configuration.
+const HUB_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Returns the answers of topics, in their order; none for those not requested within `patience`.
+pub async fn topics(
+    topics: Vec<Topic>,
+    patience: Duration,
+) -> reqwest::Result<Vec<Option<TopicReplies>>> {
+    let client = plain_client()?;
+    let mut served = vec![None; topics.len()];
+    let topics: Arc<[Topic]> = topics.into();
+    let next = Arc::new(AtomicUsize::new(0));
+    let until = Instant::now() + patience;
+    let mut workers = JoinSet::new();
+    for _ in 0..TOPICS_AT_ONCE.min(topics.len()) {
+        let (client, topics, next) = (client.clone(), Arc::clone(&topics), Arc::clone(&next));
+        workers.spawn(async move {
+            let mut answers = Vec::new();
+            while Instant::now() < until {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(topic) = topics.get(at) else { break };
+                answers.push((at, probe_topic(&client, topic).await));
+            }
+            answers
+        });
+    }
+    for (at, answer) in workers.join_all().await.into_iter().flatten() {
+        served[at] = Some(answer);
+    }
+    Ok(served)
+}
+
+/// Returns the answers of hubs to a `HEAD` where notifications would be sent, with the configured headers, credentials and
+/// certificates. Nothing is published.
+pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
+    let mut answers = vec![Err(unknown(String::new())); hubs.len()];
+    let mut probes = JoinSet::new();
+    for (at, settings) in hubs.into_iter().enumerate() {
+        let client = match settings.client() {
+            Ok(client) => client,
+            Err(error) => {
+                answers[at] = Err(match error {
+                    PublishSettingsError::Client { source, .. } => {
+                        failure(source, &Mask::default())
+                    }
+                    error => unknown(error.to_string()),
+                });
+                continue;
+            }
+        };
+        probes.spawn(async move {
+            let head = client.head(settings.publish_url.clone());
+            let head = head.timeout(settings.timeout.min(HUB_TIMEOUT));
+            (at, probe(head, &mask([&settings])).await)
+        });
+    }
+    for (at, answer) in probes.join_all().await {
+        answers[at] = answer;
+    }
+    answers
+}
+
+/// Returns the answer of a hub to a plain `GET`.
+pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
+    let request = plain_client()?.get(hub.as_str());
+    Ok(probe(request, &Mask::default()).await)
+}
+
+/// Answer of a hub to the question if it would accept publications of topics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreement {
+    pub status: u16,
+    /// The first bytes of the body, which is a sentence; secrets are masked.
+    pub reason: String,
+}
+
+/// Asks hubs that are `rsnotify hub`, which name themselves as a hub in the answer to a `HEAD`, if they would accept
+/// publications of these topics, with the configured credentials. Nothing is published. Returns the first answer that
+/// is no acceptance; nothing of another hub, or of one that cannot be reached.
+pub async fn agreements(hubs: Vec<(PublishSettings, Vec<Topic>)>) -> Vec<Option<Agreement>> {
+    let mut answers = vec![None; hubs.len()];
+    let mut probes = JoinSet::new();
+    for (at, (settings, topics)) in hubs.into_iter().enumerate() {
+        probes.spawn(async move { (at, agreement(&settings, &topics).await) });
+    }
+    for (at, answer) in probes.join_all().await {
+        answers[at] = answer;
+    }
+    answers
+}
+
+async fn agreement(settings: &PublishSettings, topics: &[Topic]) -> Option<Agreement> {
+    let client = settings.client().ok()?;
+    let timeout = settings.timeout.min(HUB_TIMEOUT);
+    let head = client.head(settings.publish_url.clone()).timeout(timeout);
+    let mask = mask([settings]);
+    let greeting = probe(head, &mask).await.ok()?;
+    let names_itself = |hub: &String| *hub == settings.hub.as_str();
+    if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
+        return None;
+    }
+    for form in forms(topics) {
+        let post = client
+            .post(settings.publish_url.clone())
+            .timeout(timeout)
+            .header(CONTENT_TYPE, FORM_TYPE)
+            .body(form);
+        let mut response = post.send().await.ok()?;
+        let status = response.status();
+        // The hub has not looked at the topics.
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            return None;
+        }
+        if !status.is_success() {
+            let (body, _) = client::beginning(&mut response, REASON_BYTES).await;
+            let reason = mask.hide(String::from_utf8_lossy(&body).trim());
+            let status = status.as_u16();
+            return Some(Agreement { status, reason });
+        }
+    }
+    None
+}
+
+/// Returns the questions to a hub if it would accept publications of topics.
+fn forms(topics: &[Topic]) -> Vec<String> {
+    let mode = encode_form(&[("hub.mode", CHECK_MODE)]);
+    let (mut forms, mut count) = (Vec::<String>::new(), 0);
+    for topic in topics {
+        let parameter = encode_form(&[("hub.topic", topic.as_str())]);
+        match forms.last_mut() {
+            Some(form) if count < TOPICS_IN_A_FORM && form.len() + parameter.len() < FORM_BYTES => {
+                *form += "&";
+                *form += &parameter;
+                count += 1;
+            }
+            _ => {
+                forms.push(format!("{mode}&{parameter}"));
+                count = 1;
+            }
+        }
+    }
+    forms
+}
+
+fn plain_client() -> reqwest::Result<Client> {
+    client::build_without_certificates(|| client::builder().timeout(TIMEOUT))
+}
+
+async fn probe_topic(client: &Client, topic: &Topic) -> TopicReplies {
+    let probe =
+        async |method| probe(client.request(method, topic.as_str()), &Mask::default()).await;
+    let head = probe(Method::HEAD).await;
+    let get = match head {
+        Ok(_) => Some(probe(Method::GET).await),
+        Err(_) => None,
+    };
+    TopicReplies { head, get }
+}
+
+async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
+    let failed = |error| failure(error, mask);
+    let mut response = request.send().await.map_err(failed)?;
+    let at = Timestamp::now();
+    let (body, broke_off) = client::beginning(&mut response, ReplyBody::MAX_READ).await;
+    if let Some(error) = broke_off {
+        return Err(failed(error));
+    }
+    let header = |name| {
+        let values = client::header_values(&response, name);
+        (!values.is_empty()).then(|| mask.hide(&values.join(", ")))
+    };
+    let link_values = client::header_values(&response, LINK);
+    let links = parse_links(link_values.iter().map(String::as_str));
+    let of = |relation| targets(&links, relation).map(str::to_owned).collect();
+    Ok(ProbeReply {
+        status: response.status().as_u16(),
+        location: header(LOCATION),
+        content_type: header(CONTENT_TYPE),
+        content_encoding: header(CONTENT_ENCODING),
+        date: header(DATE),
+        age: header(AGE),
+        links: ReplyLinks {
+            self_links: of("self"),
+            hubs: of("hub"),
+            capability_lists: of("resourcesync"),
+        },
+        body: ReplyBody::read(&body),
+        at,
+    })
+}
+
+/// Returns the failure of a request, without the secrets of `mask`.
+fn failure(error: reqwest::Error, mask: &Mask) -> ProbeError {
+    ProbeError {
+        cause: cause(&error),
+        message: mask.hide(&in_its_own_words(error)),
+    }
+}
+
+fn unknown(message: String) -> ProbeError {
+    ProbeError {
+        cause: FailureCause::Unknown,
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::hub::publication::{FormRequest, form_request};
+
+    use super::*;
+
+    #[test]
+    fn topics_are_asked_about_in_forms_that_a_hub_reads() {
+        for (count, length, want) in [(0, 1, 0), (20, 1, 1), (21, 1, 2), (20, 1_500, 3)] {
+            let topics: Vec<Topic> = (0..count)
+                .map(|number| Topic::new(format!("https://e.org/{number}/{}", "x".repeat(length))))
+                .collect();
+            let forms = forms(&topics);
+            assert_eq!(forms.len(), want, "{count} topics");
+            let mut named = Vec::new();
+            for form in &forms {
+                assert!(form.len() <= FORM_BYTES, "{}", form.len());
+                match form_request(form.as_bytes()) {
+                    Ok(FormRequest::Check(topics)) => named.extend(topics),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(named, topics);
+        }
+    }
+}

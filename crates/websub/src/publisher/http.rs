@@ -1,0 +1,238 @@
+//! Submissions of notifications to hubs (R23, R24), each with its own connections, credentials and timeout, so that
+//! none delays another.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use hyper::header::LOCATION;
+use reqwest::{Client, Response};
+use resourcesync::uri::Hub;
+use tokio::sync::Semaphore;
+use url::Url;
+
+use crate::answer::Answer;
+use crate::histogram::Histogram;
+use crate::http::client;
+use crate::publisher::redirect::{Hop, next_hop, same_address};
+use crate::publisher::settings::{self, PublishSettings, PublishSettingsError};
+use crate::publisher::{HubNotification, HubRequest, request};
+use crate::secret::Mask;
+
+/// Maximum requests under way to one hub.
+const CONCURRENT_REQUESTS: usize = 64;
+
+/// A client that sends submissions. Cheap to share behind an `Arc`.
+pub struct Submitter {
+    clients: RwLock<Arc<HubClients>>,
+}
+
+/// The clients of all hubs.
+pub struct HubClients {
+    clients: HashMap<Hub, HubClient>,
+    /// The URLs of all hubs, to which a redirection may lead.
+    configured: Vec<Url>,
+    /// Masks the secrets of all hubs: after a redirection one may repeat another's.
+    mask: Mask,
+}
+
+/// The client of one hub.
+struct HubClient {
+    hub: Hub,
+    publish_url: Url,
+    client: Client,
+    traffic: Arc<Traffic>,
+    /// True if the last request was answered, so that a connection may be open.
+    is_open: AtomicBool,
+}
+
+/// The requests of one hub, kept across reloads.
+struct Traffic {
+    permits: Semaphore,
+    /// Durations of submissions, including redirections.
+    durations: Mutex<Histogram>,
+}
+
+impl Submitter {
+    pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublishSettingsError> {
+        let clients = HubClients::new(hubs)?;
+        Ok(Submitter {
+            clients: RwLock::new(Arc::new(clients)),
+        })
+    }
+
+    /// Replaces the clients. A request under way finishes with its client, and still counts towards the maximum of its hub.
+    pub fn change(&self, mut clients: HubClients) {
+        let mut current = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        for (hub, client) in &mut clients.clients {
+            if let Some(before) = current.clients.get(hub) {
+                client.traffic = Arc::clone(&before.traffic);
+            }
+        }
+        *current = Arc::new(clients);
+    }
+
+    fn clients(&self) -> Arc<HubClients> {
+        Arc::clone(&self.clients.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sends one notification, following permitted redirections. Waits while its hub has the maximum of requests under way.
+    pub async fn submit(&self, notification: &HubNotification) -> Answer {
+        let hub = &notification.hub;
+        let unknown = || Answer::Failed(format!("{hub} is not configured"));
+        let Some(traffic) = self.clients().traffic(hub) else {
+            return unknown();
+        };
+        let Ok(_permit) = traffic.permits.acquire().await else {
+            return Answer::Failed("the publisher has ended".to_owned());
+        };
+        // A reload may have replaced them meanwhile.
+        let clients = self.clients();
+        let Some(client) = clients.clients.get(hub) else {
+            return unknown();
+        };
+        let began = Instant::now();
+        let answer = clients.follow(client, notification).await;
+        traffic.durations().observe(began.elapsed());
+        answer
+    }
+
+    /// Returns the durations of the submissions to each hub.
+    pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
+        let clients = self.clients();
+        let durations =
+            |(hub, client): (&Hub, &HubClient)| (hub.clone(), client.traffic.durations().clone());
+        clients.clients.iter().map(durations).collect()
+    }
+}
+
+impl fmt::Debug for Submitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Submitter").field(&self.clients()).finish()
+    }
+}
+
+impl HubClients {
+    pub fn new(hubs: Vec<PublishSettings>) -> Result<HubClients, PublishSettingsError> {
+        let mask = settings::mask(&hubs);
+        let mut configured = Vec::new();
+        let mut clients = HashMap::new();
+        for settings in hubs {
+            configured.push(settings.publish_url.clone());
+            configured.extend(Url::parse(settings.hub.as_str()));
+            clients.insert(settings.hub.clone(), HubClient::new(settings)?);
+        }
+        Ok(HubClients {
+            clients,
+            configured,
+            mask,
+        })
+    }
+
+    /// Returns the traffic of one hub.
+    fn traffic(&self, hub: &Hub) -> Option<Arc<Traffic>> {
+        self.clients
+            .get(hub)
+            .map(|client| Arc::clone(&client.traffic))
+    }
+
+    async fn follow<'a>(
+        &'a self,
+        mut client: &'a HubClient,
+        notification: &HubNotification,
+    ) -> Answer {
+        let request = request(notification, client.publish_url.as_str());
+        let mut url = match Url::parse(&request.url) {
+            Ok(url) => url,
+            Err(error) => return Answer::Failed(format!("{}: {error}", request.url)),
+        };
+        for hops in 0.. {
+            let answered = client.send(&request, &url).await;
+            let hop = match &answered {
+                Ok(response) => next_hop(
+                    response.status().as_u16(),
+                    location(response).as_deref(),
+                    &url,
+                    hops,
+                    &self.configured,
+                ),
+                Err(_) => Hop::Stop,
+            };
+            match hop {
+                Hop::Stop => return client::answer(answered, &self.mask).await,
+                Hop::Follow(next) => {
+                    client = self.client_for(&next).unwrap_or(client);
+                    url = next;
+                }
+            }
+        }
+        unreachable!("redirections are bounded")
+    }
+
+    /// Returns the client of the hub at `url`, so that it gets its own credentials and not those of the hub that redirected.
+    fn client_for(&self, url: &Url) -> Option<&HubClient> {
+        self.clients.values().find(|client| {
+            same_address(&client.publish_url, url)
+                || Url::parse(client.hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
+        })
+    }
+}
+
+impl fmt::Debug for HubClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubClients")
+            .field("hubs", &self.clients.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Traffic {
+    fn durations(&self) -> MutexGuard<'_, Histogram> {
+        self.durations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HubClient {
+    fn new(settings: PublishSettings) -> Result<HubClient, PublishSettingsError> {
+        Ok(HubClient {
+            client: settings.client()?,
+            hub: settings.hub,
+            publish_url: settings.publish_url,
+            traffic: Arc::new(Traffic {
+                permits: Semaphore::new(CONCURRENT_REQUESTS),
+                durations: Mutex::default(),
+            }),
+            is_open: AtomicBool::new(false),
+        })
+    }
+
+    /// Sends a request; and again, at once, if the hub may have closed an open connection while the request was written.
+    /// It may have received the first one: delivery is at least once.
+    async fn send(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
+        let mut answered = self.post(request, url).await;
+        let broke_off = |error: &reqwest::Error| !error.is_timeout() && !error.is_connect();
+        if answered.as_ref().is_err_and(broke_off) && self.is_open.load(Ordering::Relaxed) {
+            answered = self.post(request, url).await;
+        }
+        self.is_open.store(answered.is_ok(), Ordering::Relaxed);
+        answered
+    }
+
+    async fn post(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
+        let mut post = self.client.post(url.clone());
+        for (name, value) in &request.headers {
+            // A link may contain raw non-ASCII bytes, which are valid in a header.
+            post = post.header(*name, value.as_bytes());
+        }
+        post.body(client::body(&request.body)).send().await
+    }
+}
+
+fn location(response: &Response) -> Option<String> {
+    let location = response.headers().get(LOCATION)?;
+    location.to_str().ok().map(str::to_owned)
+}

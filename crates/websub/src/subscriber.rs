@@ -1,0 +1,400 @@
+//! A Destination: subscribes to topics, confirms verification requests, and receives notifications and denials.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use jiff::Timestamp;
+use reqwest::Client;
+use resourcesync::uri::{Hub, Topic};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use url::Url;
+use uuid::Uuid;
+
+use crate::answer::{Answer, is_temporary};
+use crate::form::{FORM_TYPE, encode_form};
+use crate::http::client;
+use crate::http::server::{self, Listener, ServerLimits};
+use crate::secret::{Mask, Secret};
+
+mod callback;
+pub mod discover;
+pub mod retrieve;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Deliveries of one subscription that are queued before the next one is read.
+const WAITING: usize = 64;
+
+/// The unguessable last segment of a callback, and the secret of its subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallbackKey {
+    pub id: String,
+    pub secret: Secret,
+}
+
+impl CallbackKey {
+    /// Returns a new random key.
+    pub fn random() -> CallbackKey {
+        let random = || Uuid::new_v4().simple().to_string();
+        CallbackKey {
+            id: random(),
+            secret: Secret::new(random() + &random()),
+        }
+    }
+}
+
+/// A request that arrived at a callback.
+#[derive(Debug)]
+pub enum CallbackRequest {
+    /// A notification, signed with the secret. The hub waits for the answer.
+    Notification(ReceivedNotification),
+    /// A notification without the right signature; it was acknowledged and is ignored (WebSub section 7.1.2).
+    BadSignature {
+        /// The value of `X-Hub-Signature`, if there is one.
+        signature: Option<String>,
+    },
+}
+
+/// A received notification. Unless it is acknowledged, the hub is answered 503, so that it tries again.
+#[derive(Debug)]
+pub struct ReceivedNotification {
+    pub body: Bytes,
+    /// The `self` link of the notification.
+    pub self_uri: Option<Topic>,
+    answer: oneshot::Sender<()>,
+}
+
+impl ReceivedNotification {
+    /// Answers the hub with 200.
+    pub fn acknowledge(self) {
+        // Fails if the hub no longer waits; then it delivers the notification again.
+        let _ = self.answer.send(());
+    }
+
+    /// Returns true if the hub no longer waits for the answer. It will deliver the notification again.
+    pub fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+/// The decision of a hub on a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// With the lease, which some hubs do not state.
+    Verified(Option<Duration>),
+    /// With the reason. A hub may deny a subscription at any time (WebSub section 5.2).
+    Denied(String),
+}
+
+/// An error of subscribing.
+#[derive(Debug, thiserror::Error)]
+pub enum SubscribeError {
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("cannot prepare requests")]
+    Client(#[from] reqwest::Error),
+    #[error("hub {hub} does not answer: {reason}")]
+    NoAnswer { hub: Hub, reason: String },
+    #[error("hub {hub} refuses with {status}: {excerpt}")]
+    Refused {
+        hub: Hub,
+        status: u16,
+        excerpt: String,
+        /// The wait that the hub asks for.
+        retry_after: Option<Duration>,
+    },
+    #[error("hub {hub} denies it: {reason}")]
+    Denied { hub: Hub, reason: String },
+    #[error("hub {hub} did not verify at {callback}; can it reach that address?")]
+    NotVerified { hub: Hub, callback: String },
+}
+
+impl SubscribeError {
+    /// Returns true if the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            SubscribeError::NoAnswer { .. } => true,
+            SubscribeError::Refused { status, .. } => is_temporary(*status),
+            SubscribeError::Listen { .. }
+            | SubscribeError::Client(_)
+            | SubscribeError::Denied { .. }
+            | SubscribeError::NotVerified { .. } => false,
+        }
+    }
+
+    /// Returns the wait before the next request that the hub asks for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            SubscribeError::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// The receiver of subscriptions.
+pub struct Destination {
+    base: String,
+    address: SocketAddr,
+    client: Client,
+    callbacks: Arc<Callbacks>,
+    serving: Mutex<Serving>,
+}
+
+/// The state of the callback server. It stops when its sender is dropped.
+enum Serving {
+    NotYet(TcpListener),
+    Running(oneshot::Sender<()>, JoinHandle<()>),
+    Ended,
+}
+
+/// The subscriptions, by the id of their callbacks.
+#[derive(Default)]
+struct Callbacks(Mutex<HashMap<String, CallbackEntry>>);
+
+/// One callback, and the subscription that it is for.
+struct CallbackEntry {
+    topic: Topic,
+    secret: Secret,
+    intent: Intent,
+    decisions: mpsc::UnboundedSender<Decision>,
+    received: mpsc::Sender<CallbackRequest>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Intent {
+    Subscribe,
+    Unsubscribe,
+}
+
+/// A callback of ours: its subscription at a hub, and the hub's decisions on it.
+#[derive(Debug)]
+pub struct CallbackSubscription {
+    id: String,
+    secret: Secret,
+    decisions: mpsc::UnboundedReceiver<Decision>,
+}
+
+impl CallbackSubscription {
+    /// Waits for a decision that no request of ours is waiting for: a denial, or another verification.
+    pub async fn decided(&mut self) -> Option<Decision> {
+        self.decisions.recv().await
+    }
+}
+
+impl Destination {
+    /// Binds `address`. Callbacks are below `public`, or that address. Requests wait until [`Destination::serve`].
+    pub async fn bind(
+        address: SocketAddr,
+        public: Option<Url>,
+    ) -> Result<Destination, SubscribeError> {
+        let failed = |source| SubscribeError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        let base = public.map_or_else(|| format!("http://{}/", reachable(bound)), String::from);
+        let make = || client::builder().timeout(TIMEOUT);
+        Ok(Destination {
+            base: format!("{}/", base.trim_end_matches('/')),
+            address: bound,
+            client: client::build_without_certificates(make)?,
+            callbacks: Arc::default(),
+            serving: Mutex::new(Serving::NotYet(listener)),
+        })
+    }
+
+    /// Returns the address that is bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Opens a callback for a topic. Returns the subscription and the receiver of the requests that arrive at the
+    /// callback.
+    pub fn open(
+        &self,
+        key: &CallbackKey,
+        topic: &Topic,
+    ) -> (CallbackSubscription, mpsc::Receiver<CallbackRequest>) {
+        let (decisions, decided) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::channel(WAITING);
+        let callback = CallbackEntry {
+            topic: topic.clone(),
+            secret: key.secret.clone(),
+            intent: Intent::Subscribe,
+            decisions,
+            received: sender,
+        };
+        self.callbacks.lock().insert(key.id.clone(), callback);
+        let subscription = CallbackSubscription {
+            id: key.id.clone(),
+            secret: key.secret.clone(),
+            decisions: decided,
+        };
+        (subscription, received)
+    }
+
+    /// Answers requests from now on. The callbacks of earlier subscriptions must be open by then: an unknown one is
+    /// answered 410, which ends its subscription.
+    pub fn serve(&self) {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        *serving = match std::mem::replace(&mut *serving, Serving::Ended) {
+            Serving::NotYet(listener) => {
+                let (stop, stopped) = oneshot::channel::<()>();
+                let callbacks = Arc::clone(&self.callbacks);
+                let handler = move |request| callback::answer(Arc::clone(&callbacks), request);
+                let until_stopped = async {
+                    // An error signals the drop.
+                    let _ = stopped.await;
+                };
+                let listener = Listener::Tcp(listener);
+                let limits = ServerLimits::default();
+                let task = tokio::spawn(server::serve(listener, limits, until_stopped, handler));
+                Serving::Running(stop, task)
+            }
+            other => other,
+        };
+    }
+
+    /// Stops listening, and waits until requests under way are answered. The caller limits that wait.
+    pub async fn close(&self) {
+        let serving = {
+            let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *serving, Serving::Ended)
+        };
+        if let Serving::Running(stop, task) = serving {
+            drop(stop);
+            // An error is a panic, which was reported.
+            let _ = task.await;
+        }
+    }
+
+    /// Subscribes, or renews, and waits until the hub has verified it. Returns the lease, if the hub states it.
+    pub async fn subscribe(
+        &self,
+        subscription: &mut CallbackSubscription,
+        hub: &Hub,
+        topic: &Topic,
+        lease: Duration,
+    ) -> Result<Option<Duration>, SubscribeError> {
+        self.want(&subscription.id, topic, Intent::Subscribe);
+        let seconds = lease.as_secs().to_string();
+        let secret = subscription.secret.clone();
+        let more = [
+            ("hub.lease_seconds", seconds.as_str()),
+            ("hub.secret", secret.reveal()),
+        ];
+        self.ask(subscription, hub, topic, "subscribe", &more).await
+    }
+
+    /// Unsubscribes, and waits until the hub has verified it.
+    pub async fn unsubscribe(
+        &self,
+        subscription: &mut CallbackSubscription,
+        hub: &Hub,
+        topic: &Topic,
+    ) -> Result<(), SubscribeError> {
+        self.want(&subscription.id, topic, Intent::Unsubscribe);
+        self.ask(subscription, hub, topic, "unsubscribe", &[])
+            .await?;
+        self.close_callback(subscription);
+        Ok(())
+    }
+
+    /// Closes the callback of a subscription that is given up. A hub that verifies it late is refused, and one that
+    /// delivers is answered 410.
+    pub fn close_callback(&self, subscription: &CallbackSubscription) {
+        self.callbacks.lock().remove(&subscription.id);
+    }
+
+    fn want(&self, id: &str, topic: &Topic, intent: Intent) {
+        if let Some(callback) = self.callbacks.lock().get_mut(id) {
+            callback.topic = topic.clone();
+            callback.intent = intent;
+        }
+    }
+
+    async fn ask(
+        &self,
+        subscription: &mut CallbackSubscription,
+        hub: &Hub,
+        topic: &Topic,
+        mode: &str,
+        more: &[(&str, &str)],
+    ) -> Result<Option<Duration>, SubscribeError> {
+        // A decision made before this request is no answer to it.
+        while subscription.decisions.try_recv().is_ok() {}
+        let callback = format!("{}{}", self.base, subscription.id);
+        let mut parameters = vec![
+            ("hub.mode", mode),
+            ("hub.topic", topic.as_str()),
+            ("hub.callback", callback.as_str()),
+            // Required by hubs older than WebSub.
+            ("hub.verify", "async"),
+        ];
+        parameters.extend_from_slice(more);
+        let post = self
+            .client
+            .post(hub.as_str())
+            .header("Content-Type", FORM_TYPE)
+            .body(encode_form(&parameters));
+        let hub = hub.clone();
+        // A hub may repeat what it was sent.
+        let mask = Mask::new([subscription.secret.clone()]);
+        let answer = client::answer(post.send().await, &mask).await;
+        let retry_after = answer.retry_after(Timestamp::now());
+        match answer {
+            Answer::Status {
+                status: 200..=299, ..
+            } => {}
+            Answer::Status {
+                status, excerpt, ..
+            } => {
+                return Err(SubscribeError::Refused {
+                    hub,
+                    status,
+                    excerpt,
+                    retry_after,
+                });
+            }
+            Answer::Failed(reason) => return Err(SubscribeError::NoAnswer { hub, reason }),
+            // No HTTP server gives this answer.
+            Answer::Broker(_) => {
+                let reason = String::new();
+                return Err(SubscribeError::NoAnswer { hub, reason });
+            }
+        }
+        match tokio::time::timeout(TIMEOUT, subscription.decisions.recv()).await {
+            Ok(Some(Decision::Verified(lease))) => Ok(lease),
+            Ok(Some(Decision::Denied(reason))) => Err(SubscribeError::Denied { hub, reason }),
+            Ok(None) | Err(_) => Err(SubscribeError::NotVerified { hub, callback }),
+        }
+    }
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Destination")
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Callbacks {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CallbackEntry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the address by which this machine reaches a listener at `bound`.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    match bound.ip().is_unspecified() {
+        true => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port()),
+        false => bound,
+    }
+}

@@ -1,0 +1,117 @@
+//! The callback endpoint of a Destination: answers verification requests, and receives notifications and denials.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, LINK};
+use hyper::{Method, Request, StatusCode};
+use resourcesync::uri::Topic;
+use tokio::sync::oneshot;
+use url::form_urlencoded;
+
+use crate::http::server::{FullResponse, small_body, text};
+use crate::hub::delivery::is_signed;
+use crate::link::{parse_links, targets};
+use crate::subscriber::{CallbackRequest, Callbacks, Decision, Intent, ReceivedNotification};
+
+/// Maximum size of a notification.
+const BODY_BYTES: usize = 16 * 1024 * 1024;
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub async fn answer(callbacks: Arc<Callbacks>, request: Request<Incoming>) -> FullResponse {
+    // The last segment of the path decides: a proxy may have changed the others.
+    let id = request.uri().path().rsplit('/').next().unwrap_or_default();
+    let id = id.to_owned();
+    match *request.method() {
+        Method::GET => verification(&callbacks, &id, request.uri().query().unwrap_or_default()),
+        Method::POST => notification(&callbacks, &id, request).await,
+        _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET or POST\n"),
+    }
+}
+
+/// Confirms a verification request for a subscription that we want (WebSub section 5.3.1), and no other. Passes on a
+/// denial, which may come at any time (section 5.2).
+fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
+    let value = |wanted: &str| {
+        form_urlencoded::parse(query.as_bytes())
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.into_owned())
+    };
+    let not_ours = || text(StatusCode::NOT_FOUND, "not asked for\n");
+    let callbacks = callbacks.lock();
+    let Some(callback) = callbacks.get(id) else {
+        return not_ours();
+    };
+    if value("hub.topic").as_deref() != Some(callback.topic.as_str()) {
+        return not_ours();
+    }
+    let mode = value("hub.mode");
+    let (decision, reply) = match (mode.as_deref(), callback.intent, value("hub.challenge")) {
+        (Some("subscribe"), Intent::Subscribe, Some(challenge))
+        | (Some("unsubscribe"), Intent::Unsubscribe, Some(challenge)) => {
+            let lease = value("hub.lease_seconds").and_then(|seconds| seconds.parse().ok());
+            let lease = lease.map(Duration::from_secs);
+            (Decision::Verified(lease), text(StatusCode::OK, challenge))
+        }
+        (Some("denied"), ..) => {
+            let reason = value("hub.reason").unwrap_or_else(|| "no reason given".to_owned());
+            (Decision::Denied(reason), text(StatusCode::OK, ""))
+        }
+        _ => return not_ours(),
+    };
+    // Fails if the subscription is being given up.
+    let _ = callback.decisions.send(decision);
+    reply
+}
+
+/// Hands a notification over, and answers as its receiver decides: 200 only if it was acknowledged.
+async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming>) -> FullResponse {
+    let known = callbacks
+        .lock()
+        .get(id)
+        .map(|callback| (callback.secret.clone(), callback.received.clone()));
+    let Some((secret, received)) = known else {
+        return text(StatusCode::GONE, "not subscribed\n");
+    };
+    let (head, body) = request.into_parts();
+    let body = match small_body(body, BODY_BYTES, BODY_TIMEOUT).await {
+        Ok(body) => body,
+        Err((status, words)) => return text(status, words),
+    };
+    let signature = header(&head.headers, "x-hub-signature");
+    if !is_signed(signature.as_deref().unwrap_or_default(), &secret, &body) {
+        // Only a report. If so many are waiting, it can be left out.
+        let _ = received.try_send(CallbackRequest::BadSignature { signature });
+        return text(StatusCode::ACCEPTED, "");
+    }
+    let values: Vec<_> = head
+        .headers
+        .get_all(LINK)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect();
+    let links = parse_links(values.iter().map(String::as_str));
+    let (answer, answered) = oneshot::channel();
+    let delivery = ReceivedNotification {
+        body,
+        self_uri: targets(&links, "self").next().map(Topic::new),
+        answer,
+    };
+    let is_taken = received
+        .send(CallbackRequest::Notification(delivery))
+        .await
+        .is_ok();
+    match is_taken && answered.await.is_ok() {
+        true => text(StatusCode::OK, ""),
+        false => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not handed over; try again\n",
+        ),
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}

@@ -1,0 +1,111 @@
+//! Discovery: the hubs and the topic that a topic URI advertises (WebSub section 4).
+
+use std::time::Duration;
+
+use hyper::header::{HeaderMap, LINK};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, StatusCode};
+use resourcesync::uri::{Hub, Topic, Uri};
+use url::Url;
+
+use crate::answer::is_temporary;
+use crate::http::client;
+use crate::http::failure::describe;
+use crate::link::{parse_links, targets};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The links of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovery {
+    /// The topic to subscribe to: the `self` link, or else the URI itself.
+    pub self_uri: Topic,
+    /// The hubs of its `Link` header, possibly none.
+    pub hubs: Vec<Hub>,
+    pub capability_list: Option<Uri>,
+}
+
+/// An error of discovery.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    #[error("{topic} is no URL")]
+    Url {
+        topic: Topic,
+        source: url::ParseError,
+    },
+    #[error("cannot read {topic}: {reason}")]
+    Request { topic: Topic, reason: String },
+    #[error("{topic} answers {status}")]
+    Status { topic: Topic, status: StatusCode },
+}
+
+impl DiscoverError {
+    /// Returns true if the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            DiscoverError::Url { .. } => false,
+            DiscoverError::Request { .. } => true,
+            DiscoverError::Status { status, .. } => is_temporary(status.as_u16()),
+        }
+    }
+}
+
+/// Reads the links of a topic with `HEAD`, or with `GET` if that names no hub.
+pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
+    let asked = Url::parse(topic.as_str()).map_err(|source| DiscoverError::Url {
+        topic: topic.clone(),
+        source,
+    })?;
+    let failed = |error| DiscoverError::Request {
+        topic: topic.clone(),
+        reason: describe(error),
+    };
+    let make = || {
+        client::builder()
+            .timeout(TIMEOUT)
+            .redirect(Policy::limited(5))
+    };
+    let client: Client = client::build_without_certificates(make).map_err(failed)?;
+    let ask = async |method| {
+        let answered = client.request(method, asked.clone()).send().await;
+        let response = answered.map_err(failed)?;
+        match response.status() {
+            status if status.is_success() => Ok(read(topic, response.url(), response.headers())),
+            status => Err(DiscoverError::Status {
+                topic: topic.clone(),
+                status,
+            }),
+        }
+    };
+    match ask(Method::HEAD).await {
+        Ok(discovery) if !discovery.hubs.is_empty() => Ok(discovery),
+        Err(error @ DiscoverError::Request { .. }) => Err(error),
+        by_head => ask(Method::GET)
+            .await
+            .or_else(|error| by_head.map_err(|_| error)),
+    }
+}
+
+fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
+    let values: Vec<_> = headers
+        .get_all(LINK)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect();
+    let links = parse_links(values.iter().map(String::as_str));
+    // An absolute URI is kept byte for byte: hubs compare it so.
+    let absolute = |target: &str| match Url::parse(target) {
+        Ok(_) => target.to_owned(),
+        Err(_) => base.join(target).map_or(target.to_owned(), String::from),
+    };
+    Discovery {
+        self_uri: targets(&links, "self")
+            .next()
+            .map_or_else(|| topic.clone(), |target| Topic::new(absolute(target))),
+        hubs: targets(&links, "hub")
+            .map(|hub| Hub::new(absolute(hub)))
+            .collect(),
+        capability_list: targets(&links, "resourcesync")
+            .find_map(|list| Uri::parse(&absolute(list)).ok()),
+    }
+}

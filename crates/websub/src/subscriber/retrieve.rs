@@ -1,0 +1,215 @@
+//! Retrieval of the documents that a Destination follows: Capability Lists, Change Lists, the content of a topic.
+
+use std::io::Read;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::header::{ACCEPT_ENCODING, RETRY_AFTER};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, StatusCode};
+use resourcesync::gzip::unpacked;
+use url::{Origin, Url};
+
+use crate::answer::is_temporary;
+use crate::http::client;
+use crate::http::failure::describe;
+use crate::retry::asked_for;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum size of a document: that of a list (core 1.1 section 6), and some more.
+const DOCUMENT_BYTES: usize = 64 << 20;
+const MAX_REDIRECTIONS: usize = 5;
+/// First bytes of data compressed with gzip, and of no XML.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Maximum number of nested compressions: a list may be a compressed file, which a server compresses once more.
+const MAX_COMPRESSIONS: usize = 2;
+
+/// An error of retrieving a document.
+#[derive(Debug, thiserror::Error)]
+pub enum RetrieveError {
+    #[error("{url} is no URL")]
+    Url {
+        url: String,
+        source: url::ParseError,
+    },
+    #[error("cannot prepare requests")]
+    Client(#[from] reqwest::Error),
+    #[error("cannot read {url}: {reason}")]
+    Request { url: String, reason: String },
+    #[error("{url} answers {status}")]
+    Status {
+        url: String,
+        status: StatusCode,
+        /// The wait that the server asks for.
+        retry_after: Option<Duration>,
+    },
+    #[error("cannot unpack {url}")]
+    Unpack { url: String, source: std::io::Error },
+    #[error("{url} is larger than {DOCUMENT_BYTES} bytes")]
+    TooLarge { url: String },
+    #[error("{url} is at another server than the topic and its Capability List")]
+    OtherOrigin { url: String },
+}
+
+impl RetrieveError {
+    /// Returns true if the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            // It may be read while it is written.
+            RetrieveError::Request { .. } | RetrieveError::Unpack { .. } => true,
+            RetrieveError::Status { status, .. } => is_temporary(status.as_u16()),
+            RetrieveError::Url { .. }
+            | RetrieveError::Client(_)
+            | RetrieveError::TooLarge { .. }
+            | RetrieveError::OtherOrigin { .. } => false,
+        }
+    }
+
+    /// Returns true if the document is missing or broken, as it may be while it is written again.
+    pub fn may_return(&self) -> bool {
+        match self {
+            RetrieveError::Status { status, .. } => {
+                matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE)
+            }
+            RetrieveError::Unpack { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the wait before the next request that the server asks for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            RetrieveError::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// The origins to which requests may go: those of the URLs that are trusted.
+#[derive(Debug, Clone, Default)]
+pub struct AllowedOrigins(Option<Vec<Origin>>);
+
+impl AllowedOrigins {
+    /// Returns the rule that permits each origin.
+    pub fn any() -> AllowedOrigins {
+        AllowedOrigins(None)
+    }
+
+    /// Returns the rule that permits the origins of these URLs.
+    pub fn of<'a>(urls: impl IntoIterator<Item = &'a str>) -> AllowedOrigins {
+        let urls = urls.into_iter().filter_map(|url| Url::parse(url).ok());
+        AllowedOrigins(Some(urls.map(|url| url.origin()).collect()))
+    }
+
+    fn permit(&self, url: &Url) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|origins| origins.contains(&url.origin()))
+    }
+}
+
+/// Retrieves documents from permitted origins.
+#[derive(Debug)]
+pub struct Retriever {
+    client: Client,
+    origins: AllowedOrigins,
+}
+
+impl Retriever {
+    pub fn new(origins: AllowedOrigins) -> Result<Retriever, RetrieveError> {
+        let make = || {
+            let permitted = origins.clone();
+            let policy = Policy::custom(move |attempt: Attempt<'_>| {
+                let is_permitted = permitted.permit(attempt.url());
+                match is_permitted && attempt.previous().len() <= MAX_REDIRECTIONS {
+                    true => attempt.follow(),
+                    false => attempt.stop(),
+                }
+            });
+            client::builder().timeout(TIMEOUT).redirect(policy)
+        };
+        Ok(Retriever {
+            client: client::build_without_certificates(make)?,
+            origins,
+        })
+    }
+
+    /// Retrieves a document whole, unpacked if it is compressed with gzip.
+    pub async fn get(&self, url: &str) -> Result<Vec<u8>, RetrieveError> {
+        let parsed = Url::parse(url).map_err(|source| RetrieveError::Url {
+            url: url.to_owned(),
+            source,
+        })?;
+        let url = || url.to_owned();
+        if !self.origins.permit(&parsed) {
+            return Err(RetrieveError::OtherOrigin { url: url() });
+        }
+        let failed = |error| RetrieveError::Request {
+            url: url(),
+            reason: describe(error),
+        };
+        let mut response = self
+            .client
+            .get(parsed)
+            .header(ACCEPT_ENCODING, "gzip")
+            .send()
+            .await
+            .map_err(failed)?;
+        let status = response.status();
+        if !status.is_success() {
+            let said = response.headers().get(RETRY_AFTER);
+            let said = said.and_then(|said| said.to_str().ok());
+            return Err(RetrieveError::Status {
+                url: url(),
+                status,
+                retry_after: said.and_then(|said| asked_for(said, Timestamp::now())),
+            });
+        }
+        let mut body = match client::beginning(&mut response, DOCUMENT_BYTES).await {
+            (_, Some(error)) => return Err(failed(error)),
+            (body, None) => body,
+        };
+        for _ in 0..MAX_COMPRESSIONS {
+            if !body.starts_with(&GZIP) || body.len() >= DOCUMENT_BYTES {
+                break;
+            }
+            let plain = unpack(&body);
+            body = plain.map_err(|source| RetrieveError::Unpack { url: url(), source })?;
+        }
+        match body.len() < DOCUMENT_BYTES {
+            true => Ok(body),
+            false => Err(RetrieveError::TooLarge { url: url() }),
+        }
+    }
+}
+
+/// Unpacks data, up to the maximum size of a document.
+fn unpack(packed: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    unpacked(packed)
+        .take(DOCUMENT_BYTES as u64)
+        .read_to_end(&mut plain)?;
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AllowedOrigins, Url};
+
+    #[test]
+    fn only_trusted_origins_are_asked() {
+        let origins = AllowedOrigins::of(["https://e.org/a", "http://e.org:8080/", "no URL"]);
+        for (url, want) in [
+            ("https://e.org/other", true),
+            ("https://e.org:443/", true),
+            ("http://e.org:8080/x", true),
+            ("http://e.org/", false),
+            ("https://www.e.org/", false),
+            ("file:///etc/passwd", false),
+        ] {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(origins.permit(&url), want, "{url}");
+            assert!(AllowedOrigins::any().permit(&url));
+        }
+    }
+}

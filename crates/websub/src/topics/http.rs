@@ -1,0 +1,277 @@
+//! Topics, served from memory (contract, "Topics"): a request never waits for the engine or the disk, so a hub that
+//! fetches before it answers us cannot deadlock.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValue};
+use percent_encoding::percent_decode_str;
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Topic, Uri};
+
+use crate::http::server::{FullResponse, text};
+use crate::link::link_header;
+use crate::topics::NO_SUCH_TOPIC;
+use crate::topics::TopicPage;
+use crate::topics::TopicRequests;
+
+/// The topics served. Clones share them.
+#[derive(Clone)]
+pub struct Topics {
+    inner: Arc<TopicsInner>,
+}
+
+struct TopicsInner {
+    pages: RwLock<Pages>,
+    fetched: Box<dyn Fn(Topic) + Send + Sync>,
+    requests: Mutex<TopicRequests>,
+}
+
+/// Pages by request target, byte for byte. Several share a target only on different hosts.
+type Pages = HashMap<Box<str>, Vec<Arc<ServedPage>>>;
+
+/// A page with the header values that are computed once.
+struct ServedPage {
+    page: TopicPage,
+    host: Box<str>,
+    etag: HeaderValue,
+    /// Made for the first request: of many thousand topics, few are read.
+    prepared: OnceLock<Box<PreparedAnswer>>,
+}
+
+/// The parts of an answer that are the same for each request.
+struct PreparedAnswer {
+    links: HeaderValue,
+    body: Bytes,
+}
+
+impl Topics {
+    /// Returns an empty set. `fetched` is called for each `GET` of a page with `report_fetches`; it must not block.
+    pub fn new(fetched: impl Fn(Topic) + Send + Sync + 'static) -> Topics {
+        Topics {
+            inner: Arc::new(TopicsInner {
+                pages: RwLock::default(),
+                fetched: Box::new(fetched),
+                requests: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Serves a page, replacing an earlier one of its topic.
+    pub fn serve(&self, page: TopicPage) {
+        let (host, target) = host_and_target(page.topic.as_str());
+        let served = Arc::new(ServedPage::new(page, host));
+        let mut pages = self.write();
+        let same_target = pages.entry(target.into()).or_default();
+        same_target.retain(|other| other.page.topic != served.page.topic);
+        same_target.push(served);
+    }
+
+    /// Returns the topics served.
+    pub fn served(&self) -> BTreeSet<Topic> {
+        let pages = self.read();
+        let topics = pages.values().flatten();
+        topics.map(|served| served.page.topic.clone()).collect()
+    }
+
+    /// Stops serving a topic: it answers 404.
+    pub fn withdraw(&self, topic: &Topic) {
+        let (_, target) = host_and_target(topic.as_str());
+        let mut pages = self.write();
+        if let Some(same_target) = pages.get_mut(&*target) {
+            same_target.retain(|other| other.page.topic != *topic);
+            if same_target.is_empty() {
+                pages.remove(&*target);
+            }
+        }
+    }
+
+    /// Finds the topic that a subscriber named: compared byte for byte, else after percent-decoding.
+    pub fn find(&self, name: &str) -> Option<Topic> {
+        let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+        let wanted = decoded(name);
+        let pages = self.read();
+        let exact = pages
+            .get(&*host_and_target(name).1)
+            .and_then(|same_target| {
+                same_target
+                    .iter()
+                    .find(|served| served.page.topic.as_str() == name)
+            });
+        exact
+            .or_else(|| {
+                pages
+                    .values()
+                    .flatten()
+                    .find(|served| decoded(served.page.topic.as_str()) == wanted)
+            })
+            .map(|served| served.page.topic.clone())
+    }
+
+    /// Returns the Capability List to which a topic's notifications link.
+    pub fn capability_list(&self, topic: &Topic) -> Option<Uri> {
+        let (_, target) = host_and_target(topic.as_str());
+        self.read()
+            .get(&*target)?
+            .iter()
+            .find(|served| served.page.topic == *topic)
+            .map(|served| served.page.capability_list.clone())
+    }
+
+    /// Answers a request for any path.
+    pub fn answer<B>(&self, request: &Request<B>) -> FullResponse {
+        let reply = self.reply(request);
+        self.counting().count(reply.status().as_u16());
+        reply
+    }
+
+    /// Returns the number of requests by answer.
+    pub fn requests(&self) -> TopicRequests {
+        *self.counting()
+    }
+
+    fn counting(&self) -> MutexGuard<'_, TopicRequests> {
+        let requests = &self.inner.requests;
+        requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reply<B>(&self, request: &Request<B>) -> FullResponse {
+        let Some(served) = self.requested(request) else {
+            return text(StatusCode::NOT_FOUND, NO_SUCH_TOPIC);
+        };
+        let is_get = *request.method() == Method::GET;
+        if !is_get && *request.method() != Method::HEAD {
+            let mut reply = text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "a topic is only read: GET or HEAD\n",
+            );
+            reply
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return reply;
+        }
+        if is_get && served.page.report_fetches {
+            (self.inner.fetched)(served.page.topic.clone());
+        }
+        served.reply(request.headers())
+    }
+
+    fn requested<B>(&self, request: &Request<B>) -> Option<Arc<ServedPage>> {
+        let target = request.uri().path_and_query()?.as_str();
+        let pages = self.read();
+        match pages.get(target)?.as_slice() {
+            [only] => Some(Arc::clone(only)),
+            several => {
+                let host = match request.uri().authority() {
+                    Some(authority) => authority.as_str(),
+                    None => request.headers().get(HOST)?.to_str().ok()?,
+                };
+                several
+                    .iter()
+                    .find(|served| served.is_at(host))
+                    .map(Arc::clone)
+            }
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Pages> {
+        self.inner
+            .pages
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Pages> {
+        self.inner
+            .pages
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Topics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pages = self.read();
+        let topics = pages.values().flatten().map(|served| &served.page.topic);
+        f.debug_set().entries(topics).finish()
+    }
+}
+
+impl ServedPage {
+    fn new(page: TopicPage, host: String) -> ServedPage {
+        let links = links(&page);
+        let mut hash = blake3::Hasher::new();
+        hash.update(links.as_bytes())
+            .update(&[0])
+            .update(&page.body);
+        let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
+        ServedPage {
+            etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
+                .expect("hexadecimal digits and quotes may stand in a header"),
+            host: host.into(),
+            prepared: OnceLock::new(),
+            page,
+        }
+    }
+
+    fn prepared(&self) -> &PreparedAnswer {
+        self.prepared.get_or_init(|| {
+            let links = HeaderValue::from_maybe_shared(Bytes::from(links(&self.page)));
+            Box::new(PreparedAnswer {
+                links: links.expect("a link header holds clean URIs only"),
+                body: Bytes::from_owner(Arc::clone(&self.page.body)),
+            })
+        })
+    }
+
+    /// Returns true if the `Host` header, or a proxy's version of it without the default port, matches this topic.
+    fn is_at(&self, host: &str) -> bool {
+        let bare = |text: &str| {
+            let text = text.to_ascii_lowercase();
+            let shorter = text.strip_suffix(":80").or(text.strip_suffix(":443"));
+            shorter.unwrap_or(&text).to_owned()
+        };
+        bare(&self.host) == bare(host)
+    }
+
+    fn reply(&self, asked: &HeaderMap) -> FullResponse {
+        let is_known = asked
+            .get_all(IF_NONE_MATCH)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+            .map(|tag| tag.trim_ascii())
+            .any(|tag| tag == b"*" || self.etag == tag.strip_prefix(b"W/").unwrap_or(tag));
+        let prepared = self.prepared();
+        let mut reply = Response::new(match is_known {
+            true => Bytes::new().into(),
+            false => prepared.body.clone().into(),
+        });
+        let headers = reply.headers_mut();
+        headers.insert(LINK, prepared.links.clone());
+        headers.insert(ETAG, self.etag.clone());
+        if is_known {
+            *reply.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(PAYLOAD_TYPE));
+            headers.insert(CONTENT_LENGTH, self.page.body.len().into());
+        }
+        reply
+    }
+}
+
+fn links(page: &TopicPage) -> String {
+    link_header(&page.topic, &page.hubs, Some(&page.capability_list))
+}
+
+/// Returns the `Host` header and the request target of a request for `uri`.
+fn host_and_target(uri: &str) -> (String, String) {
+    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or(rest);
+    let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    let root = if target.starts_with('/') { "" } else { "/" };
+    (host.to_owned(), format!("{root}{target}"))
+}

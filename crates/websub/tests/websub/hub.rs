@@ -1,0 +1,310 @@
+//! The embedded hub against callbacks that confirm, refuse, hang and lie.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use resourcesync::uri::{Hub, Topic};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::http::EmbeddedHub;
+use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
+use websub::hub::published_topics::directory::HubTopics;
+use websub::hub::subscriptions::NotificationToRelay;
+use websub::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey,
+};
+use websub::subscriber::{CallbackKey, CallbackRequest, Destination};
+use websub::topics::http::Topics;
+
+use crate::support::{
+    Peer, Say, Seen, ask, page, post_form, say, serve_at, soon, status, to_relay,
+};
+
+const TOPIC: &str = "https://e.org/set1/framework/";
+const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
+
+mod delivery;
+mod hostile;
+mod limits;
+mod load;
+mod watching;
+
+/// A running hub at `/hub`, and its records.
+struct Running {
+    hub: EmbeddedHub,
+    url: Hub,
+    address: std::net::SocketAddr,
+    records: mpsc::UnboundedReceiver<HubRecord>,
+}
+
+async fn start(restored: SavedHub) -> Running {
+    start_with(restored, |_| {}).await
+}
+
+async fn start_with(restored: SavedHub, set: impl Fn(&mut EmbeddedHubSettings)) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Hub::new(format!("http://{}/hub", listener.local_addr().unwrap()));
+    let topics = Topics::new(|_| {});
+    topics.serve(page(TOPIC, b""));
+    let (sender, records) = mpsc::unbounded_channel();
+    let mut settings = EmbeddedHubSettings::new(url.clone());
+    settings.policy = CallbackPolicy::on_this_machine();
+    settings.timeout = Duration::from_secs(3);
+    set(&mut settings);
+    let record = move |records: Vec<HubRecord>| {
+        for record in records {
+            let _ = sender.send(record);
+        }
+    };
+    let prepared = PreparedHub::new(settings).unwrap();
+    let hub = EmbeddedHub::start(
+        prepared,
+        restored,
+        HubTopics::Served(topics.clone()),
+        record,
+    );
+    let address = serve_at(listener, &topics, Some(hub.clone()));
+    Running {
+        hub,
+        url,
+        address,
+        records,
+    }
+}
+
+impl Running {
+    async fn ask(&self, mode: &str, callback: &str, more: &str) -> (u16, String) {
+        post_form(self.address, "/hub", &form(mode, callback, more)).await
+    }
+
+    async fn subscribe(&mut self, callback: &str) -> Subscription {
+        assert_eq!(
+            self.ask("subscribe", callback, "").await,
+            (202, String::new())
+        );
+        match self.record().await {
+            HubRecord::Subscribed(subscription, _) => subscription,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn record(&mut self) -> HubRecord {
+        soon(self.records.recv()).await.expect("the hub lives")
+    }
+
+    fn send(&self, notification: NotificationToRelay) -> Option<Relay> {
+        let relay = self.hub.relay(notification);
+        self.hub.dispatch(relay.iter().cloned().collect());
+        relay
+    }
+
+    fn notification(&self, seq: u64) -> NotificationToRelay {
+        NotificationToRelay {
+            body: format!("<urlset>{seq}</urlset>").into_bytes().into(),
+            ..to_relay(seq)
+        }
+    }
+}
+
+fn form(mode: &str, callback: &str, more: &str) -> String {
+    let callback = url::form_urlencoded::byte_serialize(callback.as_bytes()).collect::<String>();
+    format!("hub.mode={mode}&hub.topic={TOPIC_IN_FORM}&hub.callback={callback}{more}")
+}
+
+/// Confirms every verification and accepts every delivery.
+fn willing(seen: &Seen) -> Say {
+    say(
+        "200 OK",
+        "",
+        &seen.parameter("hub.challenge").unwrap_or_default(),
+    )
+}
+
+/// The record that a subscriber has received a notification.
+fn heard(subscription: &Subscription, heard: RelayId) -> HubRecord {
+    let progress = DeliveryProgress {
+        heard,
+        ..DeliveryProgress::default()
+    };
+    HubRecord::Progressed(subscription.key(), progress)
+}
+
+fn key(callback: &str) -> SubscriptionKey {
+    SubscriptionKey {
+        topic: Topic::new(TOPIC),
+        callback: Callback::new(callback),
+    }
+}
+
+fn unsubscribed(callback: &str) -> HubRecord {
+    HubRecord::Unsubscribed(key(callback))
+}
+
+#[tokio::test]
+async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
+    let mut running = start(SavedHub::default()).await;
+    let subscriber = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
+        .await
+        .unwrap();
+    let topic = Topic::new(TOPIC);
+    let lease = Duration::from_secs(600);
+    let key = CallbackKey::random();
+    let (mut ours, mut received) = subscriber.open(&key, &topic);
+    subscriber.serve();
+    let granted = soon(subscriber.subscribe(&mut ours, &running.url, &topic, lease))
+        .await
+        .unwrap();
+    assert_eq!(granted, Some(lease));
+    let HubRecord::Subscribed(subscription, _) = running.record().await else {
+        panic!()
+    };
+    let callback = format!("http://{}/{}", subscriber.address(), key.id);
+    assert_eq!(subscription.callback.as_str(), callback);
+    let left = subscription
+        .expires
+        .duration_since(Timestamp::now())
+        .as_secs();
+    assert!((595..=600).contains(&left), "{left}");
+
+    for seq in 1..=3 {
+        let relay = running.send(running.notification(seq)).unwrap();
+        let Some(CallbackRequest::Notification(notification)) = soon(received.recv()).await else {
+            panic!("it is signed")
+        };
+        assert_eq!(notification.self_uri, Some(topic.clone()));
+        assert_eq!(notification.body, &*running.notification(seq).body);
+        notification.acknowledge();
+        assert_eq!(running.record().await, heard(&subscription, relay.id));
+        assert_eq!(running.record().await, HubRecord::Ended(relay.id));
+    }
+
+    soon(subscriber.unsubscribe(&mut ours, &running.url, &topic))
+        .await
+        .unwrap();
+    assert_eq!(
+        running.record().await,
+        unsubscribed(subscription.callback.as_str())
+    );
+    assert_eq!(running.hub.relay(running.notification(4)), None);
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
+    let running = start(SavedHub::default()).await;
+    let callback = "hub.callback=http%3A%2F%2F127.0.0.1%3A9%2Fc";
+    for (form, want, words) in [
+        (
+            format!("hub.mode=subscribe&hub.topic=http%3A%2F%2Fx&{callback}"),
+            404,
+            "hub.topic is not a topic of this hub\n",
+        ),
+        (
+            format!("hub.mode=subscribe&{callback}"),
+            400,
+            "hub.topic is missing\n",
+        ),
+        (
+            format!(
+                "hub.mode=subscribe&hub.topic={TOPIC_IN_FORM}&hub.callback=http%3A%2F%2F10.0.0.1%2F"
+            ),
+            403,
+            "hub.callback is at an address that this hub does not deliver to\n",
+        ),
+        ("x".repeat(20_000), 413, "the body is too large\n"),
+    ] {
+        assert_eq!(
+            post_form(running.address, "/hub", &form).await,
+            (want, words.to_owned())
+        );
+    }
+    let (head, _) = ask(running.address, "GET", "/hub", "").await;
+    assert_eq!(status(&head), 405);
+    assert!(head.to_lowercase().contains("allow: post"), "{head}");
+    let (head, _) = ask(running.address, "POST", "/hub", "Content-Length: 0\r\n").await;
+    assert_eq!(status(&head), 415);
+}
+
+#[tokio::test]
+async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(SavedHub::default()).await;
+    let topic = "https%3A%2F%2Fe.org%2Fset1%2F%2566ramework%2F";
+    let callback = format!("hub.callback=http%3A%2F%2F{}%2Fc", peer.address);
+    let form = format!("hub.mode=subscribe&hub.topic={topic}&{callback}");
+    assert_eq!(post_form(running.address, "/hub", &form).await.0, 202);
+    let asked = peer.next().await.parameter("hub.topic");
+    assert_eq!(asked.as_deref(), Some("https://e.org/set1/%66ramework/"));
+    let HubRecord::Subscribed(subscription, _) = running.record().await else {
+        panic!()
+    };
+    assert_eq!(subscription.topic, Topic::new(TOPIC));
+}
+
+#[tokio::test]
+async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
+    // Each path answers its first, second, … verification in its own way.
+    let asked = AtomicUsize::new(0);
+    let peer = Peer::start(move |seen| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 | 5 => willing(seen),
+        1 => say(
+            "404 Not Found",
+            "",
+            &seen.parameter("hub.challenge").unwrap(),
+        ),
+        2 => say(
+            "200 OK",
+            "",
+            &(seen.parameter("hub.challenge").unwrap() + "\n"),
+        ),
+        3 => say("200 OK", "", "<html>"),
+        _ => say("302 Found", "Location: /willing\r\n", ""),
+    })
+    .await;
+    let mut running = start(SavedHub::default()).await;
+    let callback = peer.url("/c");
+    let first = running.subscribe(&callback).await;
+    // Forged: the subscriber did not ask for these.
+    for _ in 0..2 {
+        assert_eq!(running.ask("unsubscribe", &callback, "").await.0, 202);
+        assert_eq!(
+            running
+                .ask("subscribe", &callback, "&hub.secret=forged")
+                .await
+                .0,
+            202
+        );
+    }
+    assert!(running.hub.relay(running.notification(1)).is_some());
+    // In order behind the forged ones, so none of those was believed if this is the next record.
+    let renewed = running.subscribe(&callback).await;
+    assert_eq!(
+        (&renewed.secret, &renewed.callback),
+        (&None, &first.callback)
+    );
+    assert!(renewed.expires > first.expires);
+    assert_eq!(renewed.key(), first.key(), "it replaced the first");
+}
+
+#[tokio::test]
+async fn acceptance_does_not_wait_for_verification_which_survives_a_broken_connection() {
+    let asked = AtomicUsize::new(0);
+    let peer = Peer::start(move |seen| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => Say::Last(String::new()),
+        _ => willing(seen),
+    })
+    .await;
+    let hanging = Peer::start(|_| Say::Hang(String::new())).await;
+    let mut running = start(SavedHub::default()).await;
+    let begun = Instant::now();
+    assert_eq!(
+        running.ask("subscribe", &hanging.url("/c"), "").await.0,
+        202
+    );
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert_eq!(
+        running.subscribe(&peer.url("/c")).await.callback.as_str(),
+        peer.url("/c")
+    );
+}

@@ -1,0 +1,227 @@
+//! Deliveries: form, order and end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use resourcesync::uri::Topic;
+use websub::hub::delivery::signature;
+use websub::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+};
+use websub::secret::Secret;
+
+use crate::hub::{TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
+use crate::support::{BODY, Peer, Say, say, to_relay};
+
+#[tokio::test]
+async fn a_delivery_arrives_as_the_specification_says() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(SavedHub::default()).await;
+    let callback = peer.url("/c%41?k=%20x");
+    let (answered, _) = running.ask("subscribe", &callback, "&hub.secret=s").await;
+    assert_eq!(answered, 202);
+    let verification = peer.next().await;
+    let challenge = verification.parameter("hub.challenge").unwrap();
+    assert_eq!(
+        verification.line(),
+        format!(
+            "GET /c%41?k=%20x&hub.mode=subscribe&hub.topic={TOPIC_IN_FORM}\
+             &hub.challenge={challenge}&hub.lease_seconds=864000 HTTP/1.1"
+        )
+    );
+    assert_eq!(challenge.len(), 36);
+    running.record().await;
+
+    running.send(to_relay(1));
+    let seen = peer.next().await;
+    assert_eq!(seen.line(), "POST /c%41?k=%20x HTTP/1.1");
+    assert_eq!(seen.header("Content-Type"), ["application/xml"]);
+    assert_eq!(seen.header("Content-Length"), [BODY.len().to_string()]);
+    let hub = &running.url;
+    let links = format!(
+        "<{TOPIC}>; rel=\"self\", <{hub}>; rel=\"hub\", <https://e.org/set1/cl.xml>; rel=\"resourcesync\""
+    );
+    assert_eq!(seen.header("Link"), [links]);
+    assert_eq!(
+        seen.header("X-Hub-Signature"),
+        [signature(&Secret::new("s"), BODY)]
+    );
+    assert_eq!(seen.body, BODY);
+}
+
+#[tokio::test]
+async fn a_hanging_callback_delays_no_other() {
+    let hanging = Peer::start(|seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => Say::Hang(String::new()),
+    })
+    .await;
+    let mut quick = Peer::start(willing).await;
+    let mut running = start(SavedHub::default()).await;
+    for n in 0..20 {
+        running.subscribe(&hanging.url(&format!("/{n}"))).await;
+    }
+    running.subscribe(&quick.url("/c")).await;
+    quick.next().await;
+    let begun = Instant::now();
+    for seq in 1..=20 {
+        running.send(running.notification(seq)).unwrap();
+        assert_eq!(quick.next().await.body, &*running.notification(seq).body);
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn order_is_kept_across_failures() {
+    let tried = AtomicUsize::new(0);
+    let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
+            say("503 Busy", "Retry-After: 1\r\n", "")
+        }
+        None => say("204 No Content", "", ""),
+    })
+    .await;
+    let mut running = start(SavedHub::default()).await;
+    let subscription = running.subscribe(&peer.url("/c")).await;
+    peer.next().await;
+    let ids: Vec<_> = (1..=5)
+        .flat_map(|seq| running.send(running.notification(seq)))
+        .map(|relay| relay.id)
+        .collect();
+    for seq in [1, 1, 2, 3, 4, 5] {
+        let seen = peer.next().await;
+        assert_eq!(seen.body, &*running.notification(seq).body);
+    }
+    let HubRecord::Progressed(_, tried) = running.record().await else {
+        panic!()
+    };
+    assert_eq!((tried.heard < ids[0], tried.attempts), (true, 1));
+    assert!(tried.next_try.unwrap() <= Timestamp::now());
+    for id in ids {
+        assert_eq!(running.record().await, heard(&subscription, id));
+        assert_eq!(running.record().await, HubRecord::Ended(id));
+    }
+}
+
+#[tokio::test]
+async fn what_waits_on_a_topic_is_bounded_and_the_oldest_goes() {
+    // In notifications, and in bytes: each body has 18.
+    for (notifications, bytes) in [(3, usize::MAX), (usize::MAX, 3 * 18 + 1)] {
+        let tried = AtomicUsize::new(0);
+        let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
+            Some(_) => willing(seen),
+            None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
+                say("503 Busy", "Retry-After: 1\r\n", "")
+            }
+            None => say("200 OK", "", ""),
+        })
+        .await;
+        let mut running = start_with(SavedHub::default(), |settings| {
+            settings.waiting_notifications = notifications;
+            settings.waiting_bytes = bytes;
+        })
+        .await;
+        running.subscribe(&peer.url("/c")).await;
+        peer.next().await;
+        let mut ids = Vec::from_iter(running.send(running.notification(1)));
+        assert_eq!(peer.next().await.body, &*running.notification(1).body);
+        let HubRecord::Progressed(..) = running.record().await else {
+            panic!()
+        };
+        ids.extend((2..=6).flat_map(|seq| running.send(running.notification(seq))));
+        for relay in &ids[..3] {
+            assert_eq!(running.record().await, HubRecord::Ended(relay.id));
+        }
+        for seq in [4, 5, 6] {
+            assert_eq!(peer.next().await.body, &*running.notification(seq).body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_callback_that_is_gone_ends_its_subscription() {
+    let peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => say("410 Gone", "", ""),
+    })
+    .await;
+    let mut running = start(SavedHub::default()).await;
+    let callback = peer.url("/c");
+    running.subscribe(&callback).await;
+    let relays = [1, 2].map(|seq| running.hub.relay(running.notification(seq)).unwrap());
+    running.hub.dispatch(relays.to_vec());
+    assert_eq!(running.record().await, unsubscribed(&callback));
+    for relay in relays {
+        assert_eq!(running.record().await, HubRecord::Ended(relay.id));
+    }
+    assert_eq!(running.hub.relay(running.notification(3)), None);
+}
+
+#[tokio::test]
+async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
+    let mut peer = Peer::start(willing).await;
+    let now = Timestamp::now();
+    let subscription = |path: &str, seconds: i64| Subscription {
+        topic: Topic::new(TOPIC),
+        callback: Callback::new(peer.url(path)),
+        secret: None,
+        expires: now + jiff::SignedDuration::from_secs(seconds),
+    };
+    let relay = |id: u64| Relay {
+        id: RelayId(id),
+        topic: Topic::new(TOPIC),
+        seq: id,
+        body: format!("{id}").into_bytes().into(),
+        headers: RelayHeaders::default(),
+    };
+    let progress = |heard: u64| DeliveryProgress {
+        heard: RelayId(heard),
+        attempts: 3,
+        next_try: Some(now),
+    };
+    let live = subscription("/live", 300);
+    let restored = SavedHub {
+        subscriptions: vec![
+            (live.clone(), progress(6)),
+            (subscription("/ended", -1), progress(6)),
+            (subscription("/ahead", 300), progress(8)),
+        ],
+        // As a table without order yields them; and one that everybody has heard.
+        relays: vec![relay(8), relay(5), relay(7)],
+    };
+    let mut running = start(restored).await;
+    assert_eq!(running.record().await, HubRecord::Ended(RelayId(5)));
+    for body in ["7", "8"] {
+        let seen = peer.next().await;
+        assert_eq!(
+            (seen.line(), &*seen.body),
+            ("POST /live HTTP/1.1", body.as_bytes())
+        );
+    }
+    for id in [7, 8] {
+        assert_eq!(running.record().await, heard(&live, RelayId(id)));
+    }
+    let next = running.hub.relay(running.notification(10)).unwrap();
+    assert_eq!(next.id, RelayId(9), "a number of its own");
+}
+
+#[tokio::test]
+async fn relay_and_dispatch_need_no_runtime() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(SavedHub::default()).await;
+    running.subscribe(&peer.url("/c")).await;
+    peer.next().await;
+    let running = Arc::new(running);
+    let other = Arc::clone(&running);
+    std::thread::spawn(move || other.send(other.notification(1)))
+        .join()
+        .unwrap();
+    assert_eq!(peer.next().await.body, &*running.notification(1).body);
+}

@@ -1,0 +1,186 @@
+//! The hub's limits, over the real listener.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use websub::http::server::{Listener, ServerLimits};
+use websub::hub::http::public::serve_public;
+use websub::hub::http::settings::EmbeddedHubSettings;
+use websub::hub::limits::Quota;
+use websub::hub::lookups::dns::Resolver;
+use websub::hub::network;
+use websub::hub::{DeliveryProgress, SavedHub};
+use websub::topics::http::Topics;
+
+use crate::hub::{Running, form, start_with, unsubscribed, willing};
+use crate::support::{Peer, Say, exchange, exchange_on, form_request, status};
+
+/// A name for each test callback's host, all of them here.
+fn names_are_here(settings: &mut EmbeddedHubSettings) {
+    settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
+}
+
+fn callback(peer: &Peer, host: &str, path: &str) -> String {
+    format!("http://{host}.example:{}{path}", peer.address.port())
+}
+
+impl Running {
+    /// The status, what follows `Retry-After`, and the body.
+    async fn ask_as(&self, callback: &str, header: &str) -> (u16, Option<u64>, String) {
+        let request = form_request("/hub", &form("subscribe", callback, ""), header);
+        read(exchange(self.address, &request).await)
+    }
+}
+
+fn read((head, body): (String, Vec<u8>)) -> (u16, Option<u64>, String) {
+    let retry_after = head.to_lowercase();
+    let retry_after = retry_after
+        .lines()
+        .find_map(|line| line.strip_prefix("retry-after: "));
+    let retry_after = retry_after.map(|seconds| seconds.parse().unwrap());
+    (status(&head), retry_after, String::from_utf8(body).unwrap())
+}
+
+#[tokio::test]
+async fn subscriptions_of_a_host_are_bounded_and_may_be_renewed_and_ended() {
+    let peer = Peer::start(willing).await;
+    let mut running = start_with(SavedHub::default(), |settings| {
+        names_are_here(settings);
+        settings.limits.subscriptions = Quota {
+            in_all: 3,
+            per_host: 2,
+            per_address: 100,
+        };
+    })
+    .await;
+    running.subscribe(&callback(&peer, "a", "/1")).await;
+    running.subscribe(&callback(&peer, "a", "/2")).await;
+    let third = callback(&peer, "A", "/3");
+    let (status, retry_after, words) = running.ask_as(&third, "").await;
+    assert_eq!((status, retry_after), (429, Some(3_600)));
+    assert_eq!(words, "too many subscriptions for callbacks on this host\n");
+    running.subscribe(&callback(&peer, "b", "/1")).await;
+    let (status, _, words) = running.ask_as(&callback(&peer, "c", "/1"), "").await;
+    assert_eq!(
+        (status, words.as_str()),
+        (503, "too many subscriptions in all\n")
+    );
+    // Those there are may be renewed, and ended; that makes room.
+    running.subscribe(&callback(&peer, "a", "/1")).await;
+    let second = callback(&peer, "a", "/2");
+    assert_eq!(running.ask("unsubscribe", &second, "").await.0, 202);
+    assert_eq!(running.record().await, unsubscribed(&second));
+    running.subscribe(&third).await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_left_counts() {
+    let peer = Peer::start(willing).await;
+    let set = |settings: &mut EmbeddedHubSettings| {
+        names_are_here(settings);
+        settings.limits.subscriptions.per_host = 1;
+    };
+    let mut first = start_with(SavedHub::default(), set).await;
+    let subscription = first.subscribe(&callback(&peer, "a", "/1")).await;
+    let restored = SavedHub {
+        subscriptions: vec![(subscription, DeliveryProgress::default())],
+        relays: Vec::new(),
+    };
+    let running = start_with(restored, set).await;
+    assert_eq!(running.ask_as(&callback(&peer, "a", "/2"), "").await.0, 429);
+    assert_eq!(running.ask_as(&callback(&peer, "b", "/2"), "").await.0, 202);
+}
+
+#[tokio::test]
+async fn verifications_that_hang_take_no_more_than_their_share() {
+    let hanging = Peer::start(|_| Say::Hang(String::new())).await;
+    let peer = Peer::start(willing).await;
+    let mut running = start_with(SavedHub::default(), |settings| {
+        names_are_here(settings);
+        settings.limits.verifications.per_host = 2;
+    })
+    .await;
+    for (path, want) in [("/1", 202), ("/2", 202), ("/3", 429)] {
+        let found = running
+            .ask_as(&callback(&hanging, "hanging", path), "")
+            .await;
+        assert_eq!(found.0, want, "{found:?}");
+    }
+    let (_, retry_after, words) = running
+        .ask_as(&callback(&hanging, "hanging", "/3"), "")
+        .await;
+    assert_eq!(retry_after, Some(30));
+    assert_eq!(
+        words,
+        "too many verifications under way for callbacks on this host\n"
+    );
+    running.subscribe(&callback(&peer, "a", "/1")).await;
+}
+
+#[tokio::test]
+async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
+    let set = |proxies: &'static [&'static str]| {
+        move |settings: &mut EmbeddedHubSettings| {
+            let proxies = proxies.iter().map(|text| network::parse(text).unwrap());
+            settings.trusted_proxies = proxies.collect();
+            settings.limits.requests_per_minute = 2;
+        }
+    };
+    let bad = "http://10.0.0.1/";
+    let by = |address: &str| format!("X-Forwarded-For: {address}\r\n");
+    let running = start_with(SavedHub::default(), set(&["127.0.0.0/8"])).await;
+    // What a stranger writes before the proxy does makes it no other stranger.
+    for (header, want) in [
+        (by("9.9.9.9"), 403),
+        (by("8.8.8.8, 9.9.9.9"), 403),
+        (by("7.7.7.7, 9.9.9.9"), 429),
+        (by("8.8.8.8"), 403),
+        ("Forwarded: for=9.9.9.9\r\n".to_owned(), 429),
+    ] {
+        let (status, retry_after, words) = running.ask_as(bad, &header).await;
+        assert_eq!(status, want, "{header}");
+        assert_eq!(retry_after.is_some(), want == 429);
+        if want == 429 {
+            assert_eq!(words, "too many requests from your address\n");
+        }
+    }
+    let running = start_with(SavedHub::default(), set(&["10.0.0.0/8"])).await;
+    for (address, want) in [("9.9.9.9", 403), ("8.8.8.8", 403), ("7.7.7.7", 429)] {
+        assert_eq!(running.ask_as(bad, &by(address)).await.0, want);
+    }
+}
+
+#[tokio::test]
+async fn behind_a_unix_socket_the_proxy_names_the_client() {
+    let running = start_with(SavedHub::default(), |settings| {
+        settings.limits.requests_per_minute = 1;
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("http.sock");
+    let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
+    let (_, hub) = watch::channel(Some(running.hub.clone()));
+    let (topics, limits) = (Topics::new(|_| {}), ServerLimits::default());
+    tokio::spawn(serve_public(
+        listener,
+        topics,
+        hub,
+        limits,
+        std::future::pending(),
+    ));
+    for (header, want) in [
+        ("X-Forwarded-For: 9.9.9.9\r\n", 403),
+        ("X-Forwarded-For: 9.9.9.9\r\n", 429),
+        ("X-Forwarded-For: 8.8.8.8\r\n", 403),
+        // One that does not say holds nobody back.
+        ("", 403),
+        ("", 403),
+    ] {
+        let stream = UnixStream::connect(&path).await.unwrap();
+        let request = form_request("/hub", &form("subscribe", "http://10.0.0.1/", ""), header);
+        let (status, _, _) = read(exchange_on(stream, &request).await);
+        assert_eq!(status, want, "{header}");
+    }
+}

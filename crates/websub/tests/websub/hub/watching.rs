@@ -1,0 +1,233 @@
+//! The hub's status and counters: each request, verification and attempt counts once, by its outcome.
+
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use resourcesync::uri::Topic;
+use websub::hub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
+use websub::hub::limits::Quota;
+use websub::hub::subscriptions::view::HubStatus;
+use websub::hub::{
+    Callback, DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+};
+
+use crate::hub::{Running, TOPIC, key, start, start_with, unsubscribed, willing};
+use crate::support::{Peer, Say, Seen, ask, post_form, say};
+
+impl Running {
+    /// Waits until the hub stands as wanted.
+    async fn until(&self, is_wanted: impl Fn(&HubStatus) -> bool) -> HubStatus {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let status = self.hub.status(Timestamp::now());
+            if is_wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{status:#?}");
+            tokio::time::sleep(Duration::from_millis(5)).await; // poll: how the hub stands is told to who asks
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_and_verifications_count_by_what_comes_of_them() {
+    let peer = Peer::start(|seen| match seen.line().contains("/liar") {
+        true => say("200 OK", "", "of course"),
+        false => willing(seen),
+    })
+    .await;
+    let running = start_with(SavedHub::default(), |settings| {
+        settings.verification_attempts = 1;
+        settings.limits.subscriptions = Quota {
+            in_all: 1,
+            per_host: 1_000,
+            per_address: 1_000,
+        };
+    })
+    .await;
+    let nobody = "http://127.0.0.1:1/c";
+    for (callback, failed, refused) in [(nobody, 1, 0), (&peer.url("/liar"), 1, 1)] {
+        assert_eq!(running.ask("subscribe", callback, "").await.0, 202);
+        let verified = |status: &HubStatus| {
+            let verifications = status.counts.verifications;
+            (verifications.failed, verifications.refused) == (failed, refused)
+        };
+        running.until(verified).await;
+    }
+    let callback = peer.url("/c");
+    assert_eq!(running.ask("subscribe", &callback, "").await.0, 202);
+    running.until(|status| status.subscriptions == 1).await;
+    assert_eq!(
+        running.ask("subscribe", &callback, "").await.0,
+        202,
+        "renewed"
+    );
+    assert_eq!(
+        running.ask("subscribe", &peer.url("/more"), "").await.0,
+        503
+    );
+    assert_eq!(
+        post_form(running.address, "/hub", "hub.mode=no").await.0,
+        400
+    );
+    // Who only looks asks for nothing.
+    ask(running.address, "GET", "/hub", "").await;
+    let status = running
+        .until(|status| status.counts.verifications.confirmed == 2)
+        .await;
+    let want = RequestCounts {
+        accepted: 4,
+        refused: 1,
+        limited: 1,
+    };
+    assert_eq!(status.counts.requests, want);
+    let want = VerificationCounts {
+        confirmed: 2,
+        refused: 1,
+        failed: 1,
+    };
+    assert_eq!(status.counts.verifications, want);
+    assert_eq!(status.topics, [(Topic::new(TOPIC), 1)]);
+}
+
+/// Answers by what the path says.
+fn in_its_way(seen: &Seen) -> Say {
+    let path = seen.line();
+    match () {
+        () if path.contains("/taken") => say("200 OK", "", ""),
+        () if path.contains("/gone") => say("410 Gone", "", ""),
+        () if path.contains("/broken") => Say::Last(String::new()),
+        () => say("503 Busy", "Retry-After: 600\r\n", ""),
+    }
+}
+
+#[tokio::test]
+async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed() {
+    let peer = Peer::start(in_its_way).await;
+    let restored = |(path, attempts): (&str, u32)| {
+        let subscription = Subscription {
+            topic: Topic::new(TOPIC),
+            callback: Callback::new(peer.url(path)),
+            secret: None,
+            expires: Timestamp::now() + SignedDuration::from_secs(300),
+        };
+        let progress = DeliveryProgress {
+            attempts,
+            ..DeliveryProgress::default()
+        };
+        (subscription, progress)
+    };
+    let paths = [
+        ("/taken", 0),
+        ("/busy", 0),
+        ("/spent", 99),
+        ("/gone", 0),
+        ("/broken", 0),
+    ];
+    let relay = Relay {
+        id: RelayId(1),
+        topic: Topic::new(TOPIC),
+        seq: 1,
+        body: b"1".to_vec().into(),
+        headers: RelayHeaders::default(),
+    };
+    let running = start(SavedHub {
+        subscriptions: paths.map(restored).to_vec(),
+        relays: vec![relay],
+    })
+    .await;
+    let want = DeliveryCounts {
+        delivered: 1,
+        refused: 1,
+        failed: 0,
+        abandoned: 1,
+        gone: 1,
+    };
+    let without_failed = |status: &HubStatus| DeliveryCounts {
+        failed: 0,
+        ..status.counts.deliveries
+    };
+    let status = running
+        .until(|status| without_failed(status) == want && status.counts.deliveries.failed > 0)
+        .await;
+    assert_eq!(
+        status.counts.latency.count(),
+        0,
+        "relayed by an earlier run"
+    );
+
+    running.send(running.notification(2)).unwrap();
+    let want = DeliveryCounts {
+        delivered: 2,
+        refused: 2,
+        ..want
+    };
+    let status = running
+        .until(|status| without_failed(status) == want && status.failing == 3)
+        .await;
+    assert_eq!(status.counts.latency.count(), 1);
+    assert!(
+        status.counts.latency.sum < 30.0,
+        "{:?}",
+        status.counts.latency
+    );
+    // What is owed to the busy and the broken is two, to the spent one.
+    assert_eq!((status.subscriptions, status.owed), (4, 5));
+    let (_, busy) = running
+        .hub
+        .inspect(|subscriptions| {
+            let name = Callback::new(peer.url("/busy")).digest();
+            subscriptions.find(&name, None, Timestamp::now())
+        })
+        .unwrap();
+    assert_eq!((busy.attempts, busy.last.unwrap().status), (1, Some(503)));
+}
+
+#[tokio::test]
+async fn an_abandoned_notification_counts_as_given_up_for_each_subscriber() {
+    let peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => in_its_way(seen),
+    })
+    .await;
+    let mut running = start_with(SavedHub::default(), |settings| {
+        settings.waiting_notifications = 1
+    })
+    .await;
+    for path in ["/busy/1", "/busy/2"] {
+        running.subscribe(&peer.url(path)).await;
+    }
+    running.send(running.notification(1)).unwrap();
+    running
+        .until(|status| status.counts.deliveries.refused == 2)
+        .await;
+    running.send(running.notification(2)).unwrap();
+    let status = running
+        .until(|status| status.counts.deliveries.abandoned == 2)
+        .await;
+    assert_eq!((status.owed, status.failing), (2, 2));
+}
+
+#[tokio::test]
+async fn a_removed_subscriber_is_notified_and_receives_nothing_more() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(SavedHub::default()).await;
+    let callback = peer.url("/c?k=1");
+    running.subscribe(&callback).await;
+    peer.next().await;
+    running.hub.end(key(&callback), "it was removed");
+    assert_eq!(running.record().await, unsubscribed(&callback));
+    let told = peer.next().await;
+    assert!(
+        told.line()
+            .starts_with("GET /c?k=1&hub.mode=denied&hub.topic="),
+        "{}",
+        told.line()
+    );
+    assert_eq!(
+        told.parameter("hub.reason").as_deref(),
+        Some("it was removed")
+    );
+    assert_eq!(running.send(running.notification(1)), None);
+    assert_eq!(running.hub.status(Timestamp::now()).subscriptions, 0);
+}

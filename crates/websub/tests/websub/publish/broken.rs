@@ -1,0 +1,248 @@
+//! Hubs that disconnect, are slow, never end an answer, or are down (R23).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use websub::answer::Answer;
+use websub::publisher::HubNotification;
+use websub::publisher::PublishMode;
+use websub::publisher::http::Submitter;
+use websub::publisher::settings::PublishSettings;
+
+use crate::publish::{judged, settings};
+use crate::support::{Peer, Say, notification, say, soon};
+
+const TIMEOUT: Duration = Duration::from_millis(800);
+
+async fn submit(settings: PublishSettings, notification: &HubNotification) -> Answer {
+    let publisher = Submitter::new(vec![settings]).unwrap();
+    soon(publisher.submit(notification)).await
+}
+
+/// Submits once to whoever is at `url`.
+async fn submit_to(url: &str) -> Answer {
+    let mut settings = settings(url);
+    settings.timeout = TIMEOUT;
+    submit(settings, &notification(url, PublishMode::Content)).await
+}
+
+#[tokio::test]
+async fn nobody_there_is_no_answer() {
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let answer = submit_to(&format!("http://{free}/")).await;
+    let want = "in 8 s: no answer: cannot connect: tcp connect error: Connection refused";
+    assert!(judged(&answer).starts_with(want), "{}", judged(&answer));
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_is_no_answer_and_delays_no_other_hub() {
+    let quick = Peer::start(|_| say("200 OK", "", "")).await;
+    let nowhere = "http://hub.invalid/publish?token=hidden";
+    let mut lost = settings(nowhere);
+    lost.timeout = Duration::from_secs(2);
+    let publisher = Submitter::new(vec![lost, settings(&quick.url("/"))]).unwrap();
+    let publisher = std::sync::Arc::new(publisher);
+    let lost: Vec<_> = (0..10)
+        .map(|_| {
+            let publisher = publisher.clone();
+            tokio::spawn(async move {
+                publisher
+                    .submit(&notification(nowhere, PublishMode::Content))
+                    .await
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let answer =
+            soon(publisher.submit(&notification(&quick.url("/"), PublishMode::Content))).await;
+        assert_eq!(judged(&answer), "accepted");
+    }
+    for lost in lost {
+        let answer = lost.await.unwrap();
+        let judged = judged(&answer);
+        // Without any name server the system waits for one.
+        let is_lost = judged.starts_with("in 8 s: no answer: its host name cannot be resolved: ")
+            || judged == "in 8 s: no answer: timed out";
+        assert!(is_lost && !judged.contains("hidden"), "{judged}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_reset_is_no_answer() {
+    for (case, said) in [
+        ("before the answer", ""),
+        ("in its header", "HTTP/1.1 200 OK\r\nContent-Le"),
+    ] {
+        let peer = Peer::start(move |_| Say::Reset(said.to_owned())).await;
+        let judged = judged(&submit_to(&peer.url("/")).await);
+        let want = "in 8 s: no answer: connection ";
+        assert!(judged.starts_with(want), "{case}: {judged}");
+    }
+    // The status stands, although the body is lost; unless that may have denied what the status accepts.
+    for (content_type, want) in [
+        ("text/plain", "accepted"),
+        ("application/x-www-form-urlencoded", "in 8 s: no answer: "),
+    ] {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Type: {content_type}\r\n\r\nhub"
+        );
+        let peer = Peer::start(move |_| Say::Last(head.clone())).await;
+        let judged = judged(&submit_to(&peer.url("/")).await);
+        assert!(judged.starts_with(want), "{content_type}: {judged}");
+    }
+}
+
+/// A listener that treats the first connection so.
+async fn listen<F>(treat: impl FnOnce(TcpStream) -> F + Send + 'static) -> String
+where
+    F: Future<Output = ()> + Send,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        treat(stream).await;
+    });
+    url
+}
+
+fn large(url: &str) -> HubNotification {
+    let mut large = notification(url, PublishMode::Content);
+    large.body = vec![b'x'; 1 << 20].into();
+    large
+}
+
+#[tokio::test]
+async fn a_reset_in_the_middle_of_the_request_is_no_answer() {
+    let url = listen(|mut stream| async move {
+        stream.read_exact(&mut [0; 1000]).await.unwrap();
+        stream.set_zero_linger().unwrap();
+    })
+    .await;
+    let judged = judged(&submit(settings(&url), &large(&url)).await);
+    assert!(judged.starts_with("in 8 s: no answer: "), "{judged}");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_request_was_read_counts() {
+    let url = listen(|mut stream| async move {
+        stream.read_exact(&mut [0; 1000]).await.unwrap();
+        let answer =
+            "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        // As servers should close: not before the other side has.
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+    })
+    .await;
+    assert_eq!(
+        judged(&submit(settings(&url), &large(&url)).await),
+        "too large"
+    );
+}
+
+#[tokio::test]
+async fn what_never_ends_or_only_drips_is_bounded() {
+    let head = "HTTP/1.1 200 OK\r\n";
+    let endless = "Transfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n";
+    let second = Duration::from_secs(1);
+    for (case, said, want) in [
+        (
+            "a header without end",
+            Say::Endless(
+                head.into(),
+                "X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".into(),
+            ),
+            "in 8 s: no answer: it does not answer in HTTP",
+        ),
+        (
+            "a body without end",
+            Say::Endless(format!("{head}{endless}"), "4\r\nabcd\r\n".into()),
+            "accepted",
+        ),
+        (
+            "a header in drops",
+            Say::Drip(
+                String::new(),
+                format!("{head}Content-Length: 0\r\n\r\n"),
+                second,
+            ),
+            "in 8 s: no answer: timed out",
+        ),
+        (
+            "a body in drops",
+            Say::Drip(
+                format!("{head}Content-Length: 100\r\n\r\n"),
+                "x".repeat(100),
+                second,
+            ),
+            "accepted",
+        ),
+        (
+            "a form in drops",
+            Say::Drip(
+                format!(
+                    "{head}Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 15\r\n\r\n"
+                ),
+                "hub.mode=denied".into(),
+                second,
+            ),
+            "in 8 s: no answer: timed out",
+        ),
+    ] {
+        let said = std::sync::Mutex::new(Some(said));
+        let peer = Peer::start(move |_| said.lock().unwrap().take().unwrap()).await;
+        let begun = Instant::now();
+        let judged = judged(&submit_to(&peer.url("/")).await);
+        assert!(judged.starts_with(want), "{case}: {judged}");
+        // Far below what the drops would take, far above the timeout: the machine may be busy.
+        assert!(
+            begun.elapsed() < Duration::from_secs(8),
+            "{case}: {:?}",
+            begun.elapsed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_closes_as_it_is_written_to_is_replaced_at_once() {
+    // It answers the first request, and breaks off when the second comes by the same connection.
+    let requests = AtomicUsize::new(0);
+    let mut peer = Peer::start(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
+        1 | 4 => Say::Last(String::new()),
+        3 => Say::Reset(String::new()),
+        _ => say("200 OK", "", ""),
+    })
+    .await;
+    let url = peer.url("/");
+    let publisher = Submitter::new(vec![settings(&url)]).unwrap();
+    let submit =
+        async || judged(&soon(publisher.submit(&notification(&url, PublishMode::Content))).await);
+    for _ in 0..2 {
+        assert_eq!(submit().await, "accepted");
+    }
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(peer.next().await);
+    }
+    let connections: Vec<_> = seen.iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections, [0, 0, 1]);
+    assert!(
+        seen.iter()
+            .all(|one| (&one.head, &one.body) == (&seen[0].head, &seen[0].body))
+    );
+
+    // One that breaks off on a fresh connection too is left alone until the next attempt.
+    assert!(submit().await.starts_with("in 8 s: no answer: "));
+    let connections = [peer.next().await.connection, peer.next().await.connection];
+    assert_eq!(connections, [1, 2]);
+    assert!(peer.seen.try_recv().is_err());
+}

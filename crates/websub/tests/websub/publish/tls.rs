@@ -1,0 +1,361 @@
+//! Hubs with TLS: verification of certificates in both directions.
+
+use std::sync::Arc;
+
+use h2::server::handshake;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use websub::publisher::PublishMode;
+use websub::publisher::http::Submitter;
+use websub::publisher::settings::PublishSettings;
+use websub::secret::Secret;
+
+use crate::publish::{judged, settings};
+use crate::support::{BODY, Peer, Seen, notification, say, talk};
+
+/// A certificate authority.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+/// A hub that speaks TLS, to be started.
+pub struct TlsHub {
+    certificate: String,
+    key: String,
+    clients_of: Option<String>,
+    protocols: Vec<&'static str>,
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority {
+            issuer: Issuer::new(params, key),
+            pem,
+        }
+    }
+
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A certificate and its key.
+    fn sign(&self, names: &[&str], change: impl Fn(&mut CertificateParams)) -> (String, String) {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// A hub of these names.
+    pub fn hub(&self, names: &[&str]) -> TlsHub {
+        self.hub_with(names, |_| {})
+    }
+
+    fn hub_with(&self, names: &[&str], change: impl Fn(&mut CertificateParams)) -> TlsHub {
+        let (certificate, key) = self.sign(names, change);
+        TlsHub {
+            certificate,
+            key,
+            clients_of: None,
+            protocols: vec!["http/1.1"],
+        }
+    }
+
+    /// Returns a client certificate of this authority with its key.
+    fn identity(&self) -> Secret {
+        let usage = |params: &mut CertificateParams| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        };
+        let (certificate, key) = self.sign(&["rsnotify"], usage);
+        Secret::new(format!("{certificate}\n{key}"))
+    }
+}
+
+impl TlsHub {
+    fn config(&self) -> ServerConfig {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = match &self.clients_of {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                roots
+                    .add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap())
+                    .unwrap();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();
+        let mut config = builder.with_single_cert(vec![certificate], key).unwrap();
+        config.alpn_protocols = self
+            .protocols
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
+        config
+    }
+
+    /// Takes every notification.
+    pub async fn start(self) -> Peer {
+        let acceptor = TlsAcceptor::from(Arc::new(self.config()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, seen) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (acceptor, sender) = (acceptor.clone(), sender.clone());
+                tokio::spawn(async move {
+                    match acceptor.accept(stream).into_fallible().await {
+                        Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                            talk_http2(stream, connection, &sender).await;
+                        }
+                        Ok(mut stream) => {
+                            talk(&mut stream, connection, &|_| say("200 OK", "", ""), &sender)
+                                .await;
+                        }
+                        Err((_, mut stream)) => {
+                            // As servers should close: not before the other side has.
+                            let mut rest = Vec::new();
+                            let _ = stream.read_to_end(&mut rest).await;
+                        }
+                    }
+                });
+            }
+        });
+        Peer { address, seen }
+    }
+}
+
+async fn talk_http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    connection: usize,
+    sender: &mpsc::UnboundedSender<Seen>,
+) {
+    let mut requests = handshake(stream).await.unwrap();
+    while let Some(Ok((request, mut answer))) = requests.accept().await {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let (head, mut body) = request.into_parts();
+            let mut text = format!("{} {} {:?}", head.method, head.uri.path(), head.version);
+            for (name, value) in &head.headers {
+                text += &format!("\r\n{name}: {}", value.to_str().unwrap());
+            }
+            let mut seen = Seen {
+                connection,
+                head: text,
+                body: Vec::new(),
+            };
+            while let Some(Ok(data)) = body.data().await {
+                seen.body.extend_from_slice(&data);
+                let _ = body.flow_control().release_capacity(data.len());
+            }
+            sender.send(seen).unwrap();
+            answer.send_response(Default::default(), true).unwrap();
+        });
+    }
+}
+
+fn trusting(peer: &Peer, authority: &Authority) -> PublishSettings {
+    let mut settings = settings(&format!("https://{}/in", peer.address));
+    settings.ca_pem = Some(authority.pem.clone().into_bytes());
+    settings
+}
+
+async fn submit(settings: PublishSettings) -> String {
+    let url = settings.hub.clone();
+    let publisher = Submitter::new(vec![settings]).unwrap();
+    judged(
+        &publisher
+            .submit(&notification(url.as_str(), PublishMode::Content))
+            .await,
+    )
+}
+
+#[tokio::test]
+async fn a_hub_of_a_private_authority_receives_the_same_in_http_1_and_2() {
+    let authority = Authority::new("Us");
+    for (protocols, want) in [
+        (vec!["http/1.1"], "POST /in HTTP/1.1"),
+        (vec!["h2", "http/1.1"], "POST /in HTTP/2.0"),
+    ] {
+        let mut hub = authority.hub(&["127.0.0.1"]);
+        hub.protocols = protocols;
+        let mut peer = hub.start().await;
+        assert_eq!(submit(trusting(&peer, &authority)).await, "accepted");
+        let seen = peer.next().await;
+        assert_eq!(seen.line(), want);
+        let one = |name: &str| {
+            let lower_case = name.to_lowercase();
+            let values = [seen.header(name), seen.header(&lower_case)].concat();
+            assert!(values.len() <= 1, "{name}: {values:?}");
+            values.first().map(ToString::to_string)
+        };
+        assert_eq!(one("Content-Type").as_deref(), Some("application/xml"));
+        assert_eq!(one("Content-Length"), Some(BODY.len().to_string()));
+        assert_eq!(one("Transfer-Encoding"), None);
+        let link = format!(
+            "<https://e.org/set1/framework/>; rel=\"self\", <https://{}/in>; rel=\"hub\", \
+             <https://e.org/set1/cl.xml>; rel=\"resourcesync\"",
+            peer.address
+        );
+        assert_eq!(one("Link"), Some(link));
+        assert_eq!(seen.body, BODY);
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all_are_accepted() {
+    let (ours, other) = (Authority::new("Us"), Authority::new("Others"));
+    let double = Authority::new("Us");
+    let year = |year| {
+        move |params: &mut CertificateParams| {
+            params.not_before = rcgen::date_time_ymd(year, 1, 1);
+            params.not_after = rcgen::date_time_ymd(year, 12, 31);
+        }
+    };
+    for (hub, want) in [
+        (
+            other.hub(&["127.0.0.1"]),
+            "its certificate is self-signed, or signed by an authority that is not trusted: name it, or its authority's \
+             certificate, in ca_file",
+        ),
+        (
+            double.hub(&["127.0.0.1"]),
+            "its certificate is self-signed, or signed by an authority that is not trusted: name it, or its authority's \
+             certificate, in ca_file",
+        ),
+        (
+            ours.hub(&["hub.example"]),
+            "its certificate is another host's (certificate not valid for name \"127.0.0.1\"; certificate is only \
+             valid for DnsName(\"hub.example\")): correct url or publish_url",
+        ),
+        (
+            ours.hub_with(&["127.0.0.1"], |params| {
+                params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            }),
+            "its certificate is self-signed as an authority's own (CA:TRUE), which no server may show, named in ca_file or \
+             not: make one with basicConstraints=CA:FALSE and name that in ca_file",
+        ),
+        (
+            ours.hub_with(&["127.0.0.1"], year(2020)),
+            "its certificate has expired, or this machine's clock is wrong",
+        ),
+        (
+            ours.hub_with(&["127.0.0.1"], year(3020)),
+            "its certificate is not valid yet, or this machine's clock is wrong",
+        ),
+    ] {
+        let mut peer = hub.start().await;
+        let mut settings = trusting(&peer, &ours);
+        assert_eq!(
+            submit(settings.clone()).await,
+            format!("in 8 s: no answer: {want}")
+        );
+        assert!(peer.seen.try_recv().is_err(), "{want}");
+        settings.danger_accept_invalid_certs = true;
+        assert_eq!(submit(settings).await, "accepted", "{want}");
+        peer.next().await;
+    }
+}
+
+#[tokio::test]
+async fn a_hub_that_wants_a_certificate_gets_ours_or_says_so() {
+    let (authority, other) = (Authority::new("Us"), Authority::new("Others"));
+    let mut hub = authority.hub(&["127.0.0.1"]);
+    hub.clients_of = Some(authority.pem.clone());
+    let mut peer = hub.start().await;
+    let mut settings = trusting(&peer, &authority);
+    settings.identity_pem = Some(authority.identity());
+    assert_eq!(submit(settings.clone()).await, "accepted");
+    assert_eq!(peer.next().await.body, BODY);
+
+    settings.identity_pem = None;
+    let want = "in 8 s: no answer: it wants a client certificate: set client_cert and client_key";
+    assert_eq!(submit(settings.clone()).await, want);
+    settings.identity_pem = Some(other.identity());
+    let want = "in 8 s: no answer: it does not take our certificate (";
+    let got = submit(settings).await;
+    assert!(
+        got.starts_with(want) && got.ends_with("): correct client_cert and client_key"),
+        "{got}"
+    );
+    assert!(peer.seen.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_mismatch_of_tls_and_plain_text_is_reported() {
+    let authority = Authority::new("Us");
+    let plain = Peer::start(|_| say("200 OK", "", "")).await;
+    let want = "in 8 s: no answer: it does not answer in TLS; is its address http?";
+    // It never sees the end of a request, and says nothing.
+    let rude = Peer::start_with_greeting("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    assert_eq!(submit(trusting(&rude, &authority)).await, want);
+    let mut patient = trusting(&plain, &authority);
+    patient.timeout = std::time::Duration::from_millis(800);
+    assert_eq!(submit(patient).await, "in 8 s: no answer: timed out");
+
+    let tls = authority.hub(&["127.0.0.1"]).start().await;
+    let got = submit(settings(&tls.url("/in"))).await;
+    assert!(
+        got.starts_with("in 8 s: no answer: it does not answer in HTTP; is its address https?"),
+        "{got}"
+    );
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_is_trusted_if_it_is_named_unless_it_is_an_authority_s() {
+    for is_authority in [false, true] {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let hub = TlsHub {
+            certificate: pem.clone(),
+            key: key.serialize_pem(),
+            clients_of: None,
+            protocols: vec!["http/1.1"],
+        };
+        let peer = hub.start().await;
+        let mut settings = settings(&format!("https://{}/in", peer.address));
+        let told = submit(settings.clone()).await;
+        assert!(
+            told.contains("self-signed") && told.contains("ca_file"),
+            "{told}"
+        );
+        settings.ca_pem = Some(pem.into_bytes());
+        let told = submit(settings).await;
+        match is_authority {
+            false => assert_eq!(told, "accepted"),
+            true => assert!(
+                told.contains("self-signed") && told.contains("CA:FALSE"),
+                "{told}"
+            ),
+        }
+    }
+}

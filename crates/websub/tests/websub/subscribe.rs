@@ -1,0 +1,347 @@
+//! Discovery and subscriptions as `listen` makes them, with hubs of other makes.
+
+use std::time::Duration;
+
+use resourcesync::uri::{Hub, Topic, Uri};
+use websub::hub::delivery::signature;
+use websub::secret::Secret;
+use websub::subscriber::discover::{DiscoverError, discover};
+use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
+use websub::subscriber::{
+    CallbackKey, CallbackRequest, CallbackSubscription, Decision, Destination, SubscribeError,
+};
+use websub::topics::http::Topics;
+
+use crate::support::{BODY, Peer, Say, exchange, page, public, say, soon, status};
+
+#[tokio::test]
+async fn our_own_topics_are_discovered() {
+    let topics = Topics::new(|_| {});
+    let address = public(&topics, None).await;
+    let topic = format!("http://{address}/t?a=%41");
+    topics.serve(page(&topic, BODY));
+    let found = discover(&Topic::new(topic.as_str())).await.unwrap();
+    assert_eq!(found.self_uri, Topic::new(topic));
+    assert_eq!(
+        found.hubs,
+        [
+            Hub::new("https://hub1.org/"),
+            Hub::new("https://hub2.org/?k=1")
+        ]
+    );
+    assert_eq!(
+        found.capability_list,
+        Uri::parse("https://e.org/set1/cl.xml").ok()
+    );
+}
+
+#[tokio::test]
+async fn documents_are_retrieved_whole_and_only_from_permitted_origins() {
+    let other = Peer::start(|_| say("200 OK", "", "other")).await;
+    let elsewhere = other.url("/list");
+    let location = format!("Location: {elsewhere}\r\n");
+    let peer = Peer::start(move |seen| match seen.line() {
+        "GET /moved HTTP/1.1" => say("302 Found", "Location: /list\r\n", ""),
+        "GET /away HTTP/1.1" => say("302 Found", &location, ""),
+        "GET /none HTTP/1.1" => say("404 Not Found", "", ""),
+        _ => say("200 OK", "", "<urlset/>"),
+    })
+    .await;
+    let topic = peer.url("/t");
+    let retriever = Retriever::new(AllowedOrigins::of([topic.as_str()])).unwrap();
+    for path in ["/list", "/moved"] {
+        assert_eq!(retriever.get(&peer.url(path)).await.unwrap(), b"<urlset/>");
+    }
+    for path in ["/none", "/away"] {
+        let error = retriever.get(&peer.url(path)).await.unwrap_err();
+        assert!(matches!(error, RetrieveError::Status { .. }), "{error}");
+        assert!(!error.is_temporary(), "{error}");
+    }
+    let error = retriever.get(&elsewhere).await.unwrap_err();
+    assert!(
+        matches!(error, RetrieveError::OtherOrigin { .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_dislikes_head_is_asked_by_get() {
+    let mut peer = Peer::start(|seen| match seen.line() {
+        "GET /t HTTP/1.1" => say(
+            "200 OK",
+            "Link: </hub> ; rel=hub\r\nLink: <https://E.org/%7et>;rel=\"self up\"\r\n",
+            "",
+        ),
+        _ => say("405 Method Not Allowed", "", ""),
+    })
+    .await;
+    let found = discover(&Topic::new(peer.url("/t"))).await.unwrap();
+    assert_eq!(
+        found.self_uri,
+        Topic::new("https://E.org/%7et"),
+        "byte for byte"
+    );
+    assert_eq!(found.hubs, [Hub::new(peer.url("/hub"))]);
+    assert_eq!(peer.next().await.line(), "HEAD /t HTTP/1.1");
+}
+
+#[tokio::test]
+async fn a_topic_that_names_no_hub_is_a_topic() {
+    let peer = Peer::start(|seen| match seen.line() {
+        "GET /head-only HTTP/1.1" => say("405 Method Not Allowed", "", ""),
+        _ => say("200 OK", "Link: <http://e.org/t>; rel=self\r\n", ""),
+    })
+    .await;
+    for path in ["/page", "/head-only"] {
+        let found = discover(&Topic::new(peer.url(path))).await.unwrap();
+        assert_eq!(found.self_uri, Topic::new("http://e.org/t"), "{path}");
+        assert_eq!(found.hubs, [], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_topic_says_why() {
+    let peer = Peer::start(|seen| match seen.line().contains("/none") {
+        true => say("404 Not Found", "", ""),
+        false => say("200 OK", "", ""),
+    })
+    .await;
+    let why = |path| {
+        let topic = Topic::new(peer.url(path));
+        async move { discover(&topic).await.unwrap_err() }
+    };
+    assert!(matches!(why("/none").await, DiscoverError::Status { .. }));
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = discover(&Topic::new(format!("http://{free}/")))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+/// A subscriber with a callback, and a hub that answers each request so.
+struct Subscribing {
+    destination: Destination,
+    subscription: CallbackSubscription,
+    received: tokio::sync::mpsc::Receiver<CallbackRequest>,
+    peer: Peer,
+    hub: Hub,
+    topic: Topic,
+}
+
+impl Subscribing {
+    async fn new(answer: impl Fn() -> Say + Send + Sync + 'static) -> Subscribing {
+        let peer = Peer::start(move |_| answer()).await;
+        let hub = Hub::new(peer.url("/hub"));
+        let address = "127.0.0.1:0".parse().unwrap();
+        let destination = Destination::bind(address, None).await.unwrap();
+        let topic = Topic::new("http://e.org/t");
+        let key = CallbackKey {
+            id: "unguessable".to_owned(),
+            secret: Secret::new("shared"),
+        };
+        let (subscription, received) = destination.open(&key, &topic);
+        destination.serve();
+        Subscribing {
+            destination,
+            subscription,
+            received,
+            peer,
+            hub,
+            topic,
+        }
+    }
+
+    fn callback(&self) -> String {
+        format!("http://{}/unguessable", self.destination.address())
+    }
+
+    async fn subscribe(&mut self) -> Result<Option<Duration>, SubscribeError> {
+        let lease = Duration::from_secs(3600);
+        let Subscribing {
+            destination,
+            subscription,
+            hub,
+            topic,
+            ..
+        } = self;
+        destination.subscribe(subscription, hub, topic, lease).await
+    }
+}
+
+fn parameter(form: &[u8], wanted: &str) -> Option<String> {
+    url::form_urlencoded::parse(form)
+        .find(|(name, _)| name == wanted)
+        .map(|(_, value)| value.into_owned())
+}
+
+/// Sends what a hub would to a callback.
+async fn call(
+    callback: &str,
+    method: &str,
+    query: &str,
+    header: &str,
+    body: &str,
+) -> (u16, String) {
+    let url = url::Url::parse(callback).unwrap();
+    let address = url.socket_addrs(|| None).unwrap()[0];
+    let request = format!(
+        "{method} {}{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}Content-Length: {}\r\n\r\n{body}",
+        url.path(),
+        body.len()
+    );
+    let (head, body) = exchange(address, &request).await;
+    (status(&head), String::from_utf8(body).unwrap())
+}
+
+const TOPIC: &str = "hub.topic=http%3A%2F%2Fe.org%2Ft";
+
+#[tokio::test]
+async fn only_what_was_asked_for_is_confirmed() {
+    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let callback = this.callback();
+    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
+    let as_a_hub = async {
+        let form = requests.next().await.body;
+        let value = |name| parameter(&form, name);
+        assert_eq!(value("hub.mode").as_deref(), Some("subscribe"));
+        assert_eq!(value("hub.topic").as_deref(), Some("http://e.org/t"));
+        assert_eq!(value("hub.lease_seconds").as_deref(), Some("3600"));
+        assert_eq!(value("hub.secret").as_deref(), Some("shared"));
+        assert_eq!(value("hub.callback").as_deref(), Some(callback.as_str()));
+        let about = format!("{TOPIC}&hub.challenge=42&hub.lease_seconds=60");
+        for (callback, query) in [
+            (callback.clone(), format!("?hub.mode=unsubscribe&{about}")),
+            (
+                callback.clone(),
+                "?hub.mode=subscribe&hub.topic=other&hub.challenge=42".into(),
+            ),
+            (callback.clone(), format!("?hub.mode=subscribe&{TOPIC}")),
+            (
+                callback.clone() + "x",
+                format!("?hub.mode=subscribe&{about}"),
+            ),
+        ] {
+            assert_eq!(
+                call(&callback, "GET", &query, "", "").await.0,
+                404,
+                "{query}"
+            );
+        }
+        let query = format!("?hub.mode=subscribe&{about}");
+        let answered = call(&callback, "GET", &query, "", "").await;
+        assert_eq!(answered, (200, "42".to_owned()));
+    };
+    let (granted, ()) = soon(async { tokio::join!(this.subscribe(), as_a_hub) }).await;
+    assert_eq!(granted.unwrap(), Some(Duration::from_secs(60)));
+}
+
+#[tokio::test]
+async fn only_signed_notifications_are_accepted() {
+    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let callback = this.callback();
+    let signed = signature(&Secret::new("shared"), b"<urlset/>");
+    for (signature, want) in [
+        ("", None),
+        ("X-Hub-Signature: sha1=00\r\n", Some("sha1=00".to_owned())),
+    ] {
+        // Acknowledged without effect, as WebSub section 7.1.2 permits.
+        let answered = call(&callback, "POST", "", signature, "<urlset/>").await;
+        assert_eq!(answered.0, 202, "{signature}");
+        let Some(CallbackRequest::BadSignature { signature }) = soon(this.received.recv()).await
+        else {
+            panic!("{signature}")
+        };
+        assert_eq!(signature, want);
+    }
+    let header = format!("X-Hub-Signature: {signed}\r\nLink: <http://e.org/t> ; rel=self\r\n");
+    let delivering = call(&callback, "POST", "", &header, "<urlset/>");
+    let receiving = async {
+        let Some(CallbackRequest::Notification(delivery)) = this.received.recv().await else {
+            panic!("it is signed")
+        };
+        assert_eq!(delivery.self_uri, Some(Topic::new("http://e.org/t")));
+        assert_eq!(&*delivery.body, b"<urlset/>");
+        delivery.acknowledge();
+    };
+    let (answered, ()) = soon(async { tokio::join!(delivering, receiving) }).await;
+    assert_eq!(answered.0, 200);
+    let unknown = call(&(callback + "x"), "POST", "", &header, "<urlset/>").await;
+    assert_eq!(unknown.0, 410);
+}
+
+#[tokio::test]
+async fn a_delivery_is_acknowledged_only_by_its_receiver() {
+    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let callback = this.callback();
+    let signed = signature(&Secret::new("shared"), b"<urlset/>");
+    let header = format!("X-Hub-Signature: {signed}\r\n");
+    let delivering = call(&callback, "POST", "", &header, "<urlset/>");
+    let dropping = async { drop(this.received.recv().await) };
+    let (answered, ()) = soon(async { tokio::join!(delivering, dropping) }).await;
+    assert_eq!(answered.0, 503);
+    drop(this.received);
+    let answered = call(&callback, "POST", "", &header, "<urlset/>").await;
+    assert_eq!(answered.0, 503);
+}
+
+#[tokio::test]
+async fn a_hub_that_refuses_or_denies_is_reported() {
+    let mut this = Subscribing::new(|| say("400 Bad Request", "", "no such shared topic")).await;
+    let error = this.subscribe().await.unwrap_err();
+    let SubscribeError::Refused {
+        status: 400,
+        excerpt,
+        ..
+    } = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!(excerpt, "no such *** topic", "the secret is masked");
+
+    let mut this = Subscribing::new(|| say("204 No Content", "", "")).await;
+    let callback = this.callback();
+    let query = format!("?hub.mode=denied&{TOPIC}&hub.reason=too+many");
+    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
+    let as_a_hub = async {
+        requests.next().await;
+        assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);
+    };
+    let (answered, ()) = soon(async { tokio::join!(this.subscribe(), as_a_hub) }).await;
+    let Err(SubscribeError::Denied { reason, .. }) = answered else {
+        panic!("{answered:?}")
+    };
+    assert_eq!(reason, "too many");
+
+    // At any time later too.
+    assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);
+    let decision = soon(this.subscription.decided()).await;
+    assert_eq!(decision, Some(Decision::Denied("too many".to_owned())));
+}
+
+#[tokio::test]
+async fn the_public_callback_is_told_and_a_closed_subscriber_stops_listening() {
+    let mut peer = Peer::start(|_| say("503 Service Unavailable", "", "")).await;
+    let hub = Hub::new(peer.url("/hub"));
+    let public = "https://me.org/in".parse().unwrap();
+    let bound = Destination::bind("127.0.0.1:0".parse().unwrap(), Some(public)).await;
+    let destination = bound.unwrap();
+    let topic = Topic::new("http://e.org/t");
+    let key = CallbackKey::random();
+    let (mut subscription, _received) = destination.open(&key, &topic);
+    destination.serve();
+    let lease = Duration::from_secs(1);
+    let subscribing = destination.subscribe(&mut subscription, &hub, &topic, lease);
+    assert!(subscribing.await.unwrap_err().is_temporary());
+    let callback = parameter(&peer.next().await.body, "hub.callback").unwrap();
+    assert!(
+        callback.starts_with("https://me.org/in/") && callback.len() > 40,
+        "{callback}"
+    );
+    soon(destination.close()).await;
+    let refused = tokio::net::TcpStream::connect(destination.address()).await;
+    assert!(refused.is_err(), "it does not listen any more");
+}
