@@ -7,9 +7,8 @@
 pub mod announce;
 #[path = "../src/broker"]
 pub mod broker {
+    pub mod feeds;
     pub mod frame;
 }
 #[path = "../src/config/mod.rs"]
 pub mod config;
-#[path = "../src/contentchange/mod.rs"]
-pub mod contentchange;

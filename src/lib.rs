@@ -7,12 +7,11 @@
 //! | part | content |
 //! |---|---|
 //! | [`announce`] | which changes are due to which hub, and when: one engine, events in, effects out; pure |
-//! | [`contentchange`] | messages for brokers: a change notification becomes Atom feeds, and they become changes; pure |
 //! | [`report`] | the daemon's status as operators and programs read it; pure |
 //! | [`diagnostics`] | the findings of `check`, derived from facts that adaptors bring; pure |
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
 //! | [`store`] | the state file, one SQLite database: what was seen, told, and is in flight |
-//! | [`broker`] | STOMP: sending messages to the site's message broker, and reading them |
+//! | [`broker`] | STOMP: sending messages to the site's message broker, and reading them; the feeds in them, pure |
 //! | [`admin`] | the admin listener: health, metrics, status page |
 //! | [`control`] | requests of commands to a running daemon, over a socket |
 //! | [`config`] | the configuration: one definition per key, then values that are valid |
@@ -31,7 +30,6 @@ pub mod announce;
 pub mod broker;
 pub mod cli;
 pub mod config;
-pub mod contentchange;
 pub mod control;
 pub mod daemon;
 pub mod diagnostics;

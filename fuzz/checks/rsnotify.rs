@@ -2,13 +2,13 @@
 //! `tests/corpus`. A check panics where it does not hold.
 
 use resourcesync::channel_kind::ChannelKind;
+use rsnotify::broker::feeds::feed::Feed;
+use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
+use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
 use rsnotify::broker::frame::{Decoder, Frame, FrameError};
 use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
-use rsnotify::contentchange::feed::Feed;
-use rsnotify::contentchange::message::{BrokerNotification, HashedPayload};
-use rsnotify::contentchange::objects::{AtomForm, atom_messages};
 use url::form_urlencoded;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::request::{self, Action, SubscriptionRequest};

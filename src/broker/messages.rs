@@ -2,12 +2,12 @@
 //! bytes (F1, F4).
 
 use crate::announce::delivery::Submission;
-use crate::broker::frame::Frame;
-use crate::broker::settings::BrokerSettings;
-use crate::contentchange::message::{
+use crate::broker::feeds::message::{
     BrokerNotification, HashedPayload, Message, resourcesync_message,
 };
-use crate::contentchange::objects::{PayloadFormat, atom_messages};
+use crate::broker::feeds::objects::{PayloadFormat, atom_messages};
+use crate::broker::frame::Frame;
+use crate::broker::settings::BrokerSettings;
 
 /// Returns the messages of a notification, in the order in which they are sent.
 pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Message> {

@@ -2,6 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | [`feeds`] | messages for consumers: a change notification becomes Atom feeds, and they become changes; pure |
 //! | [`frame`] | the codec: bytes become frames, without I/O |
 //! | [`settings`] | the connection settings of a broker |
 //! | `tls` | TLS to a broker |
@@ -12,6 +13,7 @@
 //! | [`subscribe`] | reads messages, each acknowledged once it was handed over |
 
 pub mod client;
+pub mod feeds;
 pub mod frame;
 pub mod messages;
 pub mod refusal;

@@ -308,8 +308,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::broker::feeds::objects::PayloadFormat;
     use crate::broker::settings::HEART_BEAT;
-    use crate::contentchange::objects::PayloadFormat;
 
     /// Longest wait for an event.
     const DEADLINE: Duration = Duration::from_secs(60);

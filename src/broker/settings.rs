@@ -5,8 +5,8 @@ use std::time::Duration;
 use resourcesync::uri::Hub;
 use websub::secret::{Mask, Secret};
 
+use crate::broker::feeds::objects::PayloadFormat;
 use crate::broker::tls;
-use crate::contentchange::objects::PayloadFormat;
 
 /// The time between two heart-beats, each way (F7).
 pub const HEART_BEAT: Duration = Duration::from_secs(10);

@@ -25,6 +25,7 @@ use crate::announce::delivery::Submission;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
+use crate::broker::feeds::message::INITIAL;
 use crate::broker::settings::{BrokerHeader, BrokerSettings};
 use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
@@ -35,7 +36,6 @@ use crate::cli::resend::resources::{List, Set, sets};
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
-use crate::contentchange::message::INITIAL;
 use crate::daemon::settings;
 
 /// Maximum resources of one transaction.

@@ -10,6 +10,8 @@ use resourcesync::uri::Hub;
 use toml::de::DeValue;
 
 use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
+use crate::broker::feeds::message::INITIAL;
+use crate::broker::feeds::objects::PayloadFormat;
 use crate::config::broker::address::URL;
 use crate::config::channel::KINDS;
 use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
@@ -27,8 +29,6 @@ use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::tls::{TlsConfig, TlsKeys};
-use crate::contentchange::message::INITIAL;
-use crate::contentchange::objects::PayloadFormat;
 
 pub use crate::config::broker::address::BrokerAddress;
 

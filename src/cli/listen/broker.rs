@@ -13,6 +13,8 @@ use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
+use crate::broker::feeds::feed::{Feed, ItemChange};
+use crate::broker::feeds::message::INITIAL;
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::settings::BrokerSettings;
@@ -28,8 +30,6 @@ use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopp
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
-use crate::contentchange::feed::{Feed, ItemChange};
-use crate::contentchange::message::INITIAL;
 use crate::daemon::settings;
 
 /// Waits between attempts to connect, or to run the command.

@@ -3,14 +3,14 @@
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::is_clean;
 
+use crate::broker::feeds::identifier::{Identifiers, ObjectKind, Relocation};
+use crate::broker::feeds::objects::{AtomForm, PayloadFormat};
 use crate::config::definition::Fallback::{Default, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, inline, quoted, word};
 use crate::config::form::{choice, text, words};
 use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
-use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
-use crate::contentchange::objects::{AtomForm, PayloadFormat};
 
 pub static PAYLOAD: ConfigKey<Format> = ConfigKey::new(
     "broker",

@@ -6,11 +6,11 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Uri;
 
 use crate::announce::plan::Mode;
+use crate::broker::feeds::message::{BrokerNotification, HashedPayload, resourcesync_message};
+use crate::broker::feeds::objects::{AtomForm, atom_messages};
 use crate::config::broker::BrokerAddress;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, message, read};
-use crate::contentchange::message::{BrokerNotification, HashedPayload, resourcesync_message};
-use crate::contentchange::objects::{AtomForm, atom_messages};
 
 const BROKER: &str = "[[broker]]\nname = \"repository\"\nurl = \"stomp://mq.example.org\"\n\
                       destination = \"/topic/content.change\"\n";

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use rsnotify::broker::feeds::feed::{Feed, Modification};
 use rsnotify::broker::frame::Frame;
-use rsnotify::contentchange::feed::{Feed, Modification};
 use serde_json::json;
 
 use crate::brokers::listening::Listener;

@@ -4,10 +4,10 @@ use std::fs;
 use std::process::Command;
 
 use resourcesync::channel_kind::ChannelKind;
-use rsnotify::contentchange::feed::{Feed, ItemChange};
-use rsnotify::contentchange::identifier::{Identifiers, ObjectKind};
-use rsnotify::contentchange::message::{BrokerNotification, HashedPayload};
-use rsnotify::contentchange::objects::{AtomForm, atom_messages};
+use rsnotify::broker::feeds::feed::{Feed, ItemChange};
+use rsnotify::broker::feeds::identifier::{Identifiers, ObjectKind};
+use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
+use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
 use serde_json::{Map, Value, json};
 
 use crate::support::daemon::finish;

@@ -2,7 +2,7 @@
 
 use resourcesync::payload::{write_attribute, write_escaped};
 
-use crate::contentchange::feed::{
+use crate::broker::feeds::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, FORMAT_SCHEME, Feed, ItemChange,
     SERVER_SCHEME, TYPE_SCHEME,
 };

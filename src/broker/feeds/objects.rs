@@ -8,11 +8,11 @@ use resourcesync::change_payload::ChangePayload;
 use resourcesync::datetime::Datetime;
 use resourcesync::uri::normal_resource;
 
-use crate::contentchange::feed::{
+use crate::broker::feeds::feed::{
     ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
 };
-use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation, directory};
-use crate::contentchange::message::{
+use crate::broker::feeds::identifier::{Identifiers, ObjectKind, Relocation, directory};
+use crate::broker::feeds::message::{
     BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
 };
 
@@ -281,9 +281,9 @@ mod tests {
     use resourcesync::payload::ChangeKind;
 
     use super::{AtomForm, atom_messages};
-    use crate::contentchange::feed::{Feed, Modification};
-    use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
-    use crate::contentchange::message::{BrokerNotification, HashedPayload, Message};
+    use crate::broker::feeds::feed::{Feed, Modification};
+    use crate::broker::feeds::identifier::{Identifiers, ObjectKind, Relocation};
+    use crate::broker::feeds::message::{BrokerNotification, HashedPayload, Message};
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
         Change {

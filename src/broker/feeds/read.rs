@@ -5,7 +5,7 @@ use resourcesync::parse::{ReadError, read};
 use resourcesync::reader::{Element, Handler, Start};
 use resourcesync::tag::Tag;
 
-use crate::contentchange::feed::{
+use crate::broker::feeds::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, ContentLocation, FORMAT_SCHEME, Feed,
     ItemChange, Modification, SERVER_SCHEME,
 };
@@ -262,7 +262,7 @@ mod tests {
     use resourcesync::datetime::Datetime;
 
     use super::FeedError;
-    use crate::contentchange::feed::{ContentLocation, Feed, ItemChange, Modification};
+    use crate::broker::feeds::feed::{ContentLocation, Feed, ItemChange, Modification};
 
     #[test]
     fn messages_of_other_servers_are_read() {

@@ -6,7 +6,7 @@
 //! [`read`] alone:
 //!
 //! ```
-//! use rsnotify::contentchange::feed::{Feed, Modification};
+//! use rsnotify::broker::feeds::feed::{Feed, Modification};
 //!
 //! let body = br#"<feed xmlns="http://www.w3.org/2005/Atom">
 //!   <id>urn:uuid:11111111-2222-8333-8444-555555555555</id>
@@ -21,7 +21,7 @@
 //! let feed = Feed::parse(body)?;
 //! assert_eq!(feed.object, "https://example.org/reports/");
 //! assert_eq!(feed.items[0].modification, Some(Modification::Add));
-//! # Ok::<(), rsnotify::contentchange::read::FeedError>(())
+//! # Ok::<(), rsnotify::broker::feeds::read::FeedError>(())
 //! ```
 
 pub mod feed;
