@@ -24,7 +24,7 @@ enum Damage {
     CutInTheHeader,
     CutInTheMiddle,
     Garbage,
-    FromTheFuture,
+    OtherSchema,
     ZeroBytes,
 }
 
@@ -34,7 +34,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
         Damage::CutInTheHeader,
         Damage::CutInTheMiddle,
         Damage::Garbage,
-        Damage::FromTheFuture,
+        Damage::OtherSchema,
         Damage::ZeroBytes
     )]
     damage: Damage,
@@ -49,7 +49,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
         Damage::CutInTheMiddle => fs::write(&path, &whole[..whole.len() / 2]).unwrap(),
         Damage::ZeroBytes => fs::write(&path, "").unwrap(),
         Damage::Garbage => fs::write(&path, vec![b'x'; whole.len()]).unwrap(),
-        Damage::FromTheFuture => {
+        Damage::OtherSchema => {
             let state = Connection::open(&path).unwrap();
             state.pragma_update(None, "user_version", 1_000).unwrap();
         }

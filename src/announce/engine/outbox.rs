@@ -35,7 +35,6 @@ use crate::announce::engine::outbox::hubs::Hubs;
 use crate::announce::engine::outbox::retention::still_kept;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -158,13 +157,6 @@ impl Outbox {
         step.serve(id);
         self.channels.cuts.set_ready(id);
         cut.back_dated
-    }
-
-    /// Replaces fingerprints that are computed otherwise now, in silence.
-    pub fn recompute(&mut self, recomputed: &[Recomputed], step: &mut Step) {
-        for recomputed in recomputed {
-            self.channels.recompute(recomputed, step);
-        }
     }
 
     /// Cuts the next notifications of all channels that are ready.
