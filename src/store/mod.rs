@@ -286,11 +286,12 @@ fn open_to_write(path: &Path) -> Result<(Connection, OpenedFile), StoreError> {
     // Fails on a file system without modes.
     let _ = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     // WAL with a sync at each commit: durable before anything is sent. Temporary data, such as the statement journal of
-    // deleting a large channel, is in memory: a container may have no directory for temporary files.
+    // deleting a large channel, is in memory: a container may have no directory for temporary files. The page cache grows
+    // to 16 MB at most.
     connection
         .execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-             PRAGMA temp_store = MEMORY;",
+             PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000;",
         )
         .map_err(open_error)?;
     connection.set_prepared_statement_cache_capacity(64);

@@ -20,6 +20,11 @@ use crate::store::hub::{write_record, write_relay};
 use crate::store::row::{Column, covers_to_json, said_to_json, times_to_text, uris_to_json};
 use crate::store::{SCHEMA_VERSION, Store, StoreError};
 
+/// Free pages that the file keeps, for what is saved next: 4 MiB.
+const KEPT_PAGES: i64 = 1_024;
+/// Free pages that are given back at once: 1 MiB.
+const PAGES_AT_ONCE: i64 = 256;
+
 impl Store {
     /// Commits the engine's changes, the embedded hub's records and the notifications to relay; durable when it returns.
     /// After an error nothing of it is written.
@@ -73,6 +78,34 @@ impl Store {
                     .pragma_update(None, "user_version", SCHEMA_VERSION)
             })
             .map_err(|source| self.save_error(source))
+    }
+
+    /// Gives pages that became free back to the file system, a few at a time. Returns true if there are more. An error
+    /// is left to the next save, which has it too.
+    pub fn shrink(&mut self) -> bool {
+        self.give_back().unwrap_or(false)
+    }
+
+    fn give_back(&mut self) -> rusqlite::Result<bool> {
+        let free: i64 = self
+            .connection
+            .pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+        if free <= KEPT_PAGES {
+            return Ok(false);
+        }
+        self.sync_commits(false)?;
+        // It gives back one page for each row.
+        let pages = format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})");
+        let mut statement = self.connection.prepare_cached(&pages)?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+        let is_more = free - PAGES_AT_ONCE > KEPT_PAGES;
+        if !is_more {
+            // Only a checkpoint makes the file smaller.
+            self.connection
+                .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        }
+        Ok(is_more)
     }
 
     fn write(

@@ -4,6 +4,8 @@
 -- is an `id` of `mounts`, a `channel` one of `channels`, a `capability_list` the URI that stands for a set of resources.
 -- Every table has a declared key, so that VACUUM renumbers nothing.
 
+-- Pages that become free are given back while nothing waits.
+PRAGMA auto_vacuum = INCREMENTAL;
 PRAGMA user_version = 1;
 
 -- The tree.

@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use rusqlite::Connection;
@@ -186,6 +188,40 @@ fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains("has zero bytes"), "{error}");
     assert!(story.hub.heard().is_empty());
+}
+
+#[test]
+fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
+    let mut story = Story::over(Inotify, Site::new(), "");
+    story.resume();
+    story.stays_silent();
+    let path = story.setup.state.path().join("state/state.sqlite");
+    let operator = Connection::open(&path).unwrap();
+    operator
+        .execute_batch(
+            "CREATE TABLE large AS WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number LIMIT 16000)
+             SELECT randomblob(1000) FROM number;
+             DROP TABLE large;
+             PRAGMA wal_checkpoint(TRUNCATE);",
+        )
+        .unwrap();
+    let size = || fs::metadata(&path).unwrap().len();
+    assert!(size() > 16_000_000, "{}", size());
+    let shrinks_below = |bytes: u64, sql: &str| {
+        let deadline = Instant::now() + DEADLINE;
+        while size() > bytes {
+            assert!(Instant::now() < deadline, "{}", size());
+            operator.execute_batch(sql).unwrap();
+            sleep(Duration::from_millis(20));
+        }
+    };
+    shrinks_below(5_000_000, "");
+    // Another checkpoint may be under way.
+    shrinks_below(1_000_000, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    story.hears(&["updated changelist a/changelist.xml"]);
+    story.ends();
 }
 
 #[test]
