@@ -259,7 +259,7 @@ impl Engine {
                     self.change_sets.accept(position, step);
                 }
             }
-            Event::HubChanged(hub) => self.outbox.reached_otherwise(&hub, step),
+            Event::HubChanged(hub) => self.outbox.reached_otherwise(&hub),
             Event::Retry { only } => self.outbox.retry(only.as_ref(), step),
             Event::Drop { channel, hub } => {
                 let (sources, plan) = (&mut self.sources, &self.plan);

@@ -57,7 +57,7 @@ impl Outbox {
     /// Makes the outbox of restored channels.
     pub fn restore(plan: &Plan, channels: Channels) -> Outbox {
         Outbox {
-            hubs: Hubs::restore(plan, &channels),
+            hubs: Hubs::new(plan),
             history: recalled(channels.iter()),
             channels,
         }
@@ -265,24 +265,13 @@ impl Outbox {
         }
     }
 
-    /// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old
-    /// ones, so it is repeated at once unless it is accepted.
-    pub fn reached_otherwise(&mut self, hub: &Hub, step: &mut Step) {
-        let now = step.now();
-        for (id, channel) in self.channels.iter_mut() {
-            let Some(ledger) = channel.ledgers.get_mut(hub) else {
-                continue;
-            };
-            let Some(flight) = &mut ledger.row.flight else {
-                continue;
-            };
-            ledger.is_answer_old = ledger.sending.is_some();
-            flight.next_try = now;
-            step.save_ledger(id, hub.clone());
-            step.wake_at(now, Timer::Try(id, hub.clone()));
-        }
-        if let Some(queue) = self.hubs.get_mut(hub) {
-            queue.hurry(now);
+    /// Notes that the address or the credentials of a hub changed. A submission under way used the old ones, so it is
+    /// repeated at once unless it is accepted.
+    pub fn reached_otherwise(&mut self, hub: &Hub) {
+        for (_, channel) in self.channels.iter_mut() {
+            if let Some(ledger) = channel.ledgers.get_mut(hub) {
+                ledger.is_answer_old = ledger.sending.is_some() && ledger.row.flight.is_some();
+            }
         }
     }
 

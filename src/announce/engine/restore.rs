@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
@@ -26,9 +25,6 @@ use crate::announce::state::{
     ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, Record, State, Told,
 };
 use crate::announce::time::later;
-
-/// Maximum wait before a retry (R23).
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The versions that hubs were told of, by channel.
 type AllTold = BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>;
@@ -350,17 +346,15 @@ impl ChannelRestorer<'_> {
         ledger
     }
 
-    /// Sets the timers of an account. A clock that went back must not silence a hub.
+    /// Sets the timers of an account. What is in flight is retried at once (R23). A clock that went back must not silence a
+    /// hub.
     fn restore_times(&mut self, id: ChannelId, hub: &Hub, row: &mut LedgerRow) {
         let now = self.step.now();
         if let Some(flight) = &mut row.flight {
-            if flight.cut > now {
-                (flight.cut, flight.next_try) = (now, now);
-            }
-            flight.next_try = flight.next_try.min(later(now, LONGEST_WAIT));
+            flight.cut = flight.cut.min(now);
+            flight.next_try = now;
             if !self.hub_changes.is_inherited(hub) {
-                let timer = Timer::Try(id, hub.clone());
-                self.step.wake_at(flight.next_try, timer);
+                self.step.wake_at(now, Timer::Try(id, hub.clone()));
             }
         }
         if let Some(ping) = &mut row.ping {
