@@ -224,24 +224,6 @@ fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
     story.ends();
 }
 
-#[test]
-fn a_daemon_is_noticed_although_others_may_open_its_lock() {
-    let mut story = Story::over(Inotify, Site::new(), "");
-    story.resume();
-    let lock = story.setup.state.path().join("state/lock");
-    fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-    let (code, error) = ends(&story);
-    assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("another rsnotify uses"), "{error}");
-    story.stays_silent();
-    story.stop();
-    // Who is not rsnotify keeps nobody out.
-    let strangers = fs::File::open(&lock).unwrap();
-    strangers.lock_shared().unwrap();
-    story.resume();
-    story.ends();
-}
-
 fn mount(what: &[&str], directory: &Path) {
     let status = Command::new("mount").args(what).arg(directory).status();
     assert!(status.unwrap().success());

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rsnotify::announce::state::Save;
-use rsnotify::store::{Store, StoreError, is_in_use};
+use rsnotify::store::{Store, StoreError};
 use tempfile::TempDir;
 
 use crate::{everything, path, stat, time};
@@ -38,35 +38,6 @@ fn directory_lock_and_file_are_their_users_alone() {
     fs::set_permissions(&directory, Permissions::from_mode(0o750)).unwrap();
     drop(Store::open(&directory).unwrap());
     assert_eq!(mode(&directory), 0o750);
-}
-
-#[test]
-fn a_lock_that_others_can_hold_is_replaced() {
-    for is_new in [true, false] {
-        let above = TempDir::new().unwrap();
-        let directory = above.path().join("state");
-        if !is_new {
-            drop(Store::open(&directory).unwrap());
-        }
-        fs::create_dir_all(&directory).unwrap();
-        let lock = directory.join("lock");
-        File::create(&lock).unwrap();
-        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-        // One that another left half done.
-        File::create(directory.join("lock.new")).unwrap();
-        let strangers = File::open(&lock).unwrap();
-        strangers.lock().unwrap();
-        assert!(!is_in_use(&directory).unwrap());
-
-        let store = Store::open(&directory).unwrap();
-        assert_eq!(mode(&lock), 0o600);
-        assert!(!directory.join("lock.new").exists());
-        assert!(is_in_use(&directory).unwrap());
-        let second = Store::open(&directory);
-        assert!(matches!(second, Err(StoreError::InUse { .. })));
-        drop((second, store));
-        assert!(!is_in_use(&directory).unwrap());
-    }
 }
 
 #[test]
