@@ -89,8 +89,7 @@ impl Engine {
         self.note(event);
         self.expire();
         // All missing documents are counted before any of them counts as deleted (R15).
-        let recomputed = self.sources.judge_deletions(&mut self.step);
-        self.outbox.recompute(&recomputed, &mut self.step);
+        self.sources.judge_deletions(&mut self.step);
         // Relations, what is due, channels: the order is in `settle_source`.
         self.settle();
         // Once, after all that is due is known.
@@ -227,8 +226,7 @@ impl Engine {
             | Event::Swept { .. }
             | Event::Unreadable { .. }
             | Event::Nested { .. } => {
-                let recomputed = self.sources.note(event, step);
-                self.outbox.recompute(&recomputed, step);
+                self.sources.note(event, step);
                 for (position, visibility) in self.sources.take_visibility_changes() {
                     match visibility {
                         Visibility::Lost => self.change_sets.stop_watching(position),
@@ -261,7 +259,7 @@ impl Engine {
                     self.change_sets.accept(position, step);
                 }
             }
-            Event::HubChanged(hub) => self.outbox.reached_otherwise(&hub, step),
+            Event::HubChanged(hub) => self.outbox.reached_otherwise(&hub),
             Event::Retry { only } => self.outbox.retry(only.as_ref(), step),
             Event::Drop { channel, hub } => {
                 let (sources, plan) = (&mut self.sources, &self.plan);

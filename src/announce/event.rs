@@ -87,9 +87,9 @@ pub enum Event {
     Fetched(Topic),
     /// The operator believes the deletions of a source (R15): of what is missing now, not of what will be.
     Accept { source: String },
-    /// A hub is reached otherwise than before: what waits for its next attempt there is retried now.
+    /// A hub is reached otherwise than before: what is being submitted is submitted again unless it is accepted.
     HubChanged(Hub),
-    /// An operator wants pending notifications retried now: of one hub on one channel, or of all.
+    /// Pending notifications are retried now, as an operator or a reload wants: of one hub on one channel, or of all.
     Retry { only: Option<(ChannelId, Hub)> },
     /// An operator drops what a hub is due on a channel: it counts as told (R23). What is held or missing is
     /// not due yet, and stays.

@@ -148,10 +148,9 @@ impl Ledger {
     /// Notes whether the hub accepted others since the attempt before at what is in flight: what failed before, and fails
     /// still, is at fault itself.
     pub fn blame(&mut self, before: Option<&Attempt>, queue: &HubQueue) {
-        let accepted_since = before.is_some_and(|before| match self.acceptances {
-            Some(acceptances) => queue.acceptances() > acceptances,
-            None => queue.last_accepted() > Some(before.at),
-        });
+        let accepted_since = self
+            .acceptances
+            .is_some_and(|acceptances| queue.acceptances() > acceptances);
         self.is_at_fault = before.is_some() && (self.is_at_fault || accepted_since);
         self.acceptances = Some(queue.acceptances());
     }

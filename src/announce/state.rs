@@ -73,9 +73,6 @@ pub struct Record {
     pub path: DocumentPath,
     pub stat: Stat,
     pub version: Version,
-    /// True if the fingerprint was computed by an earlier version of rsnotify, and must be replaced in
-    /// silence if the stat data did not change.
-    pub outdated: bool,
     /// `rel="up"`, aliases resolved.
     pub up: Option<Uri>,
     /// `rel="index"`, aliases resolved.
@@ -100,10 +97,10 @@ impl Record {
         is_structural(self.version.capability, self.version.form)
     }
 
-    /// Returns true if a new run reads it although its stat data did not change: because its entries are needed, its
-    /// fingerprint is of an earlier version of rsnotify, or its size is a finding.
+    /// Returns true if a new run reads it although its stat data did not change: because its entries are needed, or its
+    /// size is a finding.
     pub fn is_read_at_start(&self) -> bool {
-        self.is_structural() || self.outdated || self.stat.size > MAX_SIZE
+        self.is_structural() || self.stat.size > MAX_SIZE
     }
 
     /// Returns true for a Source Description, whose changes are announced on every channel (R10). An index of several
@@ -200,8 +197,6 @@ pub struct MountRow {
     /// The candidates of that sweep. Files that a later configuration adds to them were there before, as far as anybody
     /// knows (R13).
     pub candidates: Option<Candidates>,
-    /// True if a sweep noted the file systems below the root: those that are not in `nested` came later (R15).
-    pub knows_nested: bool,
     /// The file systems below the root that held documents, by their paths from there (R15).
     pub nested: BTreeMap<Arc<[u8]>, NestedRow>,
 }

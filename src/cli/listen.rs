@@ -272,8 +272,8 @@ async fn wanted_channels(
     };
     for asked in &options.urls {
         let of_asked = saved.subscriptions.iter();
-        let of_asked = of_asked.filter(|(topic, saved)| {
-            saved.is_verified && saved.asked == *asked && saved.is_wanted(topic, kind)
+        let of_asked = of_asked.filter(|(_, saved)| {
+            saved.is_verified && saved.asked == *asked && saved.is_wanted(kind)
         });
         let mut known: Vec<ListenedChannel> = of_asked
             .map(|(topic, saved)| as_before(topic, saved, hub))
@@ -345,7 +345,7 @@ fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Liste
         asked: saved.asked.clone(),
         topic: Topic::new(topic),
         hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
-        kind: match saved.is_advertised(topic) {
+        kind: match saved.is_advertised() {
             true => saved.memory.kind,
             false => None,
         },
@@ -421,10 +421,7 @@ fn moved(
 ) -> Option<Memory> {
     let list = channel.advertised_by()?;
     let is_earlier = |(topic, saved): &(&String, &SavedSubscription)| {
-        // A file of an earlier version does not name the list that advertises.
-        let earlier = saved.advertised_by.as_ref().or(saved.memory.up.as_ref());
-        earlier.is_some_and(|earlier| earlier == list)
-            && saved.is_advertised(topic)
+        saved.advertised_by.as_deref() == Some(list)
             && saved.memory.kind == channel.kind
             && !wanted.contains_key(*topic)
     };

@@ -159,15 +159,14 @@ impl Store {
     }
 
     pub(super) fn change_sets(&self) -> rusqlite::Result<BTreeMap<Uri, ChangeSetRow>> {
-        let query = "SELECT capability_list, learned, last_words_on, EXISTS (SELECT 1 FROM change_inventory \
-             WHERE change_inventory.capability_list = change_sets.capability_list) FROM change_sets";
-        let sets = self.rows(query, |row| {
+        let sets = self.rows("SELECT * FROM change_sets", |row| {
             let mut fields = RowReader::of(row);
             let set = fields.value()?;
-            let (learned, last_words_on) = (fields.take()?, fields.take::<Option<i64>>()?);
             let row = ChangeSetRow {
-                learned: list_kind(learned, fields.take()?),
-                last_words_on: last_words_on.map(|id| ChannelId(id.cast_unsigned())),
+                learned: list_kind(fields.take()?),
+                last_words_on: fields
+                    .take::<Option<i64>>()?
+                    .map(|id| ChannelId(id.cast_unsigned())),
             };
             Ok((set, row))
         })?;
@@ -216,12 +215,11 @@ impl Store {
     }
 }
 
-/// Reads which lists of a set were learned. Earlier versions did not tell them apart, and only those that learned Resource
-/// Lists stored resources.
-fn list_kind(learned: i64, has_resources: bool) -> Option<ListKind> {
-    match (learned, has_resources) {
-        (0, _) => None,
-        (1, false) => Some(ListKind::ChangeLists),
+/// Reads which lists of a set were learned.
+fn list_kind(learned: i64) -> Option<ListKind> {
+    match learned {
+        0 => None,
+        1 => Some(ListKind::ChangeLists),
         _ => Some(ListKind::ResourceLists),
     }
 }

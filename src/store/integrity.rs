@@ -1,9 +1,9 @@
 //! Detection of a state file that was deleted, moved, replaced or truncated while open: writes would be lost then.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::store::StoreError;
@@ -13,7 +13,10 @@ use crate::store::StoreError;
 pub struct OpenedFile {
     path: PathBuf,
     identity: FileIdentity,
-    /// The last known size. SQLite never shrinks the file.
+    /// The open file, to read its header. Must outlive the connection: SQLite's locks end when any descriptor of the file
+    /// is closed.
+    file: File,
+    /// The last known size. It may shrink, by a vacuum.
     size: u64,
     log: PathBuf,
     /// Known after the first write.
@@ -33,6 +36,10 @@ impl OpenedFile {
         Ok(OpenedFile {
             path: path.to_owned(),
             identity: identity(&metadata),
+            file: File::open(path).map_err(|source| StoreError::Denied {
+                path: path.to_owned(),
+                source,
+            })?,
             size: metadata.len(),
             log: beside(path, "-wal"),
             log_identity: None,
@@ -47,7 +54,8 @@ impl OpenedFile {
                 path: self.path.clone(),
             });
         }
-        if metadata.len() < self.size {
+        let is_smaller = metadata.len() < self.size;
+        if is_smaller && !stated_size(&self.file).is_ok_and(|stated| stated <= metadata.len()) {
             return Err(StoreError::Cut {
                 path: self.path.clone(),
                 size: metadata.len(),
@@ -70,6 +78,19 @@ impl OpenedFile {
         }
         Ok(())
     }
+}
+
+/// Returns the size of a database by its header (SQLite's file format, section 1.3), which a vacuum reduces before the file
+/// is truncated.
+fn stated_size(file: &File) -> std::io::Result<u64> {
+    let (mut page_size, mut pages) = ([0; 2], [0; 4]);
+    file.read_exact_at(&mut page_size, 16)?;
+    file.read_exact_at(&mut pages, 28)?;
+    let page_size = match u16::from_be_bytes(page_size) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    Ok(page_size * u64::from(u32::from_be_bytes(pages)))
 }
 
 /// Returns the metadata of the file at `path`, which must exist.

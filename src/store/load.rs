@@ -1,13 +1,12 @@
 //! The state as it is loaded at the start.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use resourcesync::fingerprint;
 use resourcesync::uri::{Hub, Topic, Uri, UriSet};
 use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError};
@@ -80,9 +79,7 @@ impl Store {
                 .collect(),
             ledgers: self
                 .rows(
-                    "SELECT (SELECT channels.last_words FROM channels \
-                             WHERE channels.id = ledgers.channel AND ledgers.last_words IS NULL), * \
-                     FROM ledgers LEFT JOIN in_flight USING (channel, hub)",
+                    "SELECT * FROM ledgers LEFT JOIN in_flight USING (channel, hub)",
                     ledger,
                 )?
                 .into_iter()
@@ -237,7 +234,6 @@ fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
         held_document: fields.take()?,
         swept: fields.optional()?,
         candidates: candidates(fields.take()?, fields.take()?),
-        knows_nested: fields.take()?,
         nested: BTreeMap::new(),
     };
     Ok((id, mount))
@@ -256,7 +252,7 @@ fn nested_file_system(row: &Row<'_>) -> rusqlite::Result<(MountId, Arc<[u8]>, Ne
     Ok((id, below.into(), nested))
 }
 
-/// Returns none for a row of a version without globs, or an edited one.
+/// Returns none before the first sweep, or for a row that was edited.
 fn candidates(include: Option<String>, exclude: Option<String>) -> Option<Candidates> {
     let globs = |column: Option<String>| serde_json::from_str(&column?).ok();
     Candidates::new(globs(include)?, globs(exclude)?).ok()
@@ -273,7 +269,6 @@ fn document(row: &Row<'_>, known: &mut KnownUris) -> rusqlite::Result<(Uri, Reco
             form: fields.value()?,
             fingerprint: fields.value()?,
         },
-        outdated: fields.take::<u32>()? != fingerprint::VERSION,
         up: fields.optional_uri(known)?,
         named_index: fields.optional_uri(known)?,
         named_index_form: fields.optional()?,
@@ -337,8 +332,6 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
     let set = fields.value()?;
     let topic = Topic::new(fields.text()?);
     let retired = fields.optional()?;
-    // Last words, of an earlier version: `ledger` has them.
-    fields.take::<Option<String>>()?;
     let channel = ChannelRow {
         source,
         set,
@@ -355,8 +348,6 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
 
 fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     let mut fields = RowReader::of(row);
-    // Earlier versions kept those of all accounts with their channel.
-    let of_channel = fields.take::<Option<String>>()?;
     let key = key(&mut fields)?;
     let limit = fields.take::<Option<i64>>()?.map(count);
     let accepted = fields.optional()?;
@@ -371,10 +362,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     let last = attempt(&mut fields)?;
     let until = fields.optional()?;
     let left = fields.optional()?;
-    let last_words = match fields.take::<Option<String>>()?.or(of_channel) {
-        Some(last_words) => foreign(uris_from_json(&last_words))?,
-        None => BTreeSet::new(),
-    };
+    let last_words = foreign(uris_from_json(fields.text()?))?;
     let position = LogPosition {
         heard: fields.number()?,
         entries: count(fields.take()?),
@@ -420,11 +408,11 @@ fn attempt(fields: &mut RowReader<'_>) -> rusqlite::Result<Option<Attempt>> {
     let excerpt: Option<String> = fields.take()?;
     let kind = fields.optional()?;
     let reason: Option<String> = fields.take()?;
-    let needs_person: Option<bool> = fields.take()?;
+    let needs_operator: Option<bool> = fields.take()?;
     let refusal = kind.map(|kind| Refusal {
         kind,
         reason: reason.unwrap_or_default(),
-        needs_operator: needs_person.unwrap_or_default(),
+        needs_operator: needs_operator.unwrap_or_default(),
     });
     Ok(at.zip(seq).map(|(at, seq)| Attempt {
         at,

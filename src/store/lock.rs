@@ -6,13 +6,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk, geteuid};
+use rustix::process::geteuid;
 
-use crate::store::{DATABASE, StoreError};
+use crate::store::StoreError;
 
 const LOCK: &str = "lock";
-/// The name of a private lock file that replaces one that others may hold.
-const NEW_LOCK: &str = "lock.new";
 /// The time to wait for the lock. Commands that only test for a daemon hold it for much less.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -47,7 +45,7 @@ pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
     };
     match file.try_lock_shared() {
         Ok(()) => Ok(false),
-        Err(TryLockError::WouldBlock) => Ok(is_private(&file, directory)? || is_open(directory)),
+        Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
@@ -63,41 +61,11 @@ fn attempt(directory: &Path) -> std::io::Result<Option<File>> {
         },
         Err(error) => return Err(error),
     };
-    let is_locked = try_lock(&file)?;
-    if is_private(&file, directory)? {
-        return Ok((is_locked && is_at(&file, &path)).then_some(file));
+    match file.try_lock() {
+        Ok(()) => Ok(is_at(&file, &path).then_some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
-    // The file of an earlier version, which anyone may open and lock. A running daemon also has the state file open.
-    if !is_locked && is_open(directory) {
-        return Ok(None);
-    }
-    replace(directory)
-}
-
-/// Replaces a lock file that others may hold by a private one.
-fn replace(directory: &Path) -> std::io::Result<Option<File>> {
-    let (path, new_path) = (directory.join(LOCK), directory.join(NEW_LOCK));
-    let Some(new) = create(&new_path, directory)? else {
-        // Another process is doing the same, or crashed while doing it.
-        let Ok(other) = File::open(&new_path) else {
-            return Ok(None);
-        };
-        if try_lock(&other)? {
-            std::fs::remove_file(&new_path)?;
-        }
-        return Ok(None);
-    };
-    if !try_lock(&new)? || !is_at(&new, &new_path) {
-        return Ok(None);
-    }
-    // Another process may have been faster.
-    let current = File::open(&path);
-    if current.is_ok_and(|current| is_private(&current, directory).unwrap_or_default()) {
-        std::fs::remove_file(&new_path)?;
-        return Ok(None);
-    }
-    std::fs::rename(&new_path, &path)?;
-    Ok(Some(new))
 }
 
 /// Creates a private file. Returns none if it exists.
@@ -117,21 +85,6 @@ fn create(path: &Path, directory: &Path) -> std::io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-fn try_lock(file: &File) -> std::io::Result<bool> {
-    match file.try_lock() {
-        Ok(()) => Ok(true),
-        Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
-/// Returns true if no other user may open a file, and it belongs to us, to root, or to the owner of the directory.
-fn is_private(file: &File, directory: &Path) -> std::io::Result<bool> {
-    let metadata = file.metadata()?;
-    let owners = [geteuid().as_raw(), 0, std::fs::metadata(directory)?.uid()];
-    Ok(metadata.mode() & 0o077 == 0 && owners.contains(&metadata.uid()))
-}
-
 /// Returns true if a path names an open file.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
@@ -139,19 +92,4 @@ fn is_at(file: &File, path: &Path) -> bool {
         (Ok(open), Ok(named)) => identity(open) == identity(named),
         _ => false,
     }
-}
-
-/// Returns true if another process has the state file open: SQLite holds a lock on it meanwhile.
-fn is_open(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join(DATABASE)) else {
-        return false;
-    };
-    let whole = Flock {
-        start: 0,
-        length: 0,
-        pid: None,
-        typ: FlockType::WriteLock,
-        offset_type: FlockOffsetType::Set,
-    };
-    matches!(fcntl_getlk(&file, &whole), Ok(Some(_)))
 }

@@ -10,7 +10,6 @@ mod load;
 mod lock;
 mod row;
 mod save;
-mod schema;
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::ErrorKind;
@@ -79,14 +78,10 @@ pub enum StoreError {
         source: rusqlite::Error,
     },
     #[error(
-        "the state file {path} was written by a newer rsnotify (schema {found}, this one knows {known}); \
-         upgrade rsnotify, or move the file away: a new baseline is taken then"
+        "the state file {path} has schema {found}, and this rsnotify reads only schema {SCHEMA_VERSION}; use the rsnotify that \
+         wrote it, or move the file away: everything that exists counts as known then"
     )]
-    FromTheFuture {
-        path: PathBuf,
-        found: usize,
-        known: usize,
-    },
+    OtherSchema { path: PathBuf, found: i64 },
     #[error(
         "cannot read the state file {path}; if it is damaged, move it away: a new baseline is taken then"
     )]
@@ -126,6 +121,11 @@ pub use crate::store::changes::{KeyReader, TakenRows};
 pub use crate::store::directory::inspect_directory;
 pub use crate::store::lock::is_in_use;
 
+/// The schema of a new state file.
+const SCHEMA: &str = include_str!("schema.sql");
+/// The version that [`SCHEMA`] sets, and the only one that is read.
+const SCHEMA_VERSION: i64 = 1;
+
 const DATABASE: &str = "state.sqlite";
 /// The name of a new state file until it is complete.
 const NEW_DATABASE: &str = "state.sqlite.new";
@@ -144,7 +144,7 @@ impl Store {
         match std::fs::metadata(&path) {
             Ok(metadata) if metadata.len() == 0 => return Err(StoreError::Empty { path }),
             Err(error) if error.kind() == ErrorKind::NotFound => create(directory, |new| {
-                schema::migrate(&mut Connection::open(new)?, 0)
+                Connection::open(new)?.execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))
             })?,
             _ => {}
         }
@@ -179,9 +179,7 @@ impl Store {
                 path: path.clone(),
                 source,
             })?;
-        if user_version(&connection, &path)? == 0 {
-            return Ok(None);
-        }
+        check_schema(&connection, &path)?;
         Ok(Some(Store {
             connection,
             path,
@@ -277,26 +275,26 @@ fn create(
     directory.sync_all().map_err(failed)
 }
 
-/// Opens an existing state file and migrates it to this version.
+/// Opens an existing state file.
 fn open_to_write(path: &Path) -> Result<(Connection, OpenedFile), StoreError> {
     let open_error = |source| StoreError::Open {
         path: path.to_owned(),
         source,
     };
-    let mut connection = Connection::open(path).map_err(open_error)?;
+    let connection = Connection::open(path).map_err(open_error)?;
+    check_schema(&connection, path)?;
     // Fails on a file system without modes.
     let _ = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     // WAL with a sync at each commit: durable before anything is sent. Temporary data, such as the statement journal of
-    // deleting a large channel, is in memory: a container may have no directory for temporary files.
+    // deleting a large channel, is in memory: a container may have no directory for temporary files. The page cache grows
+    // to 16 MB at most.
     connection
         .execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-             PRAGMA temp_store = MEMORY;",
+             PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000;",
         )
         .map_err(open_error)?;
     connection.set_prepared_statement_cache_capacity(64);
-    let version = user_version(&connection, path)?;
-    schema::migrate(&mut connection, version).map_err(open_error)?;
     let opened = OpenedFile::at(path)?;
     Ok((connection, opened))
 }
@@ -312,22 +310,21 @@ fn uri(path: &Path) -> String {
     format!("file:{name}{parameters}")
 }
 
-fn user_version(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
-    let found: i64 = connection
+/// Refuses a file with another schema.
+fn check_schema(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let found = connection
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(|source| StoreError::Open {
             path: path.to_owned(),
             source,
         })?;
-    let found = usize::try_from(found).unwrap_or(usize::MAX);
-    if found > schema::VERSION {
-        return Err(StoreError::FromTheFuture {
+    if found != SCHEMA_VERSION {
+        return Err(StoreError::OtherSchema {
             path: path.to_owned(),
             found,
-            known: schema::VERSION,
         });
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use resourcesync::fingerprint;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::{Statement, Transaction, params};
 use websub::hub::{HubRecord, Relay};
@@ -19,7 +18,12 @@ use crate::announce::state::{
 use crate::store::changes::write_changes;
 use crate::store::hub::{write_record, write_relay};
 use crate::store::row::{Column, covers_to_json, said_to_json, times_to_text, uris_to_json};
-use crate::store::{Store, StoreError, schema};
+use crate::store::{SCHEMA_VERSION, Store, StoreError};
+
+/// Free pages that the file keeps, for what is saved next: 4 MiB.
+const KEPT_PAGES: i64 = 1_024;
+/// Free pages that are given back at once: 1 MiB.
+const PAGES_AT_ONCE: i64 = 256;
 
 impl Store {
     /// Commits the engine's changes, the embedded hub's records and the notifications to relay; durable when it returns.
@@ -71,9 +75,37 @@ impl Store {
         self.sync_commits(true)
             .and_then(|()| {
                 self.connection
-                    .pragma_update(None, "user_version", schema::VERSION as i64)
+                    .pragma_update(None, "user_version", SCHEMA_VERSION)
             })
             .map_err(|source| self.save_error(source))
+    }
+
+    /// Gives pages that became free back to the file system, a few at a time. Returns true if there are more. An error
+    /// is left to the next save, which has it too.
+    pub fn shrink(&mut self) -> bool {
+        self.give_back().unwrap_or(false)
+    }
+
+    fn give_back(&mut self) -> rusqlite::Result<bool> {
+        let free: i64 = self
+            .connection
+            .pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+        if free <= KEPT_PAGES {
+            return Ok(false);
+        }
+        self.sync_commits(false)?;
+        // It gives back one page for each row.
+        let pages = format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})");
+        let mut statement = self.connection.prepare_cached(&pages)?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+        let is_more = free - PAGES_AT_ONCE > KEPT_PAGES;
+        if !is_more {
+            // Only a checkpoint makes the file smaller.
+            self.connection
+                .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        }
+        Ok(is_more)
     }
 
     fn write(
@@ -130,7 +162,7 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
         candidates.map(|candidates| serde_json::json!(of(candidates)).to_string())
     };
     on.prepare_cached(
-        "INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        "INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
         id,
@@ -144,7 +176,6 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
         row.swept.map(Column),
         globs(Candidates::include),
         globs(Candidates::exclude),
-        row.knows_nested,
     ])?;
     for (below, nested) in &row.nested {
         on.prepare_cached("INSERT INTO nested_file_systems VALUES (?1, ?2, ?3, ?4, ?5)")?
@@ -169,7 +200,7 @@ fn write_documents(
     let mut delete = on.prepare_cached("DELETE FROM documents WHERE uri = ?1")?;
     let mut replace = on.prepare_cached(
         "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
-         ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
+         ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
     )?;
     for (uri, record) in documents {
         match record {
@@ -200,12 +231,6 @@ fn write_document(replace: &mut Statement<'_>, uri: &Uri, record: &Record) -> ru
         Hold::Waiting { since } => ("waiting", Some(since)),
         Hold::Expired => ("expired", None),
     };
-    // An outdated fingerprint stays so until its document is read again.
-    let fingerprint_version = if record.outdated {
-        0
-    } else {
-        fingerprint::VERSION
-    };
     replace.execute(params![
         uri.as_str(),
         record.path.mount.0,
@@ -217,7 +242,6 @@ fn write_document(replace: &mut Statement<'_>, uri: &Uri, record: &Record) -> ru
         Column(record.version.capability),
         Column(record.version.form),
         Column(record.version.fingerprint),
-        fingerprint_version,
         record.up.as_ref().map(Uri::as_str),
         record.named_index.as_ref().map(Uri::as_str),
         record.named_index_form.map(Column),
@@ -295,9 +319,8 @@ fn write_channel(
         on.execute("DELETE FROM channels WHERE id = ?1", [id.0.cast_signed()])?;
         return Ok(());
     };
-    // Earlier versions kept last words here: they are those of each account that was not saved since.
     on.prepare_cached(
-        "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6, ?7, ?8, ?9, ?10) \
+        "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (id) DO UPDATE SET source = excluded.source, \
          capability_list = excluded.capability_list, retired = excluded.retired, \
          seq = excluded.seq, body = excluded.body, \
@@ -343,7 +366,7 @@ fn write_ledger(
          silence_reported = excluded.silence_reported, tried = excluded.tried, \
          tried_seq = excluded.tried_seq, answer_status = excluded.answer_status, \
          answer = excluded.answer, refusal = excluded.refusal, reason = excluded.reason, \
-         needs_person = excluded.needs_person, until = excluded.until, \
+         needs_operator = excluded.needs_operator, until = excluded.until, \
          left_since = excluded.left_since, last_words = excluded.last_words, heard = excluded.heard, \
          heard_entries = excluded.heard_entries, skipped_to = excluded.skipped_to, \
          last_heard = excluded.last_heard",

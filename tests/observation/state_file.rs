@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use rusqlite::Connection;
@@ -24,7 +26,7 @@ enum Damage {
     CutInTheHeader,
     CutInTheMiddle,
     Garbage,
-    FromTheFuture,
+    OtherSchema,
     ZeroBytes,
 }
 
@@ -34,7 +36,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
         Damage::CutInTheHeader,
         Damage::CutInTheMiddle,
         Damage::Garbage,
-        Damage::FromTheFuture,
+        Damage::OtherSchema,
         Damage::ZeroBytes
     )]
     damage: Damage,
@@ -49,7 +51,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
         Damage::CutInTheMiddle => fs::write(&path, &whole[..whole.len() / 2]).unwrap(),
         Damage::ZeroBytes => fs::write(&path, "").unwrap(),
         Damage::Garbage => fs::write(&path, vec![b'x'; whole.len()]).unwrap(),
-        Damage::FromTheFuture => {
+        Damage::OtherSchema => {
             let state = Connection::open(&path).unwrap();
             state.pragma_update(None, "user_version", 1_000).unwrap();
         }
@@ -189,20 +191,36 @@ fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
 }
 
 #[test]
-fn a_daemon_is_noticed_although_others_may_open_its_lock() {
+fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
     let mut story = Story::over(Inotify, Site::new(), "");
     story.resume();
-    let lock = story.setup.state.path().join("state/lock");
-    fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-    let (code, error) = ends(&story);
-    assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("another rsnotify uses"), "{error}");
     story.stays_silent();
-    story.stop();
-    // Who is not rsnotify keeps nobody out.
-    let strangers = fs::File::open(&lock).unwrap();
-    strangers.lock_shared().unwrap();
-    story.resume();
+    let path = story.setup.state.path().join("state/state.sqlite");
+    let operator = Connection::open(&path).unwrap();
+    operator
+        .execute_batch(
+            "CREATE TABLE large AS WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number LIMIT 16000)
+             SELECT randomblob(1000) FROM number;
+             DROP TABLE large;
+             PRAGMA wal_checkpoint(TRUNCATE);",
+        )
+        .unwrap();
+    let size = || fs::metadata(&path).unwrap().len();
+    assert!(size() > 16_000_000, "{}", size());
+    let shrinks_below = |bytes: u64, sql: &str| {
+        let deadline = Instant::now() + DEADLINE;
+        while size() > bytes {
+            assert!(Instant::now() < deadline, "{}", size());
+            operator.execute_batch(sql).unwrap();
+            sleep(Duration::from_millis(20));
+        }
+    };
+    shrinks_below(5_000_000, "");
+    // Another checkpoint may be under way.
+    shrinks_below(1_000_000, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    story.hears(&["updated changelist a/changelist.xml"]);
     story.ends();
 }
 

@@ -201,6 +201,20 @@ fn an_error_about_the_login_needs_an_operator_and_a_retry_tries_at_once() {
 }
 
 #[test]
+fn a_broker_whose_login_was_refused_is_tried_at_once_by_a_start_and_a_reload() {
+    for begin in [World::crash_and_start, World::reload] {
+        let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
+        world.script(BROKER, Reply::Error(BrokerRefusal::Credentials));
+        world.update("/a/changelist.xml");
+        world.wait(300);
+        world.script(BROKER, Reply::Accept);
+        begin(&mut world);
+        world.wait(1);
+        assert_eq!(world.news_at(BROKER), [UPDATED]);
+    }
+}
+
+#[test]
 fn what_is_dropped_for_a_broker_counts_as_told() {
     let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
     world.script(BROKER, Reply::Fail(0));

@@ -1,7 +1,5 @@
 //! A change of the configuration announces nothing (R13).
 
-use std::sync::Arc;
-
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
 
@@ -128,53 +126,6 @@ fn documents_no_longer_configured_are_forgotten() {
     world.update(changes);
     world.wait(10);
     assert_eq!(world.news(), [format!("updated changelist {changes}")]);
-}
-
-#[test]
-fn another_fingerprint_version_announces_nothing() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
-    world.update("/b/changelist.xml");
-    world.wait(10);
-    world.crash();
-    for record in world.disk.documents.values_mut() {
-        let record = Arc::make_mut(record);
-        record.outdated = true;
-        record.version.fingerprint.0[0] ^= 0xff;
-    }
-    for told in world
-        .disk
-        .told
-        .values_mut()
-        .flat_map(|told| told.values_mut())
-    {
-        told.fingerprint.as_mut().unwrap().0[0] ^= 0xff;
-    }
-    for ledger in world.disk.ledgers.values_mut() {
-        let covers = ledger
-            .flight
-            .iter_mut()
-            .flat_map(|flight| &mut flight.covers);
-        for fingerprint in covers.filter_map(|(_, told)| told.as_mut()?.fingerprint.as_mut()) {
-            fingerprint.0[0] ^= 0xff;
-        }
-    }
-    world.update("/a/changelist.xml");
-    world.script(HUB, Reply::Accept);
-    world.start();
-    world.wait(100);
-    let mut news = world.news();
-    news.sort();
-    assert_eq!(
-        news,
-        [
-            "updated changelist /a/changelist.xml",
-            "updated changelist /b/changelist.xml"
-        ]
-    );
-    world.crash_and_start();
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
 }
 
 #[test]

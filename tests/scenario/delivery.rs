@@ -159,20 +159,6 @@ fn a_denial_is_not_an_acceptance() {
 }
 
 #[test]
-fn a_retry_keeps_its_time_over_a_restart() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(403));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.attempts_at(HUB);
-    world.crash_and_start();
-    world.wait(800);
-    assert_eq!(world.attempts_at(HUB).len(), 0);
-    world.wait(100);
-    assert_eq!(world.attempts_at(HUB).len(), 1);
-}
-
-#[test]
 fn a_clock_that_was_set_back_delays_no_hub() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Status(503));

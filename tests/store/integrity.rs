@@ -4,10 +4,11 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rsnotify::store::{Store, StoreError, is_in_use};
+use rsnotify::announce::state::Save;
+use rsnotify::store::{Store, StoreError};
 use tempfile::TempDir;
 
-use crate::everything;
+use crate::{everything, path, stat, time};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -37,35 +38,6 @@ fn directory_lock_and_file_are_their_users_alone() {
     fs::set_permissions(&directory, Permissions::from_mode(0o750)).unwrap();
     drop(Store::open(&directory).unwrap());
     assert_eq!(mode(&directory), 0o750);
-}
-
-#[test]
-fn a_lock_that_others_can_hold_is_replaced() {
-    for is_new in [true, false] {
-        let above = TempDir::new().unwrap();
-        let directory = above.path().join("state");
-        if !is_new {
-            drop(Store::open(&directory).unwrap());
-        }
-        fs::create_dir_all(&directory).unwrap();
-        let lock = directory.join("lock");
-        File::create(&lock).unwrap();
-        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-        // One that another left half done.
-        File::create(directory.join("lock.new")).unwrap();
-        let strangers = File::open(&lock).unwrap();
-        strangers.lock().unwrap();
-        assert!(!is_in_use(&directory).unwrap());
-
-        let store = Store::open(&directory).unwrap();
-        assert_eq!(mode(&lock), 0o600);
-        assert!(!directory.join("lock.new").exists());
-        assert!(is_in_use(&directory).unwrap());
-        let second = Store::open(&directory);
-        assert!(matches!(second, Err(StoreError::InUse { .. })));
-        drop((second, store));
-        assert!(!is_in_use(&directory).unwrap());
-    }
 }
 
 #[test]
@@ -177,6 +149,64 @@ fn a_state_file_that_is_cut_is_noticed_and_not_filled_again() {
         drop(store);
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
     }
+}
+
+/// Has a state file that was some megabytes larger, with the pages that became free.
+fn with_free_pages() -> (TempDir, Store) {
+    let (above, mut store) = filled();
+    let other_file = (stat(), time(9));
+    let files = (0..80_000).map(|number| path(format!("d/{number}.xml").as_bytes()));
+    let files: Vec<_> = files.collect();
+    for row in [Some(other_file), None] {
+        let rows = files.iter().map(|file| (file.clone(), row));
+        let save = Save {
+            other_files: rows.collect(),
+            ..Save::default()
+        };
+        store.save(&save, &[], &[]).unwrap();
+    }
+    (above, store)
+}
+
+#[test]
+fn an_operators_vacuum_is_no_damage() {
+    let (above, mut store) = with_free_pages();
+    let file = above.path().join("state/state.sqlite");
+    let size = || fs::metadata(&file).unwrap().len();
+    let saved = store.load().unwrap();
+    store.check().unwrap();
+    let before = size();
+    let operator = rusqlite::Connection::open(&file).unwrap();
+    let vacuum = "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);";
+    operator.execute_batch(vacuum).unwrap();
+    drop(operator);
+    let after = size();
+    assert!(after < before / 2, "{before} {after}");
+    for _ in 0..2 {
+        store.check().unwrap();
+        store.probe().unwrap();
+        store.save(&everything(), &[], &[]).unwrap();
+    }
+    assert_eq!(store.load().unwrap(), saved);
+    // It may be cut nevertheless.
+    let cut = File::options().write(true).open(&file).unwrap();
+    cut.set_len(after - 4_096).unwrap();
+    is_unusable(&mut store, |error| matches!(error, StoreError::Cut { .. }));
+}
+
+#[test]
+fn pages_that_became_free_are_given_back_a_few_at_a_time() {
+    let (above, mut store) = with_free_pages();
+    let file = above.path().join("state/state.sqlite");
+    let size = || fs::metadata(&file).unwrap().len();
+    let saved = store.load().unwrap();
+    let before = size();
+    let steps = std::iter::from_fn(|| store.shrink().then_some(())).count();
+    assert!(steps > 2, "{steps}");
+    assert!(size() < before / 2, "{before} {}", size());
+    store.check().unwrap();
+    store.save(&everything(), &[], &[]).unwrap();
+    assert_eq!(store.load().unwrap(), saved);
 }
 
 #[test]

@@ -31,7 +31,6 @@ use websub::publisher::reason::RefusalKind;
 use websub::secret::Secret;
 
 mod integrity;
-mod migrations;
 
 fn uri(path: &str) -> Uri {
     Uri::parse(&format!("https://e.org/{path}")).unwrap()
@@ -66,7 +65,6 @@ fn record(presence: Presence, hold: Hold) -> Record {
             form: Form::List,
             fingerprint: Fingerprint([7; 32]),
         },
-        outdated: false,
         up: Some(uri("cl.xml")),
         named_index: Some(uri("index.xml")),
         named_index_form: Some(Form::Index),
@@ -109,7 +107,6 @@ fn everything() -> Save {
             candidates: Some(
                 Candidates::new(vec!["**/*.xml".into()], vec!["\"a\"/**".into()]).unwrap(),
             ),
-            knows_nested: true,
             nested: BTreeMap::from([
                 (
                     Arc::from(&b"d/\xff"[..]),
@@ -515,19 +512,33 @@ fn a_second_instance_is_kept_out_and_a_reader_is_not() {
 }
 
 #[test]
-fn a_state_from_the_future_is_refused_and_left_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    drop(Store::open(directory.path()).unwrap());
-    let path = directory.path().join("state.sqlite");
-    let database = rusqlite::Connection::open(&path).unwrap();
-    database.pragma_update(None, "user_version", 4_000).unwrap();
-    drop(database);
-    let error = Store::open(directory.path()).unwrap_err();
-    assert!(
-        matches!(error, StoreError::FromTheFuture { found: 4_000, .. }),
-        "{error}"
-    );
-    assert!(error.to_string().contains("newer rsnotify"), "{error}");
+fn a_state_of_another_schema_is_refused_and_left_alone() {
+    for version in [0, 2, 4_000] {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Store::open(directory.path()).unwrap());
+        let path = directory.path().join("state.sqlite");
+        let database = rusqlite::Connection::open(&path).unwrap();
+        database
+            .pragma_update(None, "user_version", version)
+            .unwrap();
+        drop(database);
+        let before = std::fs::read(&path).unwrap();
+        for error in [
+            Store::open(directory.path()).unwrap_err(),
+            Store::open_to_read(directory.path()).unwrap_err(),
+        ] {
+            let error = error.to_string();
+            assert_eq!(
+                error,
+                format!(
+                    "the state file {} has schema {version}, and this rsnotify reads only schema 1; use the rsnotify that \
+                     wrote it, or move the file away: everything that exists counts as known then",
+                    path.display()
+                )
+            );
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before, "{version}");
+    }
 }
 
 #[test]

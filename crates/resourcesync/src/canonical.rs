@@ -2,7 +2,7 @@
 //!
 //! It is a stream of tokens: a start with its resolved name, attributes in order of their names, a text without the
 //! white space around it, an end. Every variable part is preceded by its length, so that two contents never yield the
-//! same bytes. Raise [`crate::fingerprint::VERSION`] with any change here.
+//! same bytes.
 
 use crate::fingerprint::Fingerprint;
 use crate::namespaces::{Namespace, Namespaces};

@@ -3,13 +3,10 @@
 use std::fmt;
 
 /// blake3 over a document's parsed content, so that a touch, a re-indentation or another prefix is no
-/// change, and a new `at`, `from`, `until` or `completed` is one.
+/// change, and a new `at`, `from`, `until` or `completed` is one. Fingerprints are stored: when they are computed
+/// otherwise, every document that is read again has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
-
-/// Version of the computation. Raise it with any change to what is hashed: documents whose stat data did not change are
-/// then fingerprinted again without being announced.
-pub const VERSION: u32 = 1;
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

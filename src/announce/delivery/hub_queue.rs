@@ -48,7 +48,7 @@ const EXAMPLES: usize = 3;
 /// The time for which a refused size is remembered.
 const SIZE_REMEMBERED: Duration = Duration::from_secs(3_600);
 
-/// The submissions of one hub over all channels. Nothing of it is stored: what waits is found again at the next start.
+/// The submissions of one hub over all channels. Nothing of it is stored: a start finds what waits, and tries it (R23).
 #[derive(Debug)]
 pub struct HubQueue {
     /// Asked for by the operator: sent whatever the state of the hub.
@@ -63,8 +63,6 @@ pub struct HubQueue {
     /// Submissions that may be under way at the same time while the hub does not fail.
     at_once: usize,
     outage: Option<Outage>,
-    /// The last acceptance, and how many there were.
-    accepted: Option<Timestamp>,
     acceptances: u64,
     /// Channels with a notification at fault that failed since the last acceptance.
     at_fault: BTreeSet<ChannelId>,
@@ -134,7 +132,6 @@ impl Default for HubQueue {
             sending: BTreeSet::new(),
             at_once: FIRST_AT_ONCE,
             outage: None,
-            accepted: None,
             acceptances: 0,
             at_fault: BTreeSet::new(),
             size: None,
@@ -232,8 +229,7 @@ impl HubQueue {
     }
 
     /// Notes that the hub accepted something. Returns the outage that this ends.
-    pub fn accepted(&mut self, now: Timestamp) -> Option<Outage> {
-        self.accepted = Some(now);
+    pub fn accepted(&mut self) -> Option<Outage> {
         self.acceptances += 1;
         self.at_fault.clear();
         self.at_once = (self.at_once + 1).min(MAX_AT_ONCE);
@@ -247,11 +243,6 @@ impl HubQueue {
             self.at_once = AT_ONCE_AFTER_OUTAGE;
         }
         ended
-    }
-
-    /// Returns the time of the last acceptance.
-    pub fn last_accepted(&self) -> Option<Timestamp> {
-        self.accepted
     }
 
     /// Returns the number of acceptances since the start.
@@ -322,25 +313,10 @@ impl HubQueue {
         self.outage.as_ref()
     }
 
-    /// Resumes an outage of which a stored state tells.
-    pub fn resume(&mut self, outage: Outage) {
-        self.outage = Some(outage);
-    }
-
-    /// Resumes the last acceptance of which a stored state tells.
-    pub fn resume_accepted(&mut self, at: Timestamp) {
-        self.accepted = self.accepted.max(Some(at));
-    }
-
-    /// Continues what a queue before this one has learned of the hub.
+    /// Continues what a queue before this one has learned of the hub. Whether it fails is found out again (R23).
     pub fn inherit(&mut self, before: &mut HubQueue) {
         self.size = before.size;
         self.refusals = std::mem::take(&mut before.refusals);
-        if let (Some(outage), Some(before)) = (&mut self.outage, &before.outage) {
-            outage.since = before.since;
-            outage.attempts = before.attempts;
-            outage.logged = before.logged;
-        }
     }
 
     /// Makes the next probe of a failing hub due now, and has its outcome logged even if the outage was logged before.
@@ -416,7 +392,6 @@ impl HubQueue {
     /// Moves all times as the clock was set back.
     pub fn set_back(&mut self, by: Duration) {
         let moved = |time: &mut Timestamp| *time = earlier(*time, by);
-        self.accepted.iter_mut().for_each(moved);
         if let Some(size) = &mut self.size {
             moved(&mut size.until);
         }
@@ -434,27 +409,6 @@ impl HubQueue {
 }
 
 impl Outage {
-    /// Makes an outage of which a stored state holds the last failure.
-    pub fn resumed(
-        since: Timestamp,
-        attempts: u32,
-        refusal: Refusal,
-        next_probe: Timestamp,
-    ) -> Outage {
-        Outage {
-            since,
-            attempts,
-            operator_failures: u32::from(refusal.needs_operator),
-            refusal,
-            next_probe,
-            is_doubtful: false,
-            earliest_first: next_probe,
-            probes: BTreeSet::new(),
-            probes_at_once: 1,
-            logged: None,
-        }
-    }
-
     /// Returns the time from which notifications that were never submitted may be.
     fn next_first(&self) -> Timestamp {
         // Topics without subscribers must not keep others waiting for longer and longer.

@@ -21,7 +21,6 @@ use crate::announce::engine::channels::accounts::ChannelAccounts;
 use crate::announce::engine::channels::channel_map::ChannelMap;
 use crate::announce::engine::channels::cut_schedule::CutSchedule;
 use crate::announce::engine::channels::hearers::Hearers;
-use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
@@ -279,15 +278,6 @@ impl Channels {
             let channel = channels.get(id);
             channel.is_some_and(|channel| channel.source == source)
         });
-    }
-
-    /// Replaces a fingerprint that is computed otherwise now, in silence.
-    pub fn recompute(&mut self, recomputed: &Recomputed, step: &mut Step) {
-        for id in self.hearers.of(&recomputed.uri).collect::<Vec<_>>() {
-            if let Some(mut accounts) = self.accounts(id) {
-                accounts.recompute(recomputed, step);
-            }
-        }
     }
 
     /// Moves all times as the clock was set back.

@@ -35,7 +35,6 @@ use crate::announce::engine::outbox::hubs::Hubs;
 use crate::announce::engine::outbox::retention::still_kept;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -58,7 +57,7 @@ impl Outbox {
     /// Makes the outbox of restored channels.
     pub fn restore(plan: &Plan, channels: Channels) -> Outbox {
         Outbox {
-            hubs: Hubs::restore(plan, &channels),
+            hubs: Hubs::new(plan),
             history: recalled(channels.iter()),
             channels,
         }
@@ -158,13 +157,6 @@ impl Outbox {
         step.serve(id);
         self.channels.cuts.set_ready(id);
         cut.back_dated
-    }
-
-    /// Replaces fingerprints that are computed otherwise now, in silence.
-    pub fn recompute(&mut self, recomputed: &[Recomputed], step: &mut Step) {
-        for recomputed in recomputed {
-            self.channels.recompute(recomputed, step);
-        }
     }
 
     /// Cuts the next notifications of all channels that are ready.
@@ -273,24 +265,13 @@ impl Outbox {
         }
     }
 
-    /// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old
-    /// ones, so it is repeated at once unless it is accepted.
-    pub fn reached_otherwise(&mut self, hub: &Hub, step: &mut Step) {
-        let now = step.now();
-        for (id, channel) in self.channels.iter_mut() {
-            let Some(ledger) = channel.ledgers.get_mut(hub) else {
-                continue;
-            };
-            let Some(flight) = &mut ledger.row.flight else {
-                continue;
-            };
-            ledger.is_answer_old = ledger.sending.is_some();
-            flight.next_try = now;
-            step.save_ledger(id, hub.clone());
-            step.wake_at(now, Timer::Try(id, hub.clone()));
-        }
-        if let Some(queue) = self.hubs.get_mut(hub) {
-            queue.hurry(now);
+    /// Notes that the address or the credentials of a hub changed. A submission under way used the old ones, so it is
+    /// repeated at once unless it is accepted.
+    pub fn reached_otherwise(&mut self, hub: &Hub) {
+        for (_, channel) in self.channels.iter_mut() {
+            if let Some(ledger) = channel.ledgers.get_mut(hub) {
+                ledger.is_answer_old = ledger.sending.is_some() && ledger.row.flight.is_some();
+            }
         }
     }
 

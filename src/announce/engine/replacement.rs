@@ -38,28 +38,21 @@ impl HubChanges {
         accounts: &mut Accounts,
         step: &mut Step,
     ) -> HubChanges {
-        let before: BTreeSet<Hub> = match known.is_empty() {
-            // An earlier version kept no list.
-            true => accounts
-                .ledgers
-                .keys()
-                .map(|(_, hub)| hub.clone())
-                .collect(),
-            false => {
-                let configured = known.iter().filter(|(_, hub)| hub.is_configured);
-                configured.map(|(hub, _)| hub.clone()).collect()
-            }
-        };
+        let configured = known.iter().filter(|(_, hub)| hub.is_configured);
+        let before: BTreeSet<Hub> = configured.map(|(hub, _)| hub.clone()).collect();
         let after: BTreeMap<Hub, Mode> = plan
             .destinations()
             .map(|(hub, mode)| (hub.clone(), mode))
             .collect();
         let added = after.keys().filter(|hub| !before.contains(*hub));
-        let former = known.keys().chain(&before).cloned();
         let mut changes = HubChanges {
             added: added.cloned().collect(),
             inherited: BTreeSet::new(),
-            former: former.filter(|hub| !after.contains_key(hub)).collect(),
+            former: known
+                .keys()
+                .filter(|hub| !after.contains_key(*hub))
+                .cloned()
+                .collect(),
         };
         for (old, new) in changes.replacements(plan, &before, known) {
             changes.replace(old, new, accounts, step);
@@ -122,11 +115,9 @@ impl HubChanges {
         let added: Vec<&HubPlan> = plan.hubs.iter().filter(is_new).collect();
         if let (Some(old), None, [new]) = (unnamed.next(), unnamed.next(), &added[..]) {
             // Our own hub has subscribers of its own.
-            let was_embedded = known.get(old).map(|hub| hub.mode == Mode::Embedded);
+            let was_embedded = known.get(old).is_some_and(|hub| hub.mode == Mode::Embedded);
             let is_embedded = new.mode == Mode::Embedded;
-            if new.replaces == Replaces::Automatic
-                && was_embedded.is_none_or(|was| was == is_embedded)
-            {
+            if new.replaces == Replaces::Automatic && was_embedded == is_embedded {
                 replacements.push((old.clone(), new.hub.clone()));
             }
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
@@ -26,9 +25,6 @@ use crate::announce::state::{
     ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, Record, State, Told,
 };
 use crate::announce::time::later;
-
-/// Maximum wait before a retry (R23).
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The versions that hubs were told of, by channel.
 type AllTold = BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>;
@@ -181,7 +177,6 @@ impl ChannelRestorer<'_> {
         if let Some(last) = channels.keys().next_back() {
             self.channels.reserve(*last);
         }
-        let channels = self.with_one_for_each_topic(channels, &ledgers, &mut told);
         // Both are in order of channels.
         let mut ledgers = ledgers.into_iter().peekable();
         for (id, row) in channels {
@@ -218,65 +213,6 @@ impl ChannelRestorer<'_> {
                 hub: hub.clone(),
                 changes,
             });
-        }
-    }
-
-    /// Keeps one channel of each topic. Earlier versions kept several: the live one, else the one that retired last,
-    /// announces what was still due on the others.
-    fn with_one_for_each_topic(
-        &mut self,
-        mut channels: BTreeMap<ChannelId, ChannelRow>,
-        ledgers: &BTreeMap<(ChannelId, Hub), LedgerRow>,
-        told: &mut AllTold,
-    ) -> BTreeMap<ChannelId, ChannelRow> {
-        let mut by_topic: BTreeMap<Topic, Vec<ChannelId>> = BTreeMap::new();
-        for (id, row) in &channels {
-            by_topic.entry(row.topic.clone()).or_default().push(*id);
-        }
-        for mut ids in by_topic.into_values().filter(|ids| ids.len() > 1) {
-            ids.sort_by_key(|id| {
-                let retired = channels[id].retired;
-                (retired.is_none(), retired, std::cmp::Reverse(*id))
-            });
-            let Some(last) = ids.pop() else {
-                continue;
-            };
-            for id in ids {
-                let Some(row) = channels.remove(&id) else {
-                    continue;
-                };
-                self.step.rows().channels.insert(id, None);
-                self.hand_over_last_words(id, last, ledgers, told);
-                if let Some(last) = channels.get_mut(&last) {
-                    last.seq = last.seq.max(row.seq);
-                    last.untils.splice(..0, row.untils);
-                }
-                self.step.save_channel(last);
-            }
-        }
-        channels
-    }
-
-    /// Gives what was still due on a channel to another one.
-    fn hand_over_last_words(
-        &mut self,
-        from: ChannelId,
-        to: ChannelId,
-        ledgers: &BTreeMap<(ChannelId, Hub), LedgerRow>,
-        told: &mut AllTold,
-    ) {
-        for (hub, _) in self.plan.destinations() {
-            let theirs = told.remove(&(from, hub.clone())).unwrap_or_default();
-            let ours = told.entry((to, hub.clone())).or_default();
-            let ledger = ledgers.get(&(from, hub.clone()));
-            let is_last_word =
-                |uri: &Uri| ledger.is_some_and(|ledger| ledger.last_words.contains(uri));
-            for (uri, version) in theirs {
-                if is_last_word(&uri) && !ours.contains_key(&uri) {
-                    self.step.save_told(to, hub.clone(), uri.clone());
-                    ours.insert(uri, version);
-                }
-            }
         }
     }
 
@@ -410,17 +346,15 @@ impl ChannelRestorer<'_> {
         ledger
     }
 
-    /// Sets the timers of an account. A clock that went back must not silence a hub.
+    /// Sets the timers of an account. What is in flight is retried at once (R23). A clock that went back must not silence a
+    /// hub.
     fn restore_times(&mut self, id: ChannelId, hub: &Hub, row: &mut LedgerRow) {
         let now = self.step.now();
         if let Some(flight) = &mut row.flight {
-            if flight.cut > now {
-                (flight.cut, flight.next_try) = (now, now);
-            }
-            flight.next_try = flight.next_try.min(later(now, LONGEST_WAIT));
+            flight.cut = flight.cut.min(now);
+            flight.next_try = now;
             if !self.hub_changes.is_inherited(hub) {
-                let timer = Timer::Try(id, hub.clone());
-                self.step.wake_at(flight.next_try, timer);
+                self.step.wake_at(now, Timer::Try(id, hub.clone()));
             }
         }
         if let Some(ping) = &mut row.ping {

@@ -27,7 +27,6 @@ use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::findings::Findings;
 use crate::announce::engine::source::mounts::Mounts;
 use crate::announce::engine::source::observed_tree::ObservedTree;
-use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::observation::{NoDocument, Observation};
 use crate::announce::plan::SourcePlan;
@@ -101,15 +100,10 @@ impl Source {
     // Observations.
 
     /// Takes one look at a candidate (R3, R4).
-    pub fn observe(
-        &mut self,
-        uri: Uri,
-        observation: Observation,
-        step: &mut Step,
-    ) -> Option<Recomputed> {
+    pub fn observe(&mut self, uri: Uri, observation: Observation, step: &mut Step) {
         let uri = self.catalog().interned(uri);
         self.findings.note_look(&uri, &observation, step);
-        self.tree.observe(uri, observation, step)
+        self.tree.observe(uri, observation, step);
     }
 
     /// Reports a candidate that has been broken for `broken_after`.

@@ -10,7 +10,6 @@ use resourcesync::uri::{Topic, Uri};
 
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::mounts::{Mounts, UnreadableSample, Visibility};
-use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, MountId, NoDocument, Observation, Stat};
@@ -159,10 +158,10 @@ impl Sources {
         Some((source, uri))
     }
 
-    /// Notes what an event of the tree says; all others say nothing. Returns the fingerprints to replace.
-    pub fn note(&mut self, event: Event, step: &mut Step) -> Vec<Recomputed> {
+    /// Notes what an event of the tree says; all others say nothing.
+    pub fn note(&mut self, event: Event, step: &mut Step) {
         match event {
-            Event::Observed(observations) => return self.observe(observations, step),
+            Event::Observed(observations) => self.observe(observations, step),
             Event::Explained(explained) => self.explain(explained, step),
             Event::MountFound {
                 mount,
@@ -217,18 +216,15 @@ impl Sources {
             | Event::Drop { .. }
             | Event::Tick => {}
         }
-        Vec::new()
     }
 
-    /// Notes what was found at some paths. Returns the fingerprints to replace.
-    fn observe(&mut self, observations: Vec<Observation>, step: &mut Step) -> Vec<Recomputed> {
-        let mut recomputed = Vec::new();
+    /// Notes what was found at some paths.
+    fn observe(&mut self, observations: Vec<Observation>, step: &mut Step) {
         for observation in observations {
             if let Some((source, uri)) = self.publishing(&observation.path) {
-                recomputed.extend(source.observe(uri, observation, step));
+                source.observe(uri, observation, step);
             }
         }
-        recomputed
     }
 
     /// Notes why what lies at some paths is no document.
@@ -271,10 +267,10 @@ impl Sources {
     }
 
     /// Decides about the deletions that this step's looks found (R15).
-    pub fn judge_deletions(&mut self, step: &mut Step) -> Vec<Recomputed> {
-        let sources = self.sources.iter_mut();
-        let recomputed = sources.flat_map(|source| source.tree.judge_deletions(step));
-        recomputed.collect()
+    pub fn judge_deletions(&mut self, step: &mut Step) {
+        for source in &mut self.sources {
+            source.tree.judge_deletions(step);
+        }
     }
 
     /// Tells the operator of findings and broken documents that have lasted (R8).
@@ -308,7 +304,7 @@ impl Sources {
     // Paths to read.
 
     /// Returns the documents whose stat data decide whether they are read again (R4). Structural ones are always
-    /// read at start, and so are those whose fingerprint an earlier version computed.
+    /// read at start.
     pub fn known(&self) -> impl Iterator<Item = (&DocumentPath, Stat, Timestamp)> {
         let records = self.records();
         records

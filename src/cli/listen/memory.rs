@@ -526,21 +526,4 @@ mod tests {
         let text = serde_json::to_string(&caught_up).unwrap();
         assert_eq!(serde_json::from_str::<Memory>(&text).unwrap(), caught_up);
     }
-
-    #[test]
-    fn a_memory_of_an_earlier_version_is_loaded() {
-        let known = change("a", Some("2026-11-20T10:00:00Z"));
-        let text = format!(
-            "{{\"kind\":\"change\",\"until\":\"2026-11-20T10:00:00Z\",\"digests\":[\"{}\"],\
-             \"edge\":[{{\"key\":\"{}0123456789abcdef\",\"ends\":\"2026-11-20T10:00:01Z\"}}]}}",
-            digest(b"first"),
-            Key::of(&known)
-        );
-        let memory: Memory = serde_json::from_str(&text).unwrap();
-        assert!(!is_missed(&memory, &known));
-        assert_eq!(
-            memory.relation(&identity("", "", "first")),
-            Relation::Repeat
-        );
-    }
 }

@@ -53,14 +53,13 @@ pub struct SavedSubscription {
 
 impl SavedSubscription {
     /// Returns true if the channel was found in a Capability List, rather than given as a topic.
-    pub fn is_advertised(&self, topic: &str) -> bool {
-        // Files of earlier versions do not name the list.
-        self.advertised_by.is_some() || self.asked != topic
+    pub fn is_advertised(&self) -> bool {
+        self.advertised_by.is_some()
     }
 
     /// Returns true for the channels that are wanted: of one kind, unless the topic was given itself.
-    pub fn is_wanted(&self, topic: &str, kind: Option<ChannelKind>) -> bool {
-        kind.is_none_or(|kind| !self.is_advertised(topic) || self.memory.kind == Some(kind))
+    pub fn is_wanted(&self, kind: Option<ChannelKind>) -> bool {
+        kind.is_none_or(|kind| !self.is_advertised() || self.memory.kind == Some(kind))
     }
 
     /// Records where the channel was found.
@@ -318,12 +317,12 @@ mod tests {
     fn only_advertised_channels_are_selected_by_kind() {
         let mut saved = subscription();
         let change = Some(ChannelKind::Change);
-        assert!(saved.is_wanted("https://e.org/t", change));
+        assert!(saved.is_wanted(change));
         saved.advertised_by = Some("https://e.org/cl.xml".to_owned());
-        assert!(!saved.is_wanted("https://e.org/t", change));
+        assert!(!saved.is_wanted(change));
         saved.memory.kind = change;
-        assert!(saved.is_wanted("https://e.org/t", change));
-        assert!(saved.is_wanted("https://e.org/t", None));
+        assert!(saved.is_wanted(change));
+        assert!(saved.is_wanted(None));
     }
 
     #[test]

@@ -87,8 +87,9 @@ impl Daemon<Announcer, Config> {
         let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked().is_none();
         let saved = saved_subscriptions(self.event_loop.parts.saver.store(), is_first_hub)?;
         let plan = config.plan(&public_url);
-        let is_same_plan = plan == self.config.plan(self.event_loop.role.public_url());
-        if !is_same_plan || config.sources != self.config.sources {
+        let is_other_plan = plan != self.config.plan(self.event_loop.role.public_url())
+            || config.sources != self.config.sources;
+        if is_other_plan {
             self.event_loop.change_plan(config, plan)?;
         }
 
@@ -97,6 +98,10 @@ impl Daemon<Announcer, Config> {
         role.change_adaptors(clients, brokers);
         for hub in changed_hubs(&self.config, config) {
             role.step(Event::HubChanged(hub), parts);
+        }
+        // R23. The engine of another plan retries by itself.
+        if !is_other_plan {
+            role.step(Event::Retry { only: None }, parts);
         }
         let topics = role.topics().clone();
         change_hub(parts, prepared_hub, saved, &topics);

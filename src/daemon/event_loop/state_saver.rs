@@ -13,8 +13,10 @@ use crate::store::Store;
 
 /// Longest time between two probes of the store, so that a full disk is detected before there is something to save.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
-/// Time between two checks that the state file was not deleted or cut.
+/// Time between two checks that the state file was not deleted or cut, and is not too large.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two steps of shrinking the state file.
+const SHRINK_INTERVAL: Duration = Duration::from_millis(50);
 /// Delay before a failed save is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -146,7 +148,11 @@ impl StateSaver {
         } else if is_probe_due {
             self.store.probe()
         } else if is_check_due {
-            self.store.check()
+            let checked = self.store.check();
+            if checked.is_ok() && self.store.shrink() {
+                self.check_at = now + SHRINK_INTERVAL;
+            }
+            checked
         } else {
             Ok(())
         };

@@ -12,8 +12,6 @@ use crate::support::hub::Request;
 
 const ADVERTISED: &str = "https://topics.example/poems/changes/";
 const MOVED: &str = "https://topics.example/poems/changes-2/";
-/// The number of migrations before the one for changes of resources.
-const BEFORE_CHANGES: i64 = 5;
 
 /// A Capability List of the set `a` that advertises a channel of changes.
 fn advertising(topic: &str, hub: &str) -> String {
@@ -190,51 +188,6 @@ fn a_set_that_appears_is_learned_and_its_next_change_is_told() {
     let mut heard = Destination::default();
     heard.listen(&story.hub, &topic("b"), 1);
     assert_eq!(heard.told, ["deleted b/0.txt"]);
-}
-
-#[test]
-fn an_upgrade_announces_no_change_that_was_listed_before() {
-    let mut story = Story::new("");
-    story.resume();
-    story.await_learned(1);
-    story.stop();
-    // As a version wrote it that knew nothing of changes.
-    let path = story.setup.state.path().join("state/state.sqlite");
-    let database = rusqlite::Connection::open(path).unwrap();
-    database
-        .execute_batch(
-            "ALTER TABLE mounts DROP COLUMN knows_nested;
-             DROP TABLE nested_file_systems;
-             DROP TABLE published_topics;
-             DROP TABLE daemon;
-             ALTER TABLE relays DROP COLUMN content_type;
-             ALTER TABLE relays DROP COLUMN capability_list;
-             DELETE FROM channels WHERE kind = 'change';
-             DROP TABLE change_log;
-             DROP TABLE change_inventory;
-             DROP TABLE change_keys;
-             DROP TABLE change_lists;
-             DROP TABLE change_sets;
-             ALTER TABLE in_flight DROP COLUMN part_first;
-             ALTER TABLE in_flight DROP COLUMN part_whole;
-             ALTER TABLE in_flight DROP COLUMN part_bytes;
-             ALTER TABLE ledgers DROP COLUMN heard;
-             ALTER TABLE ledgers DROP COLUMN heard_entries;
-             ALTER TABLE ledgers DROP COLUMN skipped_to;
-             ALTER TABLE ledgers DROP COLUMN last_heard;
-             ALTER TABLE channels DROP COLUMN kind;",
-        )
-        .unwrap();
-    database
-        .pragma_update(None, "user_version", BEFORE_CHANGES)
-        .unwrap();
-    drop(database);
-    story.add(&["updated 1.txt 10:00:00"]);
-    story.resume();
-    story.await_learned(1);
-    story.add(&["updated 2.txt 10:05:00"]);
-    story.hears(&["updated 2.txt"]);
-    story.ends();
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn a_state_that_cannot_be_used_is_one_finding_among_others() {
     let state = Connection::open(&path).unwrap();
     state.pragma_update(None, "user_version", 1_000).unwrap();
     drop(state);
-    check(&setup).found(&["a/broken.xml: ", "was written by a newer rsnotify"]);
+    check(&setup).found(&["a/broken.xml: ", "has schema 1000"]);
     fs::write(&path, vec![b'x'; 50_000]).unwrap();
     check(&setup).found(&["a/broken.xml: ", "cannot open the state file"]);
 }

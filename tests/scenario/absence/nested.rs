@@ -345,24 +345,6 @@ fn what_another_file_system_hides_is_not_deleted() {
 }
 
 #[test]
-fn what_was_deleted_from_a_file_system_of_which_an_older_state_knows_nothing_is_believed() {
-    let mut world = nested();
-    world.crash();
-    for mount in world.disk.mounts.values_mut() {
-        mount.knows_nested = false;
-        mount.nested.clear();
-    }
-    world.delete("/a/capabilitylist.xml");
-    world.start();
-    world.wait(HOUR);
-    assert_eq!(suspension(&world), None);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
-}
-
-#[test]
 fn the_documents_of_a_file_system_that_is_mounted_late_belong_to_it() {
     let mut world = baselined(four_sets());
     world.unseen(|world| {

@@ -918,7 +918,7 @@ mod changes {
 
     #[test]
     fn the_fingerprint_of_one_content_stays_the_same() {
-        // If this fails, raise `fingerprint::VERSION` and put the new value here.
+        // If this fails, stored fingerprints need a migration.
         let expected = "ddb964137f56a9c547a6262458db06bf123d6a7a712b3529f8f73fa6f4334d30";
         let Fingerprint(bytes) = fingerprint(CAPABILITY_LIST);
         assert_eq!(blake3::Hash::from_bytes(bytes).to_hex().as_str(), expected);

@@ -10,7 +10,6 @@ use crate::announce::changes::log::LogPosition;
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due, may_become_due};
 use crate::announce::engine::channels::hearers::Hearers;
-use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
@@ -259,30 +258,6 @@ impl<'a> ChannelAccounts<'a> {
             is_held,
             is_due,
             is_newly_due,
-        }
-    }
-
-    /// Replaces a fingerprint that is computed otherwise now, in silence.
-    pub fn recompute(&mut self, recomputed: &Recomputed, step: &mut Step) {
-        let Recomputed {
-            uri,
-            before,
-            version,
-        } = recomputed;
-        let is_outdated = |told: &&mut Told| told.fingerprint == Some(*before);
-        for (hub, ledger) in &mut self.channel.ledgers {
-            if let Some(told) = ledger.told.get_mut(uri).filter(is_outdated) {
-                told.fingerprint = Some(version.fingerprint);
-                step.save_told(self.id, hub.clone(), uri.clone());
-            }
-            let flight = ledger.row.flight.iter_mut();
-            let covers = flight.flat_map(|flight| &mut flight.covers);
-            let flying = covers.filter(|(covered, _)| covered == uri);
-            let told = flying.filter_map(|(_, told)| told.as_mut());
-            for told in told.filter(is_outdated) {
-                told.fingerprint = Some(version.fingerprint);
-                step.save_ledger(self.id, hub.clone());
-            }
         }
     }
 }

@@ -139,7 +139,6 @@ mod tests {
                 form: Form::List,
                 fingerprint: Fingerprint([1; 32]),
             },
-            outdated: false,
             up: None,
             named_index: None,
             named_index_form: None,

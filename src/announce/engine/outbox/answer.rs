@@ -159,7 +159,7 @@ impl AnswerHandler<'_> {
             }
         }
         let Outbox { channels, hubs, .. } = &mut *self.outbox;
-        let ended = hubs.queue(hub).accepted(now);
+        let ended = hubs.queue(hub).accepted();
         hubs.release(channels, hub, ended, self.step);
         set
     }

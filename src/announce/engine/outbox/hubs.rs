@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use resourcesync::uri::Hub;
 
 use crate::announce::delivery::Submission;
-use crate::announce::delivery::attempt::RefusalScope;
 use crate::announce::delivery::hub_queue::{HubQueue, Outage, SizeLimit};
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::step::Step;
@@ -16,7 +15,6 @@ use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::{Mode, Plan};
-use crate::announce::state::LedgerRow;
 use crate::announce::time::elapsed;
 
 /// The queues of all hubs.
@@ -26,11 +24,10 @@ pub struct Hubs {
 }
 
 impl Hubs {
-    /// Makes the queues of all configured hubs. A hub that failed when the state was saved is taken to fail still, until it
-    /// is asked.
-    pub fn restore(plan: &Plan, channels: &Channels) -> Hubs {
+    /// Makes the queues of all configured hubs.
+    pub fn new(plan: &Plan) -> Hubs {
         let hubs = plan.destinations();
-        let queues = hubs.map(|(hub, _)| (hub.clone(), restored_queue(channels, hub)));
+        let queues = hubs.map(|(hub, _)| (hub.clone(), HubQueue::default()));
         Hubs {
             queues: queues.collect(),
         }
@@ -205,37 +202,4 @@ impl Hubs {
             }
         }
     }
-}
-
-fn restored_queue(channels: &Channels, hub: &Hub) -> HubQueue {
-    let ledgers = channels
-        .iter()
-        .filter_map(|(_, channel)| channel.ledgers.get(hub));
-    let rows: Vec<&LedgerRow> = ledgers.map(|ledger| &ledger.row).collect();
-    let accepted = rows.iter().filter_map(|row| row.accepted).max();
-    let mut queue = HubQueue::default();
-    if let Some(accepted) = accepted {
-        queue.resume_accepted(accepted);
-    }
-    if let Some(outage) = stored_outage(&rows, accepted) {
-        queue.resume(outage);
-    }
-    queue
-}
-
-/// Returns the outage that the last attempts at a hub tell of. Those before its last acceptance tell of none.
-fn stored_outage(rows: &[&LedgerRow], accepted: Option<Timestamp>) -> Option<Outage> {
-    let failing = rows.iter().filter_map(|row| {
-        let last = row.last.as_ref()?;
-        let flight = row.flight.as_ref();
-        let flight = flight.filter(|flight| flight.seq == last.seq)?;
-        let is_later = accepted.is_none_or(|accepted| accepted < last.at);
-        (is_later && last.scope() == Some(RefusalScope::Hub)).then_some((flight, last))
-    });
-    let failing: Vec<_> = failing.collect();
-    let attempts = failing.iter().map(|(flight, _)| flight.attempts).sum();
-    let since = failing.iter().map(|(flight, _)| flight.cut).min()?;
-    let (flight, last) = failing.iter().max_by_key(|(_, last)| last.at)?;
-    let refusal = last.refusal.clone()?;
-    Some(Outage::resumed(since, attempts, refusal, flight.next_try))
 }

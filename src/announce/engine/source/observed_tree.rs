@@ -14,7 +14,7 @@ use crate::announce::engine::source::mounts::baseline::EndedSweep;
 use crate::announce::engine::source::mounts::nested::DocumentsBelow;
 use crate::announce::engine::source::mounts::root::RootJudgement;
 use crate::announce::engine::source::mounts::{Mounts, UnreadableSample, Visibility};
-use crate::announce::engine::source::sighting::{Prior, Recomputed, Sighting};
+use crate::announce::engine::source::sighting::{Prior, Sighting};
 use crate::announce::engine::source::troubles::Troubles;
 use crate::announce::engine::step::Step;
 use crate::announce::event::{Fact, Suspension};
@@ -115,12 +115,7 @@ impl ObservedTree {
     // Observations.
 
     /// Takes one look at a candidate (R3, R4).
-    pub(super) fn observe(
-        &mut self,
-        uri: Uri,
-        observation: Observation,
-        step: &mut Step,
-    ) -> Option<Recomputed> {
+    pub(super) fn observe(&mut self, uri: Uri, observation: Observation, step: &mut Step) {
         let Observation { path, at, look } = observation;
         let is_nothing = matches!(
             look,
@@ -164,11 +159,10 @@ impl ObservedTree {
                 step.rows().other_files.insert(path, None);
             }
         }
-        None
     }
 
     /// Takes in a complete document.
-    fn seen(&mut self, uri: Uri, sighting: Sighting, step: &mut Step) -> Option<Recomputed> {
+    fn seen(&mut self, uri: Uri, sighting: Sighting, step: &mut Step) {
         let trouble = self.troubles.forget(&uri, step);
         if trouble.as_ref().is_some_and(|trouble| trouble.reported) {
             let (path, uri) = (sighting.path.clone(), uri.clone());
@@ -180,16 +174,14 @@ impl ObservedTree {
         if before.is_none() {
             step.rows().other_files.insert(sighting.path.clone(), None);
         }
-        let recomputed = sighting.recomputed(&uri, before.as_deref());
-        let is_changed = recomputed.is_none() && sighting.is_changed(before.as_deref());
+        let is_changed = sighting.is_changed(before.as_deref());
         let is_unread = self.catalog().is_unread(&uri);
         match before {
-            Some(before) if !is_changed && !before.outdated && !is_unread => {
+            Some(before) if !is_changed && !is_unread => {
                 self.documents.meet(uri, sighting, before, step);
             }
             before => self.put(&uri, sighting, before, is_changed, step),
         }
-        recomputed
     }
 
     /// Takes in a document that is new, changed, or read for the first time in this run.
@@ -417,22 +409,20 @@ impl ObservedTree {
 
     /// Decides about the deletions that this step's looks found, all of them first counted. While a mount is being swept,
     /// nobody knows how many are missing.
-    pub fn judge_deletions(&mut self, step: &mut Step) -> Vec<Recomputed> {
+    pub fn judge_deletions(&mut self, step: &mut Step) {
         let vanished = self.deletions.take_vanished();
         if !self.mounts.are_settled() {
-            return Vec::new();
+            return;
         }
         self.judge_suspension(step);
-        let mut recomputed = Vec::new();
         for (uri, successor) in vanished {
             let documents = &mut self.documents;
             if self.deletions.believe(&uri, documents, &self.mounts, step)
                 && let Some(successor) = successor
             {
-                recomputed.extend(self.seen(uri, *successor, step));
+                self.seen(uri, *successor, step);
             }
         }
-        recomputed
     }
 
     /// Suspends deletions if too many documents are missing, and believes them again if not.

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::{Document, Form, Parsed};
-use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
 use crate::announce::catalog::{Catalog, Structure};
@@ -19,14 +18,6 @@ pub struct Sighting {
     pub parsed: Parsed,
     pub stat: Stat,
     pub at: Timestamp,
-}
-
-/// A fingerprint that an earlier version of rsnotify computed, and the version of the same content as it is computed now.
-#[derive(Debug)]
-pub struct Recomputed {
-    pub uri: Uri,
-    pub before: Fingerprint,
-    pub version: Version,
 }
 
 /// The facts that were known of a document that is sighted.
@@ -48,16 +39,6 @@ impl Sighting {
             form: self.parsed.document.form,
             fingerprint: self.parsed.fingerprint,
         }
-    }
-
-    /// Returns the fingerprint to replace, if an earlier version of rsnotify computed it and the file did not change.
-    pub fn recomputed(&self, uri: &Uri, before: Option<&Record>) -> Option<Recomputed> {
-        let before = before.filter(|before| before.outdated && before.stat == self.stat)?;
-        Some(Recomputed {
-            uri: uri.clone(),
-            before: before.version.fingerprint,
-            version: self.version(),
-        })
     }
 
     /// Returns true if this is another version than the one before, or there was none.
@@ -116,7 +97,6 @@ impl Sighting {
             path,
             stat,
             version,
-            outdated: false,
             newly_indexed: is_newly_indexed(
                 previous,
                 prior.is_changed,

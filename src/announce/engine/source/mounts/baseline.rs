@@ -205,7 +205,6 @@ mod tests {
             held_document: false,
             swept: None,
             candidates: candidates.cloned(),
-            knows_nested: false,
             nested: BTreeMap::new(),
         };
         Baseline::restored(&row, all, second(0))

@@ -44,7 +44,7 @@ impl KnownMount {
             Some(row) => (
                 MountRoot::new(row.identity, row.held_document),
                 Baseline::restored(&row, &source.candidates, now),
-                NestedFileSystems::new(row.nested, row.knows_nested),
+                NestedFileSystems::new(row.nested, row.baselined),
             ),
         };
         KnownMount {
@@ -68,7 +68,6 @@ impl KnownMount {
             held_document: self.root.held_document(),
             swept: self.baseline.swept(),
             candidates: self.baseline.candidates().cloned(),
-            knows_nested: self.nested.are_noted(),
             nested: self.nested.rows().clone(),
         }
     }

@@ -18,7 +18,7 @@ type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 pub struct NestedFileSystems {
     /// File systems that held documents.
     rows: Rows,
-    /// True if a sweep noted them: those that are not among them came later.
+    /// True if a sweep noted them, the first one of the mount: those that are not among them came later.
     are_noted: bool,
     /// Nothing until the tree has told of them.
     found: Option<Found>,
@@ -85,10 +85,6 @@ impl NestedFileSystems {
 
     pub fn rows(&self) -> &Rows {
         &self.rows
-    }
-
-    pub fn are_noted(&self) -> bool {
-        self.are_noted
     }
 
     /// Forgets those that held documents, because the root is another one.
