@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
+use websub::http::clock::Clock;
 use websub::hub::HubRecord;
 use websub::hub::http::fetches::{FailedAttempt, FetchOutcome, Fetches};
 use websub::hub::publication::PublicationRefusal;
@@ -20,6 +21,7 @@ use websub::hub::published_topics::directory::TopicDirectory;
 use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use websub::hub::publisher_counts::{PublisherView, views};
 use websub::hub::subscriptions::NotificationToRelay;
+use websub::retention::end_of;
 
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::state_saver::Unsaved;
@@ -125,7 +127,7 @@ impl Intake {
                 self.publish(publication, Some(reply), parts)
             }
             AcceptedRequest::Pings { topics, publisher } => {
-                let now = Timestamp::now();
+                let now = parts.clock.now();
                 for topic in topics {
                     let saved = self.directory.write().ping(&topic, &publisher, now);
                     let record = HubRecord::Published(Box::new(saved));
@@ -148,7 +150,7 @@ impl Intake {
         reply: Option<PublicationReply>,
         parts: &mut HubParts,
     ) {
-        let now = Timestamp::now();
+        let now = parts.clock.now();
         let published = self.directory.write().publish(&publication, now);
         let unsaved = parts.saver.unsaved();
         let Publication {
@@ -226,7 +228,7 @@ impl Intake {
                         self.end_ping(&topic, began, parts);
                     }
                 }
-                let now = Timestamp::now();
+                let now = parts.clock.now();
                 self.hub
                     .count(&publisher, |counts| counts.failed_fetch(reason, now));
             }
@@ -235,7 +237,7 @@ impl Intake {
 
     fn withdraw(&self, topic: &Topic, publisher: &str, parts: &mut HubParts) {
         info!(%topic, %publisher, "dropped a ping of {publisher}, which may not publish {topic} any more");
-        self.end_ping(topic, Timestamp::now(), parts);
+        self.end_ping(topic, parts.clock.now(), parts);
     }
 
     /// Takes note that a ping needs no fetch any more.
@@ -252,11 +254,15 @@ impl Intake {
             return;
         }
         self.forget_at = Instant::now() + FORGET_INTERVAL;
+        let Clock { began, .. } = parts.clock;
+        if end_of(began, self.topic_ttl, began) > parts.clock.now() {
+            return;
+        }
         let hub = &self.hub.embedded;
         let has_subscribers =
             |topic: &Topic| hub.inspect(|subscriptions| subscriptions.has_topic(topic));
         let mut topics = self.directory.write();
-        let forgotten = topics.forget(self.topic_ttl, Timestamp::now(), has_subscribers);
+        let forgotten = topics.forget(self.topic_ttl, parts.clock.now(), has_subscribers);
         drop(topics);
         for topic in forgotten {
             info!(%topic, "forgot {topic}: nobody has published it for long, and nobody subscribes");
@@ -361,8 +367,8 @@ impl Role for Intake {
         Knowledge::Complete
     }
 
-    fn activity(&self, refused: Option<&str>, _: &HubParts) -> DaemonActivity {
-        let status = self.hub.embedded.status(Timestamp::now());
+    fn activity(&self, refused: Option<&str>, parts: &HubParts) -> DaemonActivity {
+        let status = self.hub.embedded.status(parts.clock.now());
         DaemonActivity::Relaying {
             subscriptions: status.subscriptions,
             owed: status.owed,

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -301,6 +301,12 @@ ALTER TABLE change_sets ADD COLUMN last_words_on INTEGER;
 ",
     "
 ALTER TABLE mounts ADD COLUMN knows_nested INTEGER NOT NULL DEFAULT 0;
+",
+    "
+CREATE TABLE clock (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    now TEXT NOT NULL
+) STRICT;
 ",
 ];
 

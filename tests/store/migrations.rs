@@ -68,6 +68,7 @@ fn of_the_seventh_schema(directory: &Path) -> rusqlite::Connection {
                  published TEXT NOT NULL, content_type TEXT NOT NULL, capability_list TEXT, etag TEXT, pinged TEXT
              ) STRICT, WITHOUT ROWID;
              DROP TABLE nested_file_systems;
+             DROP TABLE clock;
              PRAGMA user_version = 7;",
         )
         .unwrap();

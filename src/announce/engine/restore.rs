@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
@@ -26,9 +25,6 @@ use crate::announce::state::{
     ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, Record, State, Told,
 };
 use crate::announce::time::later;
-
-/// Maximum wait before a retry (R23).
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The versions that hubs were told of, by channel.
 type AllTold = BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>;
@@ -55,6 +51,7 @@ pub fn restore(state: State, plan: &Plan, step: &mut Step) -> Restored {
         change_sets,
         change_lists,
         change_log,
+        clock: _,
     } = state;
     let mut accounts = Accounts { ledgers, told };
     let hub_changes = HubChanges::new(plan, &hubs, &mut accounts, step);
@@ -292,18 +289,14 @@ impl ChannelRestorer<'_> {
         &mut self,
         id: ChannelId,
         position: usize,
-        mut row: ChannelRow,
+        row: ChannelRow,
         rows: impl Iterator<Item = (Hub, LedgerRow)>,
         told: &mut AllTold,
         log: BTreeMap<u64, Logged>,
     ) {
         let now = self.step.now();
-        if let Some(retired) = &mut row.retired {
-            *retired = (*retired).min(now);
+        if row.retired.is_some() {
             self.step.wake_at(now, Timer::Retired(id));
-        }
-        for said in &mut row.said {
-            said.at = said.at.min(now);
         }
         let mut channel = Channel::new(position, row);
         channel.log = ChangeLog::new(log);
@@ -323,7 +316,6 @@ impl ChannelRestorer<'_> {
             let served = Payload::parse(&channel.row.body).unwrap_or_default();
             channel.page = served.entries;
             channel.page_until = served.until;
-            let now = self.step.now();
             let ledgers = channel.ledgers.values_mut();
             for ledger in ledgers.filter(|ledger| ledger.awaits_fetch(now)) {
                 let served = channel.page.iter().map(|entry| entry.uri.clone());
@@ -406,25 +398,19 @@ impl ChannelRestorer<'_> {
                 self.step.save_ledger(id, hub.clone());
             }
         }
-        self.restore_times(id, hub, &mut ledger.row);
+        self.set_timers(id, hub, &ledger.row);
         ledger
     }
 
-    /// Sets the timers of an account. A clock that went back must not silence a hub.
-    fn restore_times(&mut self, id: ChannelId, hub: &Hub, row: &mut LedgerRow) {
-        let now = self.step.now();
-        if let Some(flight) = &mut row.flight {
-            if flight.cut > now {
-                (flight.cut, flight.next_try) = (now, now);
-            }
-            flight.next_try = flight.next_try.min(later(now, LONGEST_WAIT));
-            if !self.hub_changes.is_inherited(hub) {
-                let timer = Timer::Try(id, hub.clone());
-                self.step.wake_at(flight.next_try, timer);
-            }
+    /// Sets the timers of an account.
+    fn set_timers(&mut self, id: ChannelId, hub: &Hub, row: &LedgerRow) {
+        if let Some(flight) = &row.flight
+            && !self.hub_changes.is_inherited(hub)
+        {
+            let timer = Timer::Try(id, hub.clone());
+            self.step.wake_at(flight.next_try, timer);
         }
-        if let Some(ping) = &mut row.ping {
-            ping.at = ping.at.min(now);
+        if let Some(ping) = row.ping {
             for wait in [PING_APART, PING_FETCHED_WITHIN] {
                 let at = later(ping.at, wait);
                 self.step.wake_at(at, Timer::Ping(id, hub.clone()));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
@@ -105,11 +104,6 @@ impl ObservedTree {
     /// Takes up a stored candidate that could not be read.
     pub fn restore_trouble(&mut self, uri: Uri, trouble: Trouble, step: &mut Step) {
         self.troubles.restore(uri, trouble, step);
-    }
-
-    /// Moves all times as the clock was set back, except those of holds.
-    pub(super) fn set_back(&mut self, by: Duration) {
-        self.troubles.set_back(by);
     }
 
     // Observations.
@@ -308,7 +302,7 @@ impl ObservedTree {
         match self.mounts.judge_root(id, candidates) {
             None => return,
             Some(RootJudgement::Empty) => return self.mounts.reject_root(id, step),
-            Some(RootJudgement::Replaced) => self.accept_root(id, step.now(), step),
+            Some(RootJudgement::Replaced) => self.accept_root(id, step.wall(), step),
             Some(RootJudgement::Known) => {}
         }
         let below = DocumentsBelow {
