@@ -359,7 +359,8 @@ impl<R: Role> EventLoop<R> {
         if parts.is_stopping() {
             return;
         }
-        reporter.note_totals(|now| totals(role, parts, now));
+        let now = parts.clock.now();
+        reporter.note_totals(now, || totals(role, parts, now));
         reporter.report_activity(|refused| match parts.saver.trouble() {
             Some(trouble) => DaemonActivity::Waiting {
                 trouble: trouble.to_owned(),

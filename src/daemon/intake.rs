@@ -6,13 +6,12 @@ mod daemon;
 use std::mem;
 use std::slice;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
-use websub::http::clock::Clock;
 use websub::hub::HubRecord;
 use websub::hub::http::fetches::{FailedAttempt, FetchOutcome, Fetches};
 use websub::hub::publication::PublicationRefusal;
@@ -23,6 +22,7 @@ use websub::hub::publisher_counts::{PublisherView, views};
 use websub::hub::subscriptions::NotificationToRelay;
 use websub::retention::end_of;
 
+use crate::announce::time::{elapsed, later};
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::state_saver::Unsaved;
 use crate::daemon::event_loop::status_reporter::Knowledge;
@@ -53,7 +53,8 @@ pub struct Intake {
     directory: Arc<TopicDirectory>,
     fetches: Arc<Fetches>,
     topic_ttl: Duration,
-    forget_at: Instant,
+    /// The time to search for topics to forget.
+    forget_at: Timestamp,
     /// Publications and pings of this step, which are answered once it is saved.
     accepted: Vec<AcceptedNow>,
     /// Pings that are fetched once they are saved.
@@ -77,12 +78,14 @@ enum AcceptedKind {
 }
 
 impl Intake {
-    /// Joins the parts. Fetches of an earlier run that did not succeed are begun with the first step.
+    /// Joins the parts of a process that began at `began`. Fetches of an earlier run that did not succeed are begun with the
+    /// first step.
     fn new(
         hub: PublicHub,
         directory: Arc<TopicDirectory>,
         fetches: Arc<Fetches>,
         topic_ttl: Duration,
+        began: Timestamp,
     ) -> Intake {
         let published = directory.read();
         let pings = published.pinged().map(|published| {
@@ -97,7 +100,7 @@ impl Intake {
             directory,
             fetches,
             topic_ttl,
-            forget_at: Instant::now(),
+            forget_at: end_of(began, topic_ttl, began),
             accepted: Vec::new(),
             pings,
         }
@@ -250,19 +253,16 @@ impl Intake {
 
     /// Forgets topics (S3), at intervals.
     fn forget_topics(&mut self, parts: &mut HubParts) {
-        if Instant::now() < self.forget_at {
+        let now = parts.clock.now();
+        if now < self.forget_at {
             return;
         }
-        self.forget_at = Instant::now() + FORGET_INTERVAL;
-        let Clock { began, .. } = parts.clock;
-        if end_of(began, self.topic_ttl, began) > parts.clock.now() {
-            return;
-        }
+        self.forget_at = later(now, FORGET_INTERVAL);
         let hub = &self.hub.embedded;
         let has_subscribers =
             |topic: &Topic| hub.inspect(|subscriptions| subscriptions.has_topic(topic));
         let mut topics = self.directory.write();
-        let forgotten = topics.forget(self.topic_ttl, parts.clock.now(), has_subscribers);
+        let forgotten = topics.forget(self.topic_ttl, now, has_subscribers);
         drop(topics);
         for topic in forgotten {
             info!(%topic, "forgot {topic}: nobody has published it for long, and nobody subscribes");
@@ -343,8 +343,8 @@ impl Role for Intake {
         }
     }
 
-    fn time_to_wait(&self, _: &HubParts) -> Option<Duration> {
-        Some(self.forget_at.saturating_duration_since(Instant::now()))
+    fn time_to_wait(&self, parts: &HubParts) -> Option<Duration> {
+        Some(elapsed(parts.clock.now(), self.forget_at))
     }
 
     fn command(&mut self, _: ControlRequest, _: &mut HubParts) -> ControlReply {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 
-use crate::world::{HUB, Reply, World, ping_hub, plan};
+use crate::world::{HUB, Reply, World, list, ping_hub, plan};
 
 const DAY: u64 = 86_400;
 const LIST: &str = "/a/changes.xml";
@@ -47,6 +48,11 @@ fn pass(world: &mut World, seconds: u64, since: Timestamp, course: &mut Course) 
             let said: Vec<Vec<&str>> = said.collect();
             course.push((second, format!("{said:?}")));
         }
+        for fact in world.facts() {
+            if let Fact::Broken { uri, .. } | Fact::HoldExpired { uri, .. } = fact {
+                course.push((second, format!("reported {uri}")));
+            }
+        }
     }
 }
 
@@ -55,7 +61,7 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
     let mut world = world(plan);
     let mut course = Course::new();
     let since = world.now;
-    // An open window, a retry that waits, a grace, a hold, and a round that is due.
+    // An open window, a retry that waits, a grace, a hold, a broken file, and a round that is due.
     world.script(HUB, Reply::Status(503));
     world.update("/a/resourcelist.xml");
     pass(&mut world, 10, since, &mut course);
@@ -63,6 +69,8 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
     world.delete("/b/capabilitylist.xml");
     world.write_changes(LIST, &["u z 2026-11-20T12:00:00Z", "u a"]);
     world.set_clock(by);
+    world.write_text("/a/broken.xml", b"<urlset");
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
     pass(&mut world, 20, since, &mut course);
     world.script(HUB, Reply::Accept);
     world.update("/b/changelist.xml");
@@ -83,7 +91,10 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
 fn a_wall_clock_that_is_set_for_a_minute_changes_nothing_but_the_times_that_are_said() {
     for plan in [plan(), ping_hub()] {
         let undisturbed = course(plan.clone(), SignedDuration::ZERO);
-        assert!(undisturbed.len() > 40, "{undisturbed:?}");
+        for name in ["broken", "new"] {
+            let reported = format!("reported https://example.org/a/{name}.xml");
+            assert!(undisturbed.iter().any(|(_, what)| *what == reported));
+        }
         for hours in [365 * 24, -1] {
             let course = course(plan.clone(), SignedDuration::from_hours(hours));
             assert_eq!(course, undisturbed, "{hours} h");

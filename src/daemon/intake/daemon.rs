@@ -65,7 +65,7 @@ impl Daemon<Intake, HubConfig> {
             let _ = fetched.send(Input::Work(input));
         });
         let ttl = config.hub.topic_ttl;
-        let intake = Intake::new(hub.clone(), directory, Arc::new(fetches), ttl);
+        let intake = Intake::new(hub.clone(), directory, Arc::new(fetches), ttl, clock.began);
         let readiness = process.readiness.clone();
         let event_loop = EventLoop::new(intake, parts, readiness, configuration_status(&config));
         let public = public.serve_hub(hub);

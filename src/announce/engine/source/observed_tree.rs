@@ -147,7 +147,7 @@ impl ObservedTree {
             Look::Incomplete(_) | Look::Missing if self.mounts.is_absent(path.mount) => {}
             Look::Incomplete(reason) => {
                 self.question(&uri, &path, step);
-                self.incomplete(uri, path, &reason, at, step);
+                self.incomplete(uri, path, &reason, step);
             }
             Look::Missing => {
                 self.troubles.forget(&uri, step);
@@ -222,14 +222,7 @@ impl ObservedTree {
     }
 
     /// R3: notes that a document cannot be read; it keeps its last good state.
-    fn incomplete(
-        &mut self,
-        uri: Uri,
-        path: DocumentPath,
-        reason: &Incomplete,
-        at: Timestamp,
-        step: &mut Step,
-    ) {
+    fn incomplete(&mut self, uri: Uri, path: DocumentPath, reason: &Incomplete, step: &mut Step) {
         let is_reachable = !matches!(reason, Incomplete::Denied(_));
         if self.deletions.is_found_unread(&uri, is_reachable) {
             self.documents.set_presence(&uri, Presence::Present, step);
@@ -237,7 +230,7 @@ impl ObservedTree {
         let is_baseline = self.mounts.is_new_ground(&path);
         let trouble = Trouble {
             path,
-            since: at,
+            since: step.now(),
             reason: reason.to_string(),
             predates: is_baseline && self.catalog().get(&uri).is_none(),
             reported: false,
