@@ -45,7 +45,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
     let sweeps: Vec<Vec<Vec<Observation>>> = (0..2)
         .map(|version| sweep(version, start, sets, documents_per_set))
         .collect();
-    let (mut engine, _) = Engine::new(plan(), State::default(), start);
+    let (mut engine, _) = Engine::new(plan(), State::default(), start.into());
     let mut notifications = 0;
     let mut now = start;
     let (mut seen, mut answered) = (Duration::ZERO, Duration::ZERO);

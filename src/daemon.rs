@@ -25,6 +25,7 @@ use jiff::Timestamp;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tracing::{error, info};
+use websub::http::clock::Clock;
 
 use crate::admin::Readiness;
 use crate::config::Config;
@@ -206,9 +207,9 @@ impl<I: Send + 'static> Process<I> {
     }
 
     /// Returns the parts of the event loop. Must be called within a tokio runtime.
-    fn loop_parts(&self, store: Store) -> LoopParts<I> {
+    fn loop_parts(&self, store: Store, clock: Clock) -> LoopParts<I> {
         let failpoints = Failpoints::from_environment();
-        LoopParts::new(store, self.inputs.clone(), failpoints, self.began)
+        LoopParts::new(store, clock, self.inputs.clone(), failpoints, self.began)
     }
 
     /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.

@@ -1,7 +1,6 @@
 //! A channel: its stored row, and the ledgers of its hubs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
@@ -14,7 +13,6 @@ use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::span::{Span, span};
 use crate::announce::state::{ChannelRow, Said};
-use crate::announce::time::earlier;
 
 /// A channel with what every hub was told on it.
 #[derive(Debug)]
@@ -24,9 +22,6 @@ pub struct Channel {
     pub source: usize,
     // A node of the map has room for eleven, and most channels have one hub.
     pub ledgers: BTreeMap<Hub, Box<Ledger>>,
-    /// The time of the monotonic clock until which the channel is kept if it retired; nothing if an earlier run retired it,
-    /// until this one has set its clock.
-    pub kept_until: Option<Duration>,
     /// The entries that its topic serves, if a ping hub reads it (R25); derived.
     pub page: Vec<Entry>,
     /// The time until which that has all changes (R20); derived.
@@ -66,7 +61,6 @@ impl Channel {
             row,
             source,
             ledgers: BTreeMap::new(),
-            kept_until: None,
             page: Vec::new(),
             page_until: None,
             log: ChangeLog::default(),
@@ -80,11 +74,10 @@ impl Channel {
 
     // The life of a channel (R11).
 
-    /// Retires it: it outlives its advertisement until `kept_until`, to announce what is due now.
-    pub fn retire(&mut self, now: Timestamp, kept_until: Duration) {
+    /// Retires it: it outlives its advertisement, to announce what is due now.
+    pub fn retire(&mut self, now: Timestamp) {
         self.keep_last_words();
         self.row.retired = Some(now);
-        self.kept_until = Some(kept_until);
     }
 
     /// Makes it live again, and returns true, if it retired. It still announces what was due of documents that are not its
@@ -294,27 +287,6 @@ impl Channel {
         }
     }
 
-    /// Continues the times of the monotonic clock that the channel has in the engine before.
-    pub fn inherit(&mut self, before: &Channel) {
-        self.kept_until = before.kept_until;
-        for (hub, ledger) in &mut self.ledgers {
-            ledger.kept_until = before.ledgers.get(hub).and_then(|before| before.kept_until);
-        }
-    }
-
-    /// Moves all times as the clock was set back to `now`; not that of the retirement, which may be of an earlier run.
-    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
-        if let Some(retired) = &mut self.row.retired {
-            *retired = (*retired).min(now);
-        }
-        for said in &mut self.row.said {
-            said.at = earlier(said.at, by);
-        }
-        for ledger in self.ledgers.values_mut() {
-            ledger.set_back(by, now);
-        }
-    }
-
     /// Returns true if it has this topic and these hubs, no more and no less.
     pub fn is_as(&self, topic: &Topic, hubs: &[Hub]) -> bool {
         let listening: BTreeSet<&Hub> = self.listening().map(|(hub, _)| hub).collect();
@@ -325,7 +297,6 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
-    use std::time::Duration;
 
     use jiff::{Timestamp, ToSpan};
     use resourcesync::capability::Capability;
@@ -408,9 +379,8 @@ mod tests {
             let mut channel = with_two_hubs();
             assert!(!channel.revive(|_, _| true), "it is live");
             assert_eq!(last_words(&channel), [BTreeSet::new(), due.clone()]);
-            channel.retire(Timestamp::UNIX_EPOCH, Duration::from_secs(7));
+            channel.retire(Timestamp::UNIX_EPOCH);
             assert!(!channel.is_live());
-            assert_eq!(channel.kept_until, Some(Duration::from_secs(7)));
             assert_eq!(last_words(&channel), [due.clone(), due.clone()]);
             assert!(channel.revive(|uri, set| is_of_set
                 && *uri == self::uri("b")
@@ -435,7 +405,7 @@ mod tests {
         assert_eq!(last_words(&channel), [due.clone(), due]);
         assert!(channel.page_until.is_some());
 
-        channel.retire(Timestamp::UNIX_EPOCH, Duration::ZERO);
+        channel.retire(Timestamp::UNIX_EPOCH);
         let taken = channel.take_over(1, "second", &uri("other.xml"));
         let forgotten = ["one", "two"].map(|name| ForgottenAccount {
             hub: hub(name),

@@ -48,7 +48,7 @@ use crate::announce::history::History;
 use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
-use crate::announce::time::{earlier, elapsed, later};
+use crate::announce::time::earlier;
 
 /// All of rsnotify's decisions.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub struct Engine {
 impl Engine {
     /// Takes up where `state` ends, under a plan that may differ from the one it was made under. The plan's
     /// mounts must have the state's numbers ([`State::number_mounts`]). Configuration announces nothing (R13).
-    pub fn new(plan: Plan, state: State, now: Timestamp) -> (Engine, Vec<Effect>) {
+    pub fn new(plan: Plan, state: State, now: Now) -> (Engine, Vec<Effect>) {
         let mut step = Step::new(now);
         let restored = restore(state, &plan, &mut step);
         let mut engine = Engine {
@@ -85,7 +85,7 @@ impl Engine {
 
     /// Takes one event, and returns its effects in order.
     pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
-        self.begin(now);
+        self.step.begin(now);
         self.note(event);
         self.expire();
         // All missing documents are counted before any of them counts as deleted (R15).
@@ -103,14 +103,14 @@ impl Engine {
     /// Takes an operator's command, and nothing that follows from it: on a state that no daemon works on, that is
     /// for the next daemon to do, and to tell.
     pub fn amend(&mut self, event: Event, now: Now) -> Vec<Effect> {
-        self.begin(now);
+        self.step.begin(now);
         self.note(event);
         self.finish()
     }
 
-    /// Continues with what the engine before remembers.
+    /// Continues with what the engine before in this run remembers.
     pub fn inherit(&mut self, before: &mut Engine) {
-        self.step.continue_clock(&before.step);
+        self.step.began = before.step.began;
         self.outbox.inherit(&mut before.outbox);
         self.change_sets.inherit(&before.change_sets);
         self.sources.inherit(&before.sources);
@@ -124,17 +124,14 @@ impl Engine {
 
     /// Returns the time for a [`Event::Tick`], if nothing else happens before.
     pub fn wake(&self) -> Option<Timestamp> {
-        let grace_ends = self.sources.next_grace_end().map(|at| {
-            let left = at.saturating_sub(self.step.monotonic());
-            later(self.step.now(), left)
-        });
-        self.timers.next().into_iter().chain(grace_ends).min()
+        let grace_end = self.sources.next_grace_end();
+        self.timers.next().into_iter().chain(grace_end).min()
     }
 
     /// Compares what was seen with what was told, as a stored state has both: for a command where no daemon
     /// runs, and so nobody looks at the tree. It has no effects.
     pub fn take_stock(&mut self, now: Timestamp) {
-        self.begin(now.into());
+        self.step.begin(now.into());
         for position in 0..self.sources.len() {
             let source = &mut self.sources[position];
             source.tree.judge_suspension(&mut self.step);
@@ -192,28 +189,6 @@ impl Engine {
     }
 
     // The steps of a step.
-
-    fn begin(&mut self, now: Now) {
-        if now.wall < self.step.now() {
-            self.set_back(now.wall);
-        }
-        self.step.begin(now);
-    }
-
-    /// Moves all that is waited for, and since when, by as much as the clock went back, so that it comes
-    /// after as long a wait as if the clock had not moved. Nothing is saved for that: what is restored and lies in the
-    /// future counts from then on.
-    fn set_back(&mut self, now: Timestamp) {
-        let by = elapsed(now, self.step.now());
-        self.timers.set_back(by);
-        self.outbox.set_back(by, now);
-        self.change_sets.set_back(by);
-        self.sources.set_back(by);
-        for (position, uri) in self.timers.holds() {
-            let documents = self.sources[position].documents_mut();
-            documents.set_back_hold(uri, by);
-        }
-    }
 
     /// Notes what an event changed.
     fn note(&mut self, event: Event) {

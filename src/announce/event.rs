@@ -20,23 +20,19 @@ use crate::announce::observation::{
 };
 use crate::announce::state::Save;
 
-/// The moment of a step, by both clocks: what is said carries the wall clock's time, and the grace of R15 is counted
-/// by one that nobody sets.
+/// The moment of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
+    /// By the clock that nobody sets: whatever waits, lasts or ends counts in it.
+    pub now: Timestamp,
+    /// By the wall clock, for the times that are said, and what is compared with those of files and lists.
     pub wall: Timestamp,
-    /// Since some moment that stays the same for as long as an engine lives.
-    pub monotonic: Duration,
 }
 
 /// As if nobody ever set the wall clock: in a dry run nobody does.
 impl From<Timestamp> for Now {
-    fn from(wall: Timestamp) -> Now {
-        let monotonic = wall.duration_since(Timestamp::UNIX_EPOCH);
-        Now {
-            wall,
-            monotonic: Duration::try_from(monotonic).unwrap_or_default(),
-        }
+    fn from(now: Timestamp) -> Now {
+        Now { now, wall: now }
     }
 }
 

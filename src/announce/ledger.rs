@@ -12,7 +12,7 @@ use crate::announce::delivery::hub_queue::{HubQueue, SizeLimit};
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
 use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Told};
-use crate::announce::time::{earlier, later};
+use crate::announce::time::later;
 
 /// Minimum time between two pings of one topic (R24).
 pub const PING_APART: Duration = Duration::from_secs(2);
@@ -24,9 +24,6 @@ pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
 pub struct Ledger {
     pub mode: Mode,
     pub row: LedgerRow,
-    /// The time of the monotonic clock until which the account is kept if the hub left; nothing if it left in an earlier
-    /// run, until this one has set its clock.
-    pub kept_until: Option<Duration>,
     pub told: BTreeMap<Uri, Told>,
     /// The documents with a change to announce; derived.
     pub due: BTreeSet<Uri>,
@@ -94,7 +91,6 @@ impl Ledger {
         Ledger {
             mode,
             row: LedgerRow::default(),
-            kept_until: None,
             told: BTreeMap::new(),
             due: BTreeSet::new(),
             waiting: BTreeSet::new(),
@@ -278,20 +274,6 @@ impl Ledger {
             changed.into_iter().chain(missing).min()
         });
         waiting.min()
-    }
-
-    /// Moves all times as the clock was set back to `now`; not that of leaving, which may be of an earlier run.
-    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
-        if let Some(flight) = &mut self.row.flight {
-            flight.cut = earlier(flight.cut, by);
-            flight.next_try = earlier(flight.next_try, by);
-        }
-        if let Some(ping) = &mut self.row.ping {
-            ping.at = earlier(ping.at, by);
-        }
-        if let Some(left) = &mut self.row.left {
-            *left = (*left).min(now);
-        }
     }
 
     /// Returns true if a change of a document is due, or in flight.

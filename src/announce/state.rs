@@ -336,6 +336,8 @@ pub struct State {
     pub change_lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
     /// The logs of change channels, without the bodies.
     pub change_log: BTreeMap<ChannelId, BTreeMap<u64, Logged>>,
+    /// The last time saved, by the clock that nobody sets: no run begins earlier.
+    pub clock: Option<Timestamp>,
 }
 
 /// A set with a change channel (C10).
@@ -435,6 +437,8 @@ pub struct Save {
     pub inventory: BTreeMap<(Uri, ResourceKey), Option<InventoryRow>>,
     /// Sets whose resources are forgotten.
     pub forgotten_inventories: BTreeSet<Uri>,
+    /// The time at which it is saved, by the clock that nobody sets.
+    pub clock: Option<Timestamp>,
 }
 
 impl State {
@@ -480,6 +484,7 @@ impl State {
 
     /// Makes this the state that the store holds once `save` is committed.
     pub fn apply(&mut self, save: Save) {
+        self.clock = save.clock.or(self.clock);
         for (id, row) in save.mounts {
             if row.is_none() {
                 self.other_files.retain(|path, _| path.mount != id);

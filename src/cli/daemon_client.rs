@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use jiff::Timestamp;
 use resourcesync::escape::{escaped, escaped_lines};
 use resourcesync::uri::Uri;
 use websub::hub::subscriptions::Subscriptions;
@@ -128,7 +127,7 @@ fn answer_from(
         store = Store::open_to_read(&config.state_dir)?;
     }
     let mut engine = restored_engine(config, store.as_ref())?;
-    let now = Timestamp::now();
+    let now = engine.now();
     if !matches!(
         request,
         ControlRequest::Accept { .. } | ControlRequest::Missing { .. }
@@ -165,7 +164,10 @@ fn answer_from(
     if let ControlReply::Status(status) = &mut answer {
         status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
     }
-    let mut save = Save::default();
+    let mut save = Save {
+        clock: Some(now),
+        ..Save::default()
+    };
     for effect in effects {
         if let Effect::Save(asked) = effect {
             save.merge(*asked);

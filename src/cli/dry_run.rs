@@ -47,7 +47,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         None => SavedHub::default(),
     };
     let mut scan = scan_once(config)?;
-    let now = Timestamp::now();
+    let now = scan.engine.now();
     let until = later(now, horizon(config));
     let plan = scan.engine.plan().clone();
     let take = |request: TakeRequest| {

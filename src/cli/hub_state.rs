@@ -1,6 +1,6 @@
 //! Answers of commands from the state of `rsnotify hub`, where none runs.
 
-use jiff::Timestamp;
+use websub::http::clock::Clock;
 use websub::hub::published_topics::PublishedTopics;
 use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;
@@ -19,7 +19,8 @@ pub fn answer(
     store: Option<Store>,
     request: ControlRequest,
 ) -> anyhow::Result<ControlReply> {
-    let now = Timestamp::now();
+    let clock = store.as_ref().map(Store::load_clock).transpose()?;
+    let now = Clock::start(clock.flatten()).now();
     let saved = store.as_ref().map(Store::load_hub).transpose()?;
     let (mut subscriptions, _) = Subscriptions::restore(saved.unwrap_or_default());
     match request {
@@ -39,7 +40,11 @@ pub fn answer(
             let (answer, ended) = ask_subscriptions(&subscriptions, about, now);
             if let (Some(key), Some(mut store)) = (ended, store) {
                 let records = subscriptions.unsubscribe(&key);
-                store.save(&Save::default(), &records, &[])?;
+                let save = Save {
+                    clock: Some(now),
+                    ..Save::default()
+                };
+                store.save(&save, &records, &[])?;
             }
             Ok(answer)
         }

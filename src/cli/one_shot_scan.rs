@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
+use websub::http::clock::Clock;
 
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
@@ -63,7 +64,8 @@ pub fn restored_engine(config: &Config, store: Option<&Store>) -> anyhow::Result
     let state = store.map(Store::load).transpose()?.unwrap_or_default();
     let mut plan = config.plan(&public_url(config)?);
     state.number_mounts(&mut plan);
-    let (engine, _) = Engine::new(plan, state, Timestamp::now());
+    let clock = Clock::start(state.clock);
+    let (engine, _) = Engine::new(plan, state, clock.now().into());
     Ok(engine)
 }
 
@@ -97,8 +99,10 @@ fn scan_beside(
     store: Option<&Store>,
     detail: FindingLimit,
 ) -> anyhow::Result<OneShotScan> {
+    let engine = restored_engine(config, store)?;
     let mut stepped = SteppedEngine {
-        engine: restored_engine(config, store)?,
+        clock: Clock::start(Some(engine.now())),
+        engine,
         begun: Vec::new(),
         questions: Vec::new(),
     };
@@ -143,6 +147,7 @@ fn scan_beside(
 /// An engine, and what is left of the effects of its steps.
 struct SteppedEngine {
     engine: Engine,
+    clock: Clock,
     /// Submissions and further looks.
     begun: Vec<Effect>,
     /// Paths of which it asks why there is no document.
@@ -151,7 +156,7 @@ struct SteppedEngine {
 
 impl SteppedEngine {
     fn step(&mut self, event: Event) {
-        for effect in self.engine.step(event, Timestamp::now().into()) {
+        for effect in self.engine.step(event, self.clock.now().into()) {
             match effect {
                 Effect::Explain(paths) => self.questions.extend(paths),
                 Effect::Submit(_)
@@ -190,7 +195,7 @@ impl SteppedEngine {
             Some((path, explained))
         });
         let event = Event::Explained(explained.collect());
-        self.engine.step(event, Timestamp::now().into());
+        self.engine.step(event, self.clock.now().into());
     }
 }
 

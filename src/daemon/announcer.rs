@@ -11,11 +11,12 @@ mod watched_trees;
 
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tracing::warn;
+use websub::http::clock::Clock;
 use websub::publisher::http::Submitter;
 use websub::topics::http::Topics;
 
@@ -72,8 +73,6 @@ pub struct Announcer {
     /// Its acceptances, which the engine receives in the next step.
     accepted: Vec<Event>,
     pending: PendingCount,
-    /// Origin of the engine's monotonic clock.
-    started: Instant,
 }
 
 /// The adaptors that submit and serve notifications.
@@ -118,14 +117,13 @@ impl Announcer {
             relayed: Vec::new(),
             accepted: Vec::new(),
             pending: PendingCount::default(),
-            started: Instant::now(),
         };
         announcer.take(effects, parts);
         announcer
     }
 
     fn step(&mut self, event: Event, parts: &mut RunParts) {
-        let effects = self.engine.step(event, self.now());
+        let effects = self.engine.step(event, moment(parts.clock));
         self.take(effects, parts);
     }
 
@@ -140,13 +138,13 @@ impl Announcer {
             self.step(event, parts);
         }
     }
+}
 
-    /// Returns the time on both clocks. `Instant` does not count the time that the machine is suspended.
-    fn now(&self) -> Now {
-        Now {
-            wall: Timestamp::now(),
-            monotonic: self.started.elapsed(),
-        }
+/// Returns the moment of a step.
+fn moment(clock: Clock) -> Now {
+    Now {
+        now: clock.now(),
+        wall: Timestamp::now(),
     }
 }
 
@@ -199,12 +197,12 @@ impl Role for Announcer {
         }
         let wake = self.engine.wake();
         let wake = wake.filter(|_| parts.saver.trouble().is_none())?;
-        let left = wake.duration_since(Timestamp::now());
+        let left = wake.duration_since(parts.clock.now());
         Some(Duration::try_from(left).unwrap_or_default())
     }
 
     fn command(&mut self, request: ControlRequest, parts: &mut RunParts) -> ControlReply {
-        let now = self.now();
+        let now = moment(parts.clock);
         let saver = &parts.saver;
         let (answer, effects) = execute(
             &mut self.engine,

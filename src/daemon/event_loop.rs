@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
+use websub::http::clock::Clock;
 use websub::hub::HubRecord;
 
 use crate::admin::Readiness;
@@ -123,6 +124,7 @@ pub trait Role: Sized {
 
 /// The parts of a loop that its [`Role`] uses.
 pub struct LoopParts<I> {
+    pub clock: Clock,
     pub saver: StateSaver,
     pub hub: HubLink,
     pub counts: Counts,
@@ -137,11 +139,13 @@ impl<I> LoopParts<I> {
     /// Returns the parts of a process that began at `began`, without a hub.
     pub fn new(
         store: Store,
+        clock: Clock,
         inputs: Sender<Input<I>>,
         failpoints: Failpoints,
         began: Timestamp,
     ) -> LoopParts<I> {
         LoopParts {
+            clock,
             saver: StateSaver::new(store),
             hub: HubLink::default(),
             counts: Counts {
@@ -277,13 +281,14 @@ impl<R: Role> EventLoop<R> {
     /// Saves the changes of this step, then performs its effects. Returns false while the state cannot be saved.
     pub fn commit(&mut self, probe: StoreProbe) -> bool {
         let LoopParts {
+            clock,
             saver,
             failpoints,
             counts,
             ..
         } = &mut self.parts;
         saver.unsaved().is_awaited |= !self.replies.is_empty();
-        match saver.save(probe, failpoints, counts) {
+        match saver.save(probe, *clock, failpoints, counts) {
             Some(saved) => {
                 self.role.perform(saved, &mut self.parts);
                 true
@@ -304,7 +309,7 @@ impl<R: Role> EventLoop<R> {
             ControlRequest::Subscriptions(about) => {
                 let hub = self.parts.hub.open();
                 let answer = hub.map_or_else(no_embedded_hub, |hub| {
-                    ask_hub(&hub, about, Timestamp::now())
+                    ask_hub(&hub, about, self.parts.clock.now())
                 });
                 // The records of the hub wait before it in the queue, and so are saved before it is answered.
                 let done = CommandReply::new(reply, answer);
@@ -324,7 +329,7 @@ impl<R: Role> EventLoop<R> {
     }
 
     fn status(&mut self, detail: Detail) -> Status {
-        let now = Timestamp::now();
+        let now = self.parts.clock.now();
         let EventLoop {
             role,
             parts,
@@ -354,7 +359,8 @@ impl<R: Role> EventLoop<R> {
         if parts.is_stopping() {
             return;
         }
-        reporter.note_totals(|now| totals(role, parts, now));
+        let now = parts.clock.now();
+        reporter.note_totals(now, || totals(role, parts, now));
         reporter.report_activity(|refused| match parts.saver.trouble() {
             Some(trouble) => DaemonActivity::Waiting {
                 trouble: trouble.to_owned(),

@@ -6,7 +6,7 @@ mod daemon;
 use std::mem;
 use std::slice;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
@@ -20,7 +20,9 @@ use websub::hub::published_topics::directory::TopicDirectory;
 use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use websub::hub::publisher_counts::{PublisherView, views};
 use websub::hub::subscriptions::NotificationToRelay;
+use websub::retention::end_of;
 
+use crate::announce::time::{elapsed, later};
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::state_saver::Unsaved;
 use crate::daemon::event_loop::status_reporter::Knowledge;
@@ -51,7 +53,8 @@ pub struct Intake {
     directory: Arc<TopicDirectory>,
     fetches: Arc<Fetches>,
     topic_ttl: Duration,
-    forget_at: Instant,
+    /// The time to search for topics to forget.
+    forget_at: Timestamp,
     /// Publications and pings of this step, which are answered once it is saved.
     accepted: Vec<AcceptedNow>,
     /// Pings that are fetched once they are saved.
@@ -75,12 +78,14 @@ enum AcceptedKind {
 }
 
 impl Intake {
-    /// Joins the parts. Fetches of an earlier run that did not succeed are begun with the first step.
+    /// Joins the parts of a process that began at `began`. Fetches of an earlier run that did not succeed are begun with the
+    /// first step.
     fn new(
         hub: PublicHub,
         directory: Arc<TopicDirectory>,
         fetches: Arc<Fetches>,
         topic_ttl: Duration,
+        began: Timestamp,
     ) -> Intake {
         let published = directory.read();
         let pings = published.pinged().map(|published| {
@@ -95,7 +100,7 @@ impl Intake {
             directory,
             fetches,
             topic_ttl,
-            forget_at: Instant::now(),
+            forget_at: end_of(began, topic_ttl, began),
             accepted: Vec::new(),
             pings,
         }
@@ -125,7 +130,7 @@ impl Intake {
                 self.publish(publication, Some(reply), parts)
             }
             AcceptedRequest::Pings { topics, publisher } => {
-                let now = Timestamp::now();
+                let now = parts.clock.now();
                 for topic in topics {
                     let saved = self.directory.write().ping(&topic, &publisher, now);
                     let record = HubRecord::Published(Box::new(saved));
@@ -148,7 +153,7 @@ impl Intake {
         reply: Option<PublicationReply>,
         parts: &mut HubParts,
     ) {
-        let now = Timestamp::now();
+        let now = parts.clock.now();
         let published = self.directory.write().publish(&publication, now);
         let unsaved = parts.saver.unsaved();
         let Publication {
@@ -226,7 +231,7 @@ impl Intake {
                         self.end_ping(&topic, began, parts);
                     }
                 }
-                let now = Timestamp::now();
+                let now = parts.clock.now();
                 self.hub
                     .count(&publisher, |counts| counts.failed_fetch(reason, now));
             }
@@ -235,7 +240,7 @@ impl Intake {
 
     fn withdraw(&self, topic: &Topic, publisher: &str, parts: &mut HubParts) {
         info!(%topic, %publisher, "dropped a ping of {publisher}, which may not publish {topic} any more");
-        self.end_ping(topic, Timestamp::now(), parts);
+        self.end_ping(topic, parts.clock.now(), parts);
     }
 
     /// Takes note that a ping needs no fetch any more.
@@ -248,15 +253,16 @@ impl Intake {
 
     /// Forgets topics (S3), at intervals.
     fn forget_topics(&mut self, parts: &mut HubParts) {
-        if Instant::now() < self.forget_at {
+        let now = parts.clock.now();
+        if now < self.forget_at {
             return;
         }
-        self.forget_at = Instant::now() + FORGET_INTERVAL;
+        self.forget_at = later(now, FORGET_INTERVAL);
         let hub = &self.hub.embedded;
         let has_subscribers =
             |topic: &Topic| hub.inspect(|subscriptions| subscriptions.has_topic(topic));
         let mut topics = self.directory.write();
-        let forgotten = topics.forget(self.topic_ttl, Timestamp::now(), has_subscribers);
+        let forgotten = topics.forget(self.topic_ttl, now, has_subscribers);
         drop(topics);
         for topic in forgotten {
             info!(%topic, "forgot {topic}: nobody has published it for long, and nobody subscribes");
@@ -337,8 +343,8 @@ impl Role for Intake {
         }
     }
 
-    fn time_to_wait(&self, _: &HubParts) -> Option<Duration> {
-        Some(self.forget_at.saturating_duration_since(Instant::now()))
+    fn time_to_wait(&self, parts: &HubParts) -> Option<Duration> {
+        Some(elapsed(parts.clock.now(), self.forget_at))
     }
 
     fn command(&mut self, _: ControlRequest, _: &mut HubParts) -> ControlReply {
@@ -361,8 +367,8 @@ impl Role for Intake {
         Knowledge::Complete
     }
 
-    fn activity(&self, refused: Option<&str>, _: &HubParts) -> DaemonActivity {
-        let status = self.hub.embedded.status(Timestamp::now());
+    fn activity(&self, refused: Option<&str>, parts: &HubParts) -> DaemonActivity {
+        let status = self.hub.embedded.status(parts.clock.now());
         DaemonActivity::Relaying {
             subscriptions: status.subscriptions,
             owed: status.owed,

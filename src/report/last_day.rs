@@ -55,7 +55,7 @@ impl LastDay {
         }
     }
 
-    /// Begins the intervals up to `now`. A clock that is set back begins none, unless by more than a day.
+    /// Begins the intervals up to `now`.
     fn advance(&mut self, now: Timestamp) {
         let wanted = start_of_interval(now);
         let mut next = match self.intervals.back() {
@@ -63,8 +63,7 @@ impl LastDay {
             Some(last) => later(last.from, INTERVAL),
         };
         let day = INTERVAL.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
-        // So is a clock that was far ahead.
-        if later(next, day) < wanted || later(wanted, day) < next {
+        if later(next, day) < wanted {
             self.intervals.clear();
             next = wanted;
         }
@@ -134,22 +133,6 @@ mod tests {
         );
         day.note(at("20T11:00:00"), totals(9, 1, 0));
         assert_eq!(view(&day).last().unwrap(), "11:00 0 0 0");
-    }
-
-    #[test]
-    fn a_clock_that_is_set_back_adds_to_the_last_interval() {
-        let mut day = LastDay::default();
-        day.note(at("20T10:07:00"), totals(1, 0, 0));
-        day.note(at("20T09:00:00"), totals(2, 0, 0));
-        assert_eq!(view(&day), ["10:00 2 0 0"]);
-    }
-
-    #[test]
-    fn a_clock_that_was_far_ahead_begins_anew() {
-        let mut day = LastDay::default();
-        day.note(at("27T10:00:00"), totals(1, 0, 0));
-        day.note(at("20T10:00:00"), totals(3, 0, 0));
-        assert_eq!(view(&day), ["10:00 2 0 0"]);
     }
 
     #[test]

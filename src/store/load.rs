@@ -36,6 +36,21 @@ impl Store {
         })
     }
 
+    /// Loads the last time saved.
+    pub fn load_clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.clock().map_err(|source| StoreError::Load {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    fn clock(&self) -> rusqlite::Result<Option<Timestamp>> {
+        let saved = self.rows("SELECT now FROM clock", |row| {
+            row.get::<_, Column<Timestamp>>(0)
+        })?;
+        Ok(saved.first().map(|now| now.0))
+    }
+
     fn read(&self) -> rusqlite::Result<State> {
         // A daemon may be writing meanwhile: one transaction reads one consistent state.
         let _one_state = self.connection.unchecked_transaction()?;
@@ -88,6 +103,7 @@ impl Store {
             change_sets: self.change_sets()?,
             change_lists: self.change_lists()?,
             change_log: self.change_log()?,
+            clock: self.clock()?,
             hubs: self
                 .rows("SELECT * FROM hubs", known_hub)?
                 .into_iter()

@@ -115,6 +115,11 @@ impl Store {
         relays: &[Relay],
     ) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
+        if let Some(now) = save.clock {
+            transaction
+                .prepare_cached("INSERT OR REPLACE INTO clock VALUES (1, ?1)")?
+                .execute([Column(now)])?;
+        }
         for (id, hub) in &save.ended_accounts {
             write_ledger(&transaction, *id, hub, None)?;
         }

@@ -8,6 +8,12 @@
 PRAGMA auto_vacuum = INCREMENTAL;
 PRAGMA user_version = 1;
 
+-- The last time saved, by the clock that nobody sets: the next run begins no earlier.
+CREATE TABLE clock (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    now TEXT NOT NULL
+) STRICT;
+
 -- The tree.
 
 -- A directory of a source with the URI prefix that it is published under (R13, R15).

@@ -1,4 +1,4 @@
-//! Absent mounts, empty roots, and the grace by the monotonic clock (R13, R15).
+//! Absent mounts, empty roots, and the grace of deletions (R13, R15).
 
 mod nested;
 

@@ -165,7 +165,7 @@ fn a_clock_that_was_set_back_delays_no_hub() {
     world.update("/a/changelist.xml");
     world.wait(10);
     world.crash();
-    world.now = "2020-01-01T00:00:00Z".parse().unwrap();
+    world.set_wall("2020-01-01T00:00:00Z".parse().unwrap());
     world.script(HUB, Reply::Accept);
     world.start();
     world.wait(3_600);
@@ -222,7 +222,7 @@ fn a_clock_that_steps_back_while_it_runs_delays_no_notification() {
     world.delete("/a/capabilitylist.xml");
     world.update("/a/resourcelist.xml");
     world.script(HUB, Reply::Accept);
-    world.now = "2020-01-01T00:00:00Z".parse().unwrap();
+    world.set_wall("2020-01-01T00:00:00Z".parse().unwrap());
     world.see("/b/resourcelist.xml");
     world.wait(70);
     let mut news = world.news();

@@ -11,6 +11,7 @@ mod baseline;
 mod brokers;
 mod changes;
 mod channels;
+mod clock;
 mod configuration;
 mod crash;
 mod deletion;

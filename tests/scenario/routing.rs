@@ -99,7 +99,7 @@ fn a_clock_that_steps_back_makes_no_source_description_new_to_a_set() {
     world.update("/.well-known/resourcesync");
     world.wait(100);
     world.see("/a/changelist.xml");
-    world.now = "2020-01-01T00:00:00Z".parse().unwrap();
+    world.set_wall("2020-01-01T00:00:00Z".parse().unwrap());
     world.write_set("/c", &["resourcelist"]);
     world.wait(100);
     let news = world.news_by_topic();

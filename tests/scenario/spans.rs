@@ -243,12 +243,12 @@ fn until_is_not_later_than_a_deletion_that_does_not_count_yet() {
 fn until_follows_the_clock_back_and_from_is_left_out_then() {
     let mut world = World::with_two_sets(plan());
     let right = world.now;
-    world.now = right + Duration::from_secs(86_400);
+    world.set_wall(right + Duration::from_secs(86_400));
     world.update("/a/changelist.xml");
     world.wait(10);
     assert!(until(&one(&mut world)).unwrap() > right + Duration::from_secs(86_400));
     for is_restarted in [false, true] {
-        world.now = right + Duration::from_secs(if is_restarted { 5_000 } else { 0 });
+        world.set_wall(right + Duration::from_secs(if is_restarted { 5_000 } else { 0 }));
         if is_restarted {
             world.crash_and_start();
         }
@@ -272,7 +272,7 @@ fn a_clock_that_comes_to_the_same_time_again_says_another_until() {
     let mut all = Vec::new();
     let at = world.now;
     for back in [0, 1, 0, 1] {
-        world.now = at - Duration::from_secs(back);
+        world.set_wall(at - Duration::from_secs(back));
         world.update("/a/changelist.xml");
         world.wait(10);
         all.push(one(&mut world));

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -24,6 +25,7 @@ use rsnotify::announce::state::{
     Relations, Said, Save, Told, Trouble, Version,
 };
 use rsnotify::store::{Store, StoreError, is_in_use};
+use websub::http::clock::Clock;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
@@ -259,6 +261,25 @@ fn everything() -> Save {
         },
     );
     save
+}
+
+#[test]
+fn no_run_begins_before_the_last_time_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let right = Clock::start(store.load_clock().unwrap());
+    let hour = Duration::from_secs(3_600);
+    for (saved, begins) in [(right.began - hour, false), (right.began + hour, true)] {
+        let save = Save {
+            clock: Some(saved),
+            ..Save::default()
+        };
+        store.save(&save, &[], &[]).unwrap();
+        assert_eq!(store.load().unwrap().clock, Some(saved));
+        let clock = Clock::start(store.load_clock().unwrap());
+        assert_eq!(clock.began == saved, begins, "{saved}");
+        assert!(clock.now() >= clock.began && clock.began >= right.began);
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub mod hub;
 pub mod link;
 pub mod probe;
 pub mod publisher;
+pub mod retention;
 pub mod retry;
 pub mod secret;
 #[cfg(feature = "subscriber")]

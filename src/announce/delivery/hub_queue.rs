@@ -12,7 +12,6 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::announce::delivery::attempt::Refusal;
 use crate::announce::ids::ChannelId;
-use crate::announce::time::earlier;
 use crate::announce::time::later;
 
 /// Submissions under way before the hub has accepted any of them.
@@ -387,24 +386,6 @@ impl HubQueue {
             (more > 0).then(|| (*kind, alike.reason.clone(), more))
         })
         .collect()
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        let moved = |time: &mut Timestamp| *time = earlier(*time, by);
-        if let Some(size) = &mut self.size {
-            moved(&mut size.until);
-        }
-        for alike in self.refusals.values_mut() {
-            moved(&mut alike.since);
-            moved(&mut alike.last_logged);
-        }
-        if let Some(outage) = &mut self.outage {
-            moved(&mut outage.since);
-            moved(&mut outage.next_probe);
-            moved(&mut outage.earliest_first);
-            outage.logged.iter_mut().for_each(moved);
-        }
     }
 }
 

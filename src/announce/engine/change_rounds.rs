@@ -100,11 +100,11 @@ impl ChangeRounds<'_> {
             set: set.clone(),
             round: round.number,
             after: round.after,
-            at: step.now(),
+            at: step.wall(),
             lists: next.lists,
             watch: WatchedTime {
                 since: round.since,
-                now: step.steady(),
+                now: step.now(),
                 grace: source.plan().deletion_grace,
             },
             limit: ROUND,

@@ -14,7 +14,6 @@ pub mod pending_deletions;
 pub mod round_schedule;
 pub mod seen_lists;
 mod stale_lists;
-mod steady_timer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -56,7 +55,7 @@ pub struct BegunRound {
     pub number: u64,
     /// The last round of which something was taken, if its comparison still holds.
     pub after: Option<u64>,
-    /// The time since which this run watches the lists, by the steady clock.
+    /// The time since which this run watches the lists.
     pub since: Timestamp,
 }
 
@@ -151,7 +150,7 @@ impl ChangeSets {
 
     /// Forgets after a grace what was taken of a document that is no Change List any more (C7).
     pub fn end_list(&mut self, list: &Uri, grace: Duration, step: &mut Step) {
-        let until = later(step.steady(), grace);
+        let until = later(step.now(), grace);
         for set in self.of_list(list) {
             if let Some(known) = self.sets.get_mut(&set) {
                 known.lists_mut().end(list, until, step);
@@ -171,7 +170,7 @@ impl ChangeSets {
     /// Forgets what was taken of the lists of a set that ended a grace ago.
     pub fn forget_ended(&mut self, set: &Uri, step: &mut Step) {
         let known = self.sets.get(set);
-        let ended = known.map(|known| known.lists().ended(step.steady()));
+        let ended = known.map(|known| known.lists().ended(step.now()));
         for list in ended.unwrap_or_default() {
             self.forget_list(&list, step);
         }
@@ -239,7 +238,7 @@ impl ChangeSets {
     /// Notes that the lists of a source are seen from now on, if they were not.
     pub fn watch(&mut self, source: usize, step: &Step) {
         for known in self.of_source_mut(source) {
-            known.watch(step.steady());
+            known.watch(step.now());
         }
     }
 
@@ -250,20 +249,13 @@ impl ChangeSets {
         }
     }
 
-    // Another engine, another time.
+    // Another engine.
 
     /// Continues the numbers of rounds of another engine, whose answers do not count any more, and what it watched.
     pub fn inherit(&mut self, before: &ChangeSets) {
         self.last_round = self.last_round.max(before.last_round);
         for (set, known) in &mut self.sets {
             known.inherit(before.sets.get(set));
-        }
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        for known in self.sets.values_mut() {
-            known.set_back(by);
         }
     }
 }

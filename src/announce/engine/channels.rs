@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
@@ -135,18 +134,6 @@ impl Channels {
         self.map.insert(id, channel);
     }
 
-    /// Keeps what retired, and hubs that left, for as long as the engine before would have (R11).
-    pub fn inherit(&mut self, before: &Channels) {
-        for (_, channel) in self.iter_mut() {
-            let before = before
-                .of_topic(&channel.row.topic)
-                .and_then(|id| before.get(id));
-            if let Some(before) = before {
-                channel.inherit(before);
-            }
-        }
-    }
-
     /// Opens the channel of a topic for its set, revives it, or takes it over from another set or source. `hubs` is the
     /// number of hubs that it will have, `catalog` that of its source.
     pub fn open(
@@ -230,7 +217,7 @@ impl Channels {
         let Some(channel) = self.map.get_mut(id) else {
             return;
         };
-        channel.retire(step.now(), step.monotonic().saturating_add(retention));
+        channel.retire(step.now());
         let (topic, set) = (channel.row.topic.clone(), channel.row.set.clone());
         self.freed.insert(topic.clone());
         save_ledgers(id, channel.ledgers.keys(), step);
@@ -278,14 +265,6 @@ impl Channels {
             let channel = channels.get(id);
             channel.is_some_and(|channel| channel.source == source)
         });
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
-        for (_, channel) in self.iter_mut() {
-            channel.set_back(by, now);
-        }
-        self.cuts.set_back(by);
     }
 }
 

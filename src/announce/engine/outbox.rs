@@ -11,12 +11,9 @@ mod dispatcher;
 pub mod hubs;
 pub mod page;
 mod ping;
-mod retention;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::answer::Answer;
@@ -32,7 +29,6 @@ use crate::announce::engine::outbox::change_log::{cut_changes, fall_behind, go_o
 use crate::announce::engine::outbox::cutter::Cutter;
 use crate::announce::engine::outbox::dispatcher::Dispatcher;
 use crate::announce::engine::outbox::hubs::Hubs;
-use crate::announce::engine::outbox::retention::still_kept;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source_list::Sources;
@@ -95,13 +91,12 @@ impl Outbox {
         Reconciler::new(source, &mut self.channels, &plan.window, step)
     }
 
-    // Another engine, another time.
+    // Another engine.
 
     /// Continues the outbox of an engine with another plan.
     pub fn inherit(&mut self, before: &mut Outbox) {
         self.hubs.inherit(&mut before.hubs);
         self.history = std::mem::take(&mut before.history);
-        self.channels.inherit(&before.channels);
     }
 
     /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted instead of
@@ -118,12 +113,6 @@ impl Outbox {
                 }
             }
         }
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
-        self.hubs.set_back(by);
-        self.channels.set_back(by, now);
     }
 
     // Notifications that are cut and submitted.
@@ -364,9 +353,9 @@ impl Outbox {
         let topic = channel.row.topic.clone();
         let ledger = channel.ledgers.get_mut(hub)?;
         let left = ledger.row.left?;
-        let wait = still_kept(left, plan.retired_topic, &mut ledger.kept_until, step);
-        if !wait.is_zero() {
-            step.wake_after(wait, Timer::Left(id, hub.clone()));
+        let end = step.end_of(left, plan.retired_topic);
+        if end > step.now() {
+            step.wake_at(end, Timer::Left(id, hub.clone()));
             return None;
         }
         ledger.row.last_words.clear();
@@ -430,10 +419,9 @@ impl Outbox {
         let Some(retired) = channel.row.retired else {
             return;
         };
-        let retention = plan.retired_topic;
-        let wait = still_kept(retired, retention, &mut channel.kept_until, step);
-        if !wait.is_zero() {
-            step.wake_after(wait, Timer::Retired(id));
+        let end = step.end_of(retired, plan.retired_topic);
+        if end > step.now() {
+            step.wake_at(end, Timer::Retired(id));
             return;
         }
         self.remove(id, sources, change_sets, step);

@@ -51,6 +51,7 @@ pub fn restore(state: State, plan: &Plan, step: &mut Step) -> Restored {
         change_sets,
         change_lists,
         change_log,
+        clock: _,
     } = state;
     let mut accounts = Accounts { ledgers, told };
     let hub_changes = HubChanges::new(plan, &hubs, &mut accounts, step);
@@ -228,18 +229,14 @@ impl ChannelRestorer<'_> {
         &mut self,
         id: ChannelId,
         position: usize,
-        mut row: ChannelRow,
+        row: ChannelRow,
         rows: impl Iterator<Item = (Hub, LedgerRow)>,
         told: &mut AllTold,
         log: BTreeMap<u64, Logged>,
     ) {
         let now = self.step.now();
-        if let Some(retired) = &mut row.retired {
-            *retired = (*retired).min(now);
+        if row.retired.is_some() {
             self.step.wake_at(now, Timer::Retired(id));
-        }
-        for said in &mut row.said {
-            said.at = said.at.min(now);
         }
         let mut channel = Channel::new(position, row);
         channel.log = ChangeLog::new(log);
@@ -259,7 +256,6 @@ impl ChannelRestorer<'_> {
             let served = Payload::parse(&channel.row.body).unwrap_or_default();
             channel.page = served.entries;
             channel.page_until = served.until;
-            let now = self.step.now();
             let ledgers = channel.ledgers.values_mut();
             for ledger in ledgers.filter(|ledger| ledger.awaits_fetch(now)) {
                 let served = channel.page.iter().map(|entry| entry.uri.clone());
@@ -342,23 +338,20 @@ impl ChannelRestorer<'_> {
                 self.step.save_ledger(id, hub.clone());
             }
         }
-        self.restore_times(id, hub, &mut ledger.row);
+        self.set_timers(id, hub, &mut ledger.row);
         ledger
     }
 
-    /// Sets the timers of an account. What is in flight is retried at once (R23). A clock that went back must not silence a
-    /// hub.
-    fn restore_times(&mut self, id: ChannelId, hub: &Hub, row: &mut LedgerRow) {
+    /// Sets the timers of an account. What is in flight is retried at once (R23).
+    fn set_timers(&mut self, id: ChannelId, hub: &Hub, row: &mut LedgerRow) {
         let now = self.step.now();
         if let Some(flight) = &mut row.flight {
-            flight.cut = flight.cut.min(now);
             flight.next_try = now;
             if !self.hub_changes.is_inherited(hub) {
                 self.step.wake_at(now, Timer::Try(id, hub.clone()));
             }
         }
-        if let Some(ping) = &mut row.ping {
-            ping.at = ping.at.min(now);
+        if let Some(ping) = row.ping {
             for wait in [PING_APART, PING_FETCHED_WITHIN] {
                 let at = later(ping.at, wait);
                 self.step.wake_at(at, Timer::Ping(id, hub.clone()));

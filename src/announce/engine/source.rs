@@ -91,12 +91,6 @@ impl Source {
         self.tree.mounts().are_settled()
     }
 
-    /// Moves all times as the clock was set back, except those of holds.
-    pub fn set_back(&mut self, by: Duration) {
-        self.tree.set_back(by);
-        self.descriptions.set_back(by);
-    }
-
     // Observations.
 
     /// Takes one look at a candidate (R3, R4).

@@ -52,7 +52,7 @@ impl Sources {
             let sets = plan.channels.iter();
             let sets = sets.map(|channel| channel.capability_list.clone());
             let sets: BTreeSet<Uri> = sets.filter(|set| plan.may_hold(source, set)).collect();
-            let mounts = Mounts::new(source, &mut rows, step.now());
+            let mounts = Mounts::new(source, &mut rows, step.wall());
             Source::new(position, Arc::new(source.clone()), sets, mounts)
         });
         let sources = sources.collect();
@@ -252,8 +252,8 @@ impl Sources {
         self.sources.iter().all(Source::is_settled)
     }
 
-    /// Returns the end of the first grace, by the monotonic clock.
-    pub fn next_grace_end(&self) -> Option<Duration> {
+    /// Returns the end of the first grace.
+    pub fn next_grace_end(&self) -> Option<Timestamp> {
         let ends = self.sources.iter();
         ends.filter_map(|source| source.tree.deletions().next_end())
             .min()
@@ -291,13 +291,6 @@ impl Sources {
     pub fn find_each(&mut self) {
         for source in &mut self.sources {
             source.findings_mut().find_each();
-        }
-    }
-
-    /// Moves all times as the clock was set back, except those of holds.
-    pub fn set_back(&mut self, by: Duration) {
-        for source in &mut self.sources {
-            source.set_back(by);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
+use websub::retention::end_of;
 
 use crate::announce::changes::log::LogPart;
 use crate::announce::changes::round::TakeRequest;
@@ -14,15 +15,14 @@ use crate::announce::event::{Fact, Now};
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::DocumentPath;
 use crate::announce::state::Save;
-use crate::announce::time::{earlier, elapsed, later};
+use crate::announce::time::later;
 
 /// The collector of one step. The parts of the engine write to it, and nothing reads it before the step ends.
 #[derive(Debug)]
 pub struct Step {
-    now: Timestamp,
-    monotonic: Duration,
-    /// The wall clock at the origin of the monotonic one, as it was at the first step.
-    origin: Option<Timestamp>,
+    now: Now,
+    /// The start of the run: that of the first engine in it.
+    pub began: Timestamp,
     collected: Collected,
     timers: Vec<(Timestamp, Timer)>,
 }
@@ -48,45 +48,33 @@ pub struct Collected {
 }
 
 impl Step {
-    pub fn new(now: Timestamp) -> Step {
+    pub fn new(now: Now) -> Step {
         Step {
             now,
-            monotonic: Duration::ZERO,
-            origin: None,
+            began: now.now,
             collected: Collected::default(),
             timers: Vec::new(),
         }
     }
 
-    /// Begins the next step. The monotonic clock never goes back.
+    /// Begins the next step.
     pub fn begin(&mut self, now: Now) {
-        self.now = now.wall;
-        self.monotonic = self.monotonic.max(now.monotonic);
-        self.origin
-            .get_or_insert_with(|| earlier(now.wall, now.monotonic));
+        self.now = now;
+    }
+
+    /// Returns the moment of the step by the clock that nobody sets.
+    pub fn now(&self) -> Timestamp {
+        self.now.now
     }
 
     /// Returns the moment of the step by the wall clock.
-    pub fn now(&self) -> Timestamp {
-        self.now
+    pub fn wall(&self) -> Timestamp {
+        self.now.wall
     }
 
-    /// Returns the moment of the step by the clock that nobody sets, which counts the grace of R15.
-    pub fn monotonic(&self) -> Duration {
-        self.monotonic
-    }
-
-    /// Returns the moment of the step by the wall clock as if nobody had set it since the start. It counts the graces of
-    /// C7 and C29, of which the beginnings are saved.
-    pub fn steady(&self) -> Timestamp {
-        let origin = self.origin.unwrap_or(self.now);
-        later(origin, self.monotonic)
-    }
-
-    /// Continues the monotonic clock of another engine.
-    pub fn continue_clock(&mut self, before: &Step) {
-        self.monotonic = before.monotonic;
-        self.origin = before.origin;
+    /// Returns when something ends that `lasts` for a while, and not in the first hour of a run: see [`end_of`].
+    pub fn end_of(&self, since: Timestamp, lasts: Duration) -> Timestamp {
+        end_of(later(since, lasts), lasts, self.began)
     }
 
     // Rows to save, as they are when the step ends.
@@ -173,13 +161,8 @@ impl Step {
         self.timers.push((at, timer));
     }
 
-    /// Wakes at a time by the clock that nobody sets, [`Step::steady`]; earlier if the wall clock is set forward.
-    pub fn wake_at_steady(&mut self, at: Timestamp, timer: Timer) {
-        self.wake_after(elapsed(self.steady(), at), timer);
-    }
-
     pub fn wake_after(&mut self, wait: Duration, timer: Timer) {
-        self.timers.push((later(self.now, wait), timer));
+        self.timers.push((later(self.now(), wait), timer));
     }
 
     /// Returns the timers that were set since the last call.

@@ -1,13 +1,11 @@
 //! The points in time at which the engine acts by itself.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::ids::ChannelId;
-use crate::announce::time::earlier;
 
 /// The reason for a timer. One whose reason has passed does nothing. A `usize` is the position of a source in the
 /// plan.
@@ -62,20 +60,5 @@ impl EngineTimers {
     /// Returns the time of the first timer.
     pub fn next(&self) -> Option<Timestamp> {
         self.set.first().map(|(at, _)| *at)
-    }
-
-    /// Moves all timers as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        let timers = std::mem::take(&mut self.set).into_iter();
-        self.set = timers.map(|(at, timer)| (earlier(at, by), timer)).collect();
-    }
-
-    /// Returns each document with a timer for its hold, and the position of its source. A document may have several.
-    pub fn holds(&self) -> BTreeSet<(usize, &Uri)> {
-        let holds = self.set.iter().filter_map(|(_, timer)| match timer {
-            Timer::Hold(source, uri) => Some((*source, uri)),
-            _ => None,
-        });
-        holds.collect()
     }
 }

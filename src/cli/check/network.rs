@@ -249,7 +249,7 @@ async fn probed(brokers: Vec<BrokerSettings>) -> Vec<broker::BrokerProbe> {
 
 /// Diagnoses the delivery of the last notifications, by the saved state.
 fn told(scan: &OneShotScan) -> Vec<Diagnostic> {
-    let status = report::outline(&scan.engine, Timestamp::now());
+    let status = report::outline(&scan.engine, scan.engine.now());
     let hubs = status.hubs();
     let troubles = hubs.iter().flat_map(|summary| {
         let troubles = summary.troubles.iter();

@@ -7,6 +7,7 @@ use anyhow::Context;
 use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
 use tracing::warn;
+use websub::http::clock::Clock;
 use websub::hub::SavedHub;
 use websub::hub::http::settings::{HubError, PreparedHub};
 use websub::hub::published_topics::directory::HubTopics;
@@ -19,7 +20,7 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::error::{ConfigError, Location, Problem};
 use crate::daemon::announcer::reload::{LoadedEngine, saved_subscriptions};
-use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput};
+use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput, moment};
 use crate::daemon::event_loop::hub_link::start_hub;
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::front::admin_pages;
@@ -45,8 +46,9 @@ impl Daemon<Announcer, Config> {
         let prepared_hub = prepared_hub(&config, &public_url)?;
 
         let saved = saved_subscriptions(&store, prepared_hub.is_some())?;
-        let loaded = LoadedEngine::new(&store, config.plan(&public_url))?;
-        let parts: RunParts = process.loop_parts(store);
+        let clock = Clock::start(store.load_clock()?);
+        let loaded = LoadedEngine::new(&store, config.plan(&public_url), moment(clock))?;
+        let parts: RunParts = process.loop_parts(store, clock);
         let inputs = parts.inputs.clone();
         let topics = Topics::new(move |topic| {
             // A stopped loop ignores it.
@@ -198,10 +200,16 @@ fn change_hub(
     saved: SavedHub,
     topics: &Topics,
 ) {
-    let (inputs, failpoints) = (&parts.inputs, &parts.failpoints);
+    let RunParts {
+        clock,
+        inputs,
+        failpoints,
+        hub,
+        ..
+    } = parts;
     let topics = HubTopics::Served(topics.clone());
-    parts.hub.change(settings, |settings| {
-        start_hub(settings, saved, topics, inputs, failpoints)
+    hub.change(settings, |settings| {
+        start_hub(settings, saved, topics, *clock, inputs, failpoints)
     });
 }
 

@@ -9,13 +9,13 @@ use websub::topics::http::Topics;
 
 use crate::admin::Readiness;
 use crate::announce::engine::Engine;
-use crate::announce::event::Effect;
+use crate::announce::event::{Effect, Now};
 use crate::announce::plan::Plan;
 use crate::broker::settings::BrokerSettings;
 use crate::config::Config;
 use crate::daemon::announcer::submissions::answered_submission;
 use crate::daemon::announcer::watched_trees::{NextTrees, OtherFiles, covers};
-use crate::daemon::announcer::{Adaptors, Announcer, RunParts};
+use crate::daemon::announcer::{Adaptors, Announcer, RunParts, moment};
 use crate::daemon::configuration_status;
 use crate::daemon::event_loop::EventLoop;
 use crate::daemon::event_loop::state_saver::StoreProbe;
@@ -31,13 +31,13 @@ pub struct LoadedEngine {
 }
 
 impl LoadedEngine {
-    pub fn new(store: &Store, mut plan: Plan) -> Result<LoadedEngine, StoreError> {
+    pub fn new(store: &Store, mut plan: Plan, now: Now) -> Result<LoadedEngine, StoreError> {
         let state = store.load()?;
         state.number_mounts(&mut plan);
         let other_files = state.other_files.iter();
         let other_files = other_files.map(|(path, (stat, at))| (path.clone(), *stat, *at));
         let other_files = other_files.collect();
-        let (engine, effects) = Engine::new(plan, state, Timestamp::now());
+        let (engine, effects) = Engine::new(plan, state, now);
         Ok(LoadedEngine {
             engine,
             effects,
@@ -96,7 +96,7 @@ impl EventLoop<Announcer> {
             engine,
             effects,
             other_files,
-        } = LoadedEngine::new(self.parts.saver.store(), plan)?;
+        } = LoadedEngine::new(self.parts.saver.store(), plan, moment(self.parts.clock))?;
         let announcer = &mut self.role;
         let next = announcer
             .trees

@@ -133,12 +133,12 @@ pub fn execute(
             Ok(source) => ControlReply::Missing(report::missing::acceptable(engine, source)),
             Err(unknown) => refused(&unknown),
         },
-        ControlRequest::Status => ControlReply::Status(Box::new(report::status(engine, now.wall))),
+        ControlRequest::Status => ControlReply::Status(Box::new(report::status(engine, now.now))),
         ControlRequest::Outbox => ControlReply::Outbox(report::channels::all(engine)),
         ControlRequest::Show {
             account: name,
             payload,
-        } => match report::outbox::account_view(engine, names(&name), payload, logged, now.wall) {
+        } => match report::outbox::account_view(engine, names(&name), payload, logged, now.now) {
             Ok(shown) => ControlReply::Account(Box::new(shown)),
             Err(unknown) => refused(&unknown),
         },

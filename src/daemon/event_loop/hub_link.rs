@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use websub::http::clock::Clock;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::PreparedHub;
 use websub::hub::published_topics::directory::HubTopics;
@@ -106,6 +107,7 @@ pub fn start_hub<I: Send + 'static>(
     settings: PreparedHub,
     saved: SavedHub,
     topics: HubTopics,
+    clock: Clock,
     inputs: &Sender<Input<I>>,
     failpoints: &Failpoints,
 ) -> EmbeddedHub {
@@ -118,5 +120,5 @@ pub fn start_hub<I: Send + 'static>(
         }
         let _ = inputs.send(Input::HubRecords(changed));
     };
-    EmbeddedHub::start(settings, saved, topics, records)
+    EmbeddedHub::start(settings, saved, topics, clock, records)
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
+use websub::http::clock::Clock;
 use websub::hub::{HubRecord, Relay};
 
 use crate::announce::state::Save;
@@ -121,9 +122,11 @@ impl StateSaver {
     pub fn save(
         &mut self,
         probe: StoreProbe,
+        clock: Clock,
         failpoints: &Failpoints,
         counts: &mut Counts,
     ) -> Option<Unsaved> {
+        self.unsaved.save.clock = Some(clock.now());
         let now = Instant::now();
         let is_probe_due = probe == StoreProbe::Now || now >= self.probe_at;
         let is_check_due = now >= self.check_at;

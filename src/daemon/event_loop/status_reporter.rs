@@ -55,11 +55,10 @@ impl StatusReporter {
     }
 
     /// Adds to the counts of the last day, if the last time was a while ago.
-    pub fn note_totals(&mut self, totals: impl FnOnce(Timestamp) -> Totals) {
+    pub fn note_totals(&mut self, now: Timestamp, totals: impl FnOnce() -> Totals) {
         if self.noted.is_none_or(|noted| noted.elapsed() >= NOTED_EACH) {
             self.noted = Some(Instant::now());
-            let now = Timestamp::now();
-            self.last_day.note(now, totals(now));
+            self.last_day.note(now, totals());
         }
     }
 

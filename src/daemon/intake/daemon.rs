@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use websub::http::clock::Clock;
 use websub::hub::http::fetches::Fetches;
 use websub::hub::http::settings::PreparedHub;
 use websub::hub::http::topic_client::TopicClient;
@@ -35,7 +36,8 @@ impl Daemon<Intake, HubConfig> {
         let client = Arc::new(client);
         let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
         let saved = store.load_hub()?;
-        let mut parts: HubParts = process.loop_parts(store);
+        let clock = Clock::start(store.load_clock()?);
+        let mut parts: HubParts = process.loop_parts(store, clock);
         let HubParts {
             hub,
             inputs,
@@ -43,7 +45,7 @@ impl Daemon<Intake, HubConfig> {
             ..
         } = &mut parts;
         let topics = HubTopics::Published(Arc::clone(&directory));
-        let subscribers = start_hub(settings, saved, topics, inputs, failpoints);
+        let subscribers = start_hub(settings, saved, topics, clock, inputs, failpoints);
         *hub = HubLink::new(subscribers.clone());
         let accept_inputs = inputs.clone();
         let hub = PublicHub::new(
@@ -58,12 +60,12 @@ impl Daemon<Intake, HubConfig> {
             },
         );
         let fetched = inputs.clone();
-        let fetches = Fetches::new(client, Arc::clone(&directory), move |outcome| {
+        let fetches = Fetches::new(client, Arc::clone(&directory), clock, move |outcome| {
             let input = PublisherInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
         });
         let ttl = config.hub.topic_ttl;
-        let intake = Intake::new(hub.clone(), directory, Arc::new(fetches), ttl);
+        let intake = Intake::new(hub.clone(), directory, Arc::new(fetches), ttl, clock.began);
         let readiness = process.readiness.clone();
         let event_loop = EventLoop::new(intake, parts, readiness, configuration_status(&config));
         let public = public.serve_hub(hub);

@@ -42,9 +42,10 @@ use tree::{FakeTree, uri_of};
 
 /// Everything outside the engine, and the engine while it runs.
 pub struct World {
-    /// By the wall clock, which may be set; time passes by the other one too.
+    /// By the clock that nobody sets.
     pub now: Timestamp,
-    monotonic: Duration,
+    /// The lead of the wall clock, which may be set.
+    lead: SignedDuration,
     pub plan: Plan,
     pub disk: State,
     change_rows: ChangeRows,
@@ -75,7 +76,7 @@ impl World {
     pub fn new(plan: Plan) -> World {
         World {
             now: "2026-11-20T12:00:00Z".parse().unwrap(),
-            monotonic: Duration::from_secs(1_000),
+            lead: SignedDuration::ZERO,
             plan,
             disk: State::default(),
             change_rows: ChangeRows::default(),
@@ -141,7 +142,7 @@ impl World {
     }
 
     pub fn write_text(&mut self, name: &str, text: &[u8]) {
-        self.tree.write(name, Some(text), self.now);
+        self.tree.write(name, Some(text), self.wall());
         self.look_at(name);
     }
 
@@ -153,7 +154,7 @@ impl World {
 
     /// Makes a file unreadable: its permissions, or a directory's above it.
     pub fn deny(&mut self, name: &str) {
-        self.tree.write(name, None, self.now);
+        self.tree.write(name, None, self.wall());
         self.look_at(name);
     }
 
@@ -164,20 +165,20 @@ impl World {
 
     /// Changes a document at once in a way that counts.
     pub fn update(&mut self, name: &str) {
-        self.tree.update(name, self.now);
+        self.tree.update(name, self.wall());
         self.look_at(name);
     }
 
     /// Changes a document, and gives it another mtime.
     pub fn write_at(&mut self, name: &str, modified: &str) {
-        self.tree.update(name, self.now);
+        self.tree.update(name, self.wall());
         self.tree.set_modified(name, modified.parse().unwrap());
         self.look_at(name);
     }
 
     /// Changes the stat data, and nothing else.
     pub fn touch(&mut self, name: &str) {
-        self.tree.touch(name, self.now);
+        self.tree.touch(name, self.wall());
         self.look_at(name);
     }
 
@@ -283,7 +284,7 @@ impl World {
         let (path, directory) = tree::path_of(&self.plan, name)?;
         self.tree.is_mounted(&directory).then(|| Observation {
             path,
-            at: self.now,
+            at: self.wall(),
             look: self.tree.look(name),
         })
     }
@@ -337,7 +338,14 @@ impl World {
         }
         self.disk.number_mounts(&mut self.plan);
         self.pages.clear();
-        let (mut engine, effects) = Engine::new(self.plan.clone(), self.disk.clone(), self.now);
+        if self.engine.is_none() {
+            // A new process: its clock does not begin before the last time saved.
+            let wall = self.wall();
+            self.now = self.disk.clock.map_or(wall, |saved| saved.max(wall));
+            self.set_wall(wall);
+        }
+        let (plan, state) = (self.plan.clone(), self.disk.clone());
+        let (mut engine, effects) = Engine::new(plan, state, self.moment());
         // There is nothing to come after a crash.
         let under_way = self.coming.iter().filter_map(|(_, event)| match event {
             Event::Answered {
@@ -398,7 +406,7 @@ impl World {
         self.step(Event::MountFound {
             mount: mount.id,
             identity,
-            started: self.now,
+            started: self.wall(),
         });
     }
 
@@ -525,25 +533,30 @@ impl World {
     }
 
     fn move_on(&mut self, to: Timestamp) {
-        let passed = Duration::try_from(to.duration_since(self.now)).unwrap_or_default();
-        self.now += passed;
-        self.monotonic += passed;
+        self.now = self.now.max(to);
     }
 
     /// Somebody sets the wall clock, forward or back.
     pub fn set_clock(&mut self, by: SignedDuration) {
-        self.now += by;
-        for (at, _) in &mut self.coming {
-            *at += by;
-        }
+        self.lead += by;
         self.step(Event::Tick);
     }
 
-    fn both_clocks(&self) -> Now {
+    fn moment(&self) -> Now {
         Now {
-            wall: self.now,
-            monotonic: self.monotonic,
+            now: self.now,
+            wall: self.wall(),
         }
+    }
+
+    /// Sets the wall clock to a time.
+    pub fn set_wall(&mut self, to: Timestamp) {
+        self.lead = to.duration_since(self.now);
+    }
+
+    /// Returns the time by the wall clock.
+    pub fn wall(&self) -> Timestamp {
+        self.now + self.lead
     }
 
     /// Takes an event, and every one that follows from it at once.
@@ -551,7 +564,7 @@ impl World {
         self.coming.push_front((Timestamp::MIN, event));
         while self.coming.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, event) = self.coming.pop_front().unwrap();
-            let now = self.both_clocks();
+            let now = self.moment();
             let Some(engine) = &mut self.engine else {
                 continue;
             };
@@ -573,8 +586,9 @@ impl World {
                 *left -= 1;
             }
             match effect {
-                Effect::Save(save) => {
+                Effect::Save(mut save) => {
                     self.saves += 1;
+                    save.clock = Some(self.now);
                     self.change_rows.save(&save);
                     if let Some((store, _)) = &mut self.store {
                         store.save(&save, &[], &[]).unwrap();
@@ -607,7 +621,7 @@ impl World {
                         let name = uri_of(&self.plan, &path).to_string();
                         let observation = self.observation(&name).unwrap_or(Observation {
                             path,
-                            at: self.now,
+                            at: self.wall(),
                             look: tree::not_mounted(),
                         });
                         self.come(self.now, Event::Observed(vec![observation]));
@@ -643,8 +657,9 @@ impl World {
             let page = &self.pages[&submission.topic];
             assert_eq!(page.body, self.disk.channels[&submission.channel].body);
         }
+        let at = self.wall();
         let hub = self.hubs.entry(submission.hub.clone()).or_default();
-        let answer = hub.take(&submission, self.now);
+        let answer = hub.take(&submission, at);
         self.answer(submission, answer);
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
+use crate::http::clock::Clock;
 use crate::hub::admission::Admission;
 use crate::hub::counts::EmbeddedHubCounts;
 use crate::hub::delivery::http::Deliveries;
@@ -21,6 +22,7 @@ use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
 use crate::hub::verification::http::Verifications;
 use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
+use crate::retention::end_of;
 
 pub mod fetches;
 pub mod public;
@@ -51,14 +53,18 @@ impl EmbeddedHub {
     /// records to save, each time with those to save together; it must neither block nor call the hub.
     pub fn start(
         prepared: PreparedHub,
-        saved: SavedHub,
+        mut saved: SavedHub,
         topics: HubTopics,
+        clock: Clock,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
+        for (subscription, _) in &mut saved.subscriptions {
+            subscription.expires = end_of(subscription.expires, Duration::MAX, clock.began);
+        }
         let admission = SharedAdmission::new(prepared.settings().limits.clone());
         let admission = Arc::new(admission);
         let settings = Arc::new(EffectiveSettings::new(prepared));
-        let table = SubscriptionTable::restore(saved, Arc::clone(&admission), records);
+        let table = SubscriptionTable::restore(saved, Arc::clone(&admission), clock, records);
         let table = Arc::new(table);
         let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
         let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table));
@@ -115,13 +121,13 @@ impl EmbeddedHub {
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, notification: NotificationToRelay) -> Option<Relay> {
         let table = &self.inner.table;
-        table.with(|subscriptions| subscriptions.relay_once(notification, Timestamp::now()))
+        table.with(|subscriptions| subscriptions.relay_once(notification, table.clock.now()))
     }
 
     /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: NotificationToRelay) -> Option<Relay> {
         let table = &self.inner.table;
-        table.with(|subscriptions| subscriptions.relay(notification, Timestamp::now()))
+        table.with(|subscriptions| subscriptions.relay(notification, table.clock.now()))
     }
 
     /// Delivers saved notifications, to each subscriber in order. Beyond the limits of a topic the oldest pending ones are

@@ -63,6 +63,7 @@ async fn start_with(restored: SavedHub, set: impl Fn(&mut EmbeddedHubSettings)) 
         prepared,
         restored,
         HubTopics::Served(topics.clone()),
+        websub::http::clock::Clock::start(None),
         record,
     );
     let address = serve_at(listener, &topics, Some(hub.clone()));

@@ -36,7 +36,7 @@ pub struct ChangeSet {
     schedule: RoundSchedule,
     deletions: PendingDeletions,
     former_channels: FormerChannels,
-    /// The time since which this run sees all its lists, by the steady clock: what is absent from them is absent since
+    /// The time since which this run sees all its lists: what is absent from them is absent since
     /// then at the earliest (R15).
     watched_since: Option<Timestamp>,
 }
@@ -190,7 +190,7 @@ impl ChangeSet {
 
     /// Returns true if a round is due. While no hub of its channel `is_free`, it waits.
     pub fn is_ready(&mut self, is_free: bool, window: &ChangeWindowPlan, step: &mut Step) -> bool {
-        let is_deletion_due = self.deletions.is_due(step.steady());
+        let is_deletion_due = self.deletions.is_due(step.now());
         if !is_deletion_due && !self.schedule.has_signs() {
             self.deletions.wake(step);
         }
@@ -218,8 +218,8 @@ impl ChangeSet {
         })
     }
 
-    /// Begins a round with this number, which reads lists of this kind. Returns since when this run watches the lists, by
-    /// the steady clock: not yet, if a mount `is_away` that may have some of them.
+    /// Begins a round with this number, which reads lists of this kind. Returns since when this run watches the lists:
+    /// not yet, if a mount `is_away` that may have some of them.
     pub fn begin(
         &mut self,
         round: u64,
@@ -236,8 +236,8 @@ impl ChangeSet {
         self.learning.begin(next.is_partial);
         self.schedule.begin(round);
         match is_away {
-            true => step.steady(),
-            false => self.watch(step.steady()),
+            true => step.now(),
+            false => self.watch(step.now()),
         }
     }
 
@@ -295,7 +295,7 @@ impl ChangeSet {
         for list in &taken.lists {
             self.take_list(list, is_inventory && has_more, index, step);
         }
-        let until = later(step.steady(), grace);
+        let until = later(step.now(), grace);
         self.lists.note_rest(&taken.lists, until, step);
         if learned.is_some() {
             // The rows of the lists still to be learned say so from now on.
@@ -390,9 +390,9 @@ impl ChangeSet {
 
     // Since when its lists are seen.
 
-    /// Notes that its lists are seen from now on, if they were not. Returns since when; times are by the steady clock.
-    pub fn watch(&mut self, steady: Timestamp) -> Timestamp {
-        *self.watched_since.get_or_insert(steady)
+    /// Notes that its lists are seen from now on, if they were not. Returns since when.
+    pub fn watch(&mut self, now: Timestamp) -> Timestamp {
+        *self.watched_since.get_or_insert(now)
     }
 
     /// Notes that a list is not seen now, so that nobody knows what is absent.
@@ -403,12 +403,5 @@ impl ChangeSet {
     /// Continues what another engine watched.
     pub fn inherit(&mut self, before: Option<&ChangeSet>) {
         self.watched_since = before.and_then(|set| set.watched_since);
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        self.schedule.set_back(by);
-        self.lists.set_back(by);
-        self.deletions.set_back(by);
     }
 }

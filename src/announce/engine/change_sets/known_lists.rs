@@ -2,7 +2,6 @@
 //! is forgotten (C6, C7).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::fingerprint::Fingerprint;
@@ -11,7 +10,6 @@ use resourcesync::uri::Uri;
 use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
 use crate::announce::engine::change_sets::list_index::ListIndex;
 use crate::announce::engine::change_sets::odd_entries::{LastOddEntries, OddEntries};
-use crate::announce::engine::change_sets::steady_timer::SteadyTimer;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::state::{ChangeListRow, ClosedList};
@@ -23,9 +21,8 @@ pub struct KnownLists {
     lists: BTreeMap<Uri, KnownList>,
     /// Lists with entries that are not taken yet, because another list may tell them.
     waiting: BTreeMap<Uri, WaitingEntries>,
-    /// Documents that are Change Lists no more, and until when what was taken from them counts (C7), by the steady clock.
+    /// Documents that are Change Lists no more, and until when what was taken from them counts (C7).
     ended: BTreeMap<Uri, Timestamp>,
-    timer: SteadyTimer,
 }
 
 /// A list as far as its entries were taken.
@@ -41,7 +38,7 @@ struct KnownList {
 #[derive(Debug, Clone, Copy)]
 struct WaitingEntries {
     version: Fingerprint,
-    /// End of the wait, by the steady clock; nothing once it is over.
+    /// End of the wait; nothing once it is over.
     until: Option<Timestamp>,
 }
 
@@ -52,7 +49,6 @@ impl KnownLists {
             lists: BTreeMap::new(),
             waiting: BTreeMap::new(),
             ended: BTreeMap::new(),
-            timer: SteadyTimer::default(),
         }
     }
 
@@ -105,12 +101,12 @@ impl KnownLists {
         waiting.filter(|waiting| waiting.version == version)
     }
 
-    /// Ends the waits for entries that no list told in time, by the steady clock: the next round takes them. Returns
+    /// Ends the waits for entries that no list told in time: the next round takes them. Returns
     /// true if there are any.
     pub fn end_waiting(&mut self, step: &mut Step) -> bool {
         let mut is_any = false;
         for waiting in self.waiting.values_mut() {
-            if waiting.until.is_some_and(|until| until <= step.steady()) {
+            if waiting.until.is_some_and(|until| until <= step.now()) {
                 waiting.until = None;
                 is_any = true;
             }
@@ -152,12 +148,10 @@ impl KnownLists {
 
     // Lists that are closed.
 
-    /// Returns how a list was closed for good (C7). A clock that was set forward closes none: it has to be so by both
-    /// clocks.
+    /// Returns how a list was closed for good (C7).
     pub fn closed_for_good(&self, list: &Uri, step: &Step) -> Option<ClosedList> {
         let closed = self.row(list).and_then(|row| row.closed);
-        let now = step.now().min(step.steady());
-        closed.filter(|closed| closed.is_final(now))
+        closed.filter(|closed| closed.is_final(step.now()))
     }
 
     /// Returns how a list that was taken now is closed. Another version of one that was closed for good has to stay for as
@@ -214,7 +208,7 @@ impl KnownLists {
         step.rows().change_lists.insert(key, None);
     }
 
-    /// Notes which entries of the lists a round left, and until when others wait, by the steady clock.
+    /// Notes which entries of the lists a round left, and until when others wait.
     pub fn note_rest(&mut self, lists: &[TakenList], until: Timestamp, step: &mut Step) {
         for taken in lists {
             self.note_rest_of(taken, until);
@@ -249,7 +243,7 @@ impl KnownLists {
 
     // Documents that are no Change Lists any more.
 
-    /// Notes that a document is no Change List any more: what was taken from it counts until a time, by the steady clock.
+    /// Notes that a document is no Change List any more: what was taken from it counts until a time.
     pub fn end(&mut self, list: &Uri, until: Timestamp, step: &mut Step) {
         self.ended.entry(list.clone()).or_insert(until);
         self.wake(step);
@@ -265,27 +259,21 @@ impl KnownLists {
         self.ended.contains_key(list)
     }
 
-    /// Returns the lists that ended, and of which what was taken counts no more, by the steady clock.
-    pub fn ended(&self, steady: Timestamp) -> Vec<Uri> {
-        let ended = self.ended.iter().filter(|(_, until)| **until <= steady);
+    /// Returns the lists that ended, and of which what was taken counts no more.
+    pub fn ended(&self, now: Timestamp) -> Vec<Uri> {
+        let ended = self.ended.iter().filter(|(_, until)| **until <= now);
         ended.map(|(list, _)| list.clone()).collect()
     }
 
     // The timer.
 
-    /// Sets a timer for the first time at which entries wait no more or a list is forgotten, unless one is set.
-    fn wake(&mut self, step: &mut Step) {
+    /// Sets a timer for the first time at which entries wait no more or a list is forgotten.
+    fn wake(&self, step: &mut Step) {
         let waiting = self.waiting.values().flat_map(|waiting| waiting.until);
         let next = waiting.chain(self.ended.values().copied()).min();
         if let Some(next) = next {
-            let timer = || Timer::Changes(self.set.clone());
-            self.timer.wake_at(next, timer, step);
+            step.wake_at(next, Timer::Changes(self.set.clone()));
         }
-    }
-
-    /// Moves the timer as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        self.timer.set_back(by);
     }
 }
 
@@ -304,7 +292,10 @@ mod tests {
     /// Lists of which so many entries are left, the earliest at these seconds.
     fn known(left: &[(&str, i64, usize)]) -> (KnownLists, Vec<ListToRead>) {
         let mut known = KnownLists::new(Uri::parse("https://e.org/cl.xml").unwrap());
-        let (mut index, mut step) = (ListIndex::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (mut index, mut step) = (
+            ListIndex::default(),
+            Step::new(Timestamp::UNIX_EPOCH.into()),
+        );
         let lists: Vec<ListToRead> = left.iter().map(|(name, ..)| list(name, 1)).collect();
         for (list, (_, first, count)) in lists.iter().zip(left) {
             let left = LeftEntries {
@@ -357,7 +348,10 @@ mod tests {
     fn a_set_is_not_found_by_a_list_that_was_removed() {
         let set = Uri::parse("https://e.org/cl.xml").unwrap();
         let mut known = KnownLists::new(set.clone());
-        let (mut index, mut step) = (ListIndex::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (mut index, mut step) = (
+            ListIndex::default(),
+            Step::new(Timestamp::UNIX_EPOCH.into()),
+        );
         let (a, b) = (list("a", 1), list("b", 1));
         for list in [&a, &b] {
             known.put_empty(&list.list, &mut index, &mut step);
@@ -371,7 +365,7 @@ mod tests {
     #[test]
     fn entries_wait_once_no_others_of_their_list_are_left() {
         let mut known = KnownLists::new(Uri::parse("https://e.org/cl.xml").unwrap());
-        let mut step = Step::new(Timestamp::UNIX_EPOCH);
+        let mut step = Step::new(Timestamp::UNIX_EPOCH.into());
         let list = list("a", 1);
         for (taken_of_three, is_waiting) in [(1, false), (2, true)] {
             let taken = TakenList {
@@ -390,7 +384,7 @@ mod tests {
     fn one_timer_is_set_for_all_lists() {
         let set = Uri::parse("https://e.org/cl.xml").unwrap();
         let mut known = KnownLists::new(set);
-        let mut step = Step::new(Timestamp::UNIX_EPOCH);
+        let mut step = Step::new(Timestamp::UNIX_EPOCH.into());
         step.begin(moment(0));
         let rests = [("a", 60), ("b", 50), ("c", 70)];
         for (name, until) in rests {
@@ -398,10 +392,10 @@ mod tests {
                 waiting: 1,
                 ..taken(&list(name, 1))
             };
-            known.note_rest(&[taken], moment(until).wall, &mut step);
+            known.note_rest(&[taken], moment(until).now, &mut step);
         }
-        assert_eq!(timers(&mut step), [60, 50]);
-        known.end(&list("d", 1).list, moment(40).wall, &mut step);
+        assert_eq!(timers(&mut step), [60, 50, 50], "equal ones are one");
+        known.end(&list("d", 1).list, moment(40).now, &mut step);
         assert_eq!(timers(&mut step), [40]);
         known.revive(&list("d", 1).list);
         step.begin(moment(40));

@@ -68,7 +68,7 @@ pub fn next_resource_lists(
     is_last: bool,
     step: &mut Step,
 ) -> Option<ReadLists> {
-    match resource_lists(set, catalog, is_last, step.steady()) {
+    match resource_lists(set, catalog, is_last, step.now()) {
         NextInventory::Incomplete => {
             set.schedule_mut().delay(step);
             None
@@ -109,19 +109,18 @@ pub fn has_last_words(set: &ChangeSet, source: &Source, step: &Step) -> bool {
     match compared_lists(set, source, true) {
         ListKind::ChangeLists => !change_lists(set, catalog, true, step).is_empty(),
         ListKind::ResourceLists => {
-            let next = resource_lists(set, catalog, true, step.steady());
+            let next = resource_lists(set, catalog, true, step.now());
             matches!(next, NextInventory::Changed(_))
         }
     }
 }
 
-/// Returns all Resource Lists of a set, if any has changed or missing resources are to be looked for. `steady` is the moment
-/// by the steady clock.
+/// Returns all Resource Lists of a set, if any has changed or missing resources are to be looked for.
 fn resource_lists(
     set: &ChangeSet,
     catalog: &Catalog,
     is_last: bool,
-    steady: Timestamp,
+    now: Timestamp,
 ) -> NextInventory {
     let members = members(set, catalog, is_last);
     let lists = members.into_iter().filter_map(|list| {
@@ -143,7 +142,7 @@ fn resource_lists(
         || lists
             .iter()
             .any(|(list, record)| !known.has_taken(list, record.version.fingerprint));
-    if !(has_changed || set.deletions().is_due(steady)) {
+    if !(has_changed || set.deletions().is_due(now)) {
         return NextInventory::Unchanged;
     }
     let lists = lists.into_iter().map(|(list, record)| ListToRead {

@@ -1,12 +1,9 @@
 //! Deletions that wait: resources that are missing from the Resource Lists of a set, until they count as deleted (C29).
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
 use crate::announce::changes::inventory::MissingResources;
-use crate::announce::engine::change_sets::steady_timer::SteadyTimer;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 
@@ -17,7 +14,6 @@ pub struct PendingDeletions {
     missing: Option<MissingResources>,
     /// True from an operator's acceptance of what is missing until a round has deleted all of it.
     is_accepted: bool,
-    timer: SteadyTimer,
 }
 
 impl PendingDeletions {
@@ -26,7 +22,6 @@ impl PendingDeletions {
             set,
             missing: None,
             is_accepted: false,
-            timer: SteadyTimer::default(),
         }
     }
 
@@ -41,7 +36,7 @@ impl PendingDeletions {
     /// Makes a look for missing resources due now.
     pub fn look(&mut self, step: &Step) {
         let missing = self.missing.get_or_insert_default();
-        missing.next = Some(step.steady());
+        missing.next = Some(step.now());
     }
 
     /// Forgets the resources of a set whose Resource Lists are not compared any more.
@@ -58,17 +53,11 @@ impl PendingDeletions {
         }
     }
 
-    /// Sets a timer for the time at which the first counts as deleted, unless one is set.
-    pub fn wake(&mut self, step: &mut Step) {
+    /// Sets a timer for the time at which the first counts as deleted.
+    pub fn wake(&self, step: &mut Step) {
         if let Some(next) = self.next() {
-            let timer = || Timer::Changes(self.set.clone());
-            self.timer.wake_at(next, timer, step);
+            step.wake_at(next, Timer::Changes(self.set.clone()));
         }
-    }
-
-    /// Moves the timer as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        self.timer.set_back(by);
     }
 
     /// Returns true if an operator accepts what is missing as deleted.
@@ -76,7 +65,7 @@ impl PendingDeletions {
         self.is_accepted
     }
 
-    /// Returns the time at which the first counts as deleted, by the steady clock.
+    /// Returns the time at which the first counts as deleted.
     fn next(&self) -> Option<Timestamp> {
         self.missing.and_then(|missing| missing.next)
     }
@@ -86,10 +75,9 @@ impl PendingDeletions {
         self.is_accepted || self.next().is_some()
     }
 
-    /// Returns true if they are to be looked for now, although no list changed. `steady` is the moment by the steady
-    /// clock.
-    pub fn is_due(&self, steady: Timestamp) -> bool {
-        self.is_accepted || self.next().is_some_and(|next| next <= steady)
+    /// Returns true if they are to be looked for now, although no list changed.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.is_accepted || self.next().is_some_and(|next| next <= now)
     }
 }
 
@@ -106,10 +94,10 @@ mod tests {
     /// Deletions of which the first is due at 50 s, after a round at 0 s.
     fn pending() -> (PendingDeletions, Step) {
         let mut deletions = PendingDeletions::new(Uri::parse("https://e.org/cl.xml").unwrap());
-        let mut step = Step::new(Timestamp::UNIX_EPOCH);
+        let mut step = Step::new(Timestamp::UNIX_EPOCH.into());
         step.begin(moment(0));
         let missing = MissingResources {
-            next: Some(moment(50).wall),
+            next: Some(moment(50).now),
             missing: 1,
             ..MissingResources::default()
         };
@@ -120,11 +108,9 @@ mod tests {
 
     #[test]
     fn they_are_looked_for_once_the_first_counts_as_deleted() {
-        let (mut deletions, mut step) = pending();
-        deletions.wake(&mut step);
-        assert_eq!(timers(&mut step), [0; 0], "it is set");
+        let (deletions, _) = pending();
         assert!(deletions.is_any());
-        let is_due = [49, 50].map(|second| deletions.is_due(moment(second).wall));
+        let is_due = [49, 50].map(|second| deletions.is_due(moment(second).now));
         assert_eq!(is_due, [false, true]);
     }
 
@@ -133,7 +119,7 @@ mod tests {
         let (mut deletions, mut step) = pending();
         deletions.accept(&mut step);
         assert_eq!(timers(&mut step), [0]);
-        assert!(deletions.is_accepted() && deletions.is_due(moment(0).wall));
+        assert!(deletions.is_accepted() && deletions.is_due(moment(0).now));
         deletions.note(MissingResources::default(), true, &mut step);
         assert!(deletions.is_accepted(), "one round is not enough");
         deletions.note(MissingResources::default(), false, &mut step);

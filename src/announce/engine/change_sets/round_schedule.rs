@@ -14,12 +14,12 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::observation::Stat;
 use crate::announce::plan::ChangeWindowPlan;
-use crate::announce::time::{earlier, elapsed, later};
+use crate::announce::time::{elapsed, later};
 
 /// Maximum wait of fresh changes because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// The rounds of one set. All times are by the wall clock.
+/// The rounds of one set.
 #[derive(Debug)]
 pub struct RoundSchedule {
     set: Uri,
@@ -128,8 +128,7 @@ impl RoundSchedule {
     /// Puts a round off that would read nothing but lists which are asked for again later.
     fn delay_for_stale(&mut self, step: &mut Step) {
         if let Some(next) = self.stale.next() {
-            let at = later(step.now(), elapsed(step.steady(), next));
-            self.delay_until(at, step);
+            self.delay_until(next, step);
         }
     }
 
@@ -213,7 +212,7 @@ impl RoundSchedule {
         lists: &mut Vec<ListToRead>,
         step: &mut Step,
     ) -> Option<BTreeSet<Uri>> {
-        let left_out = self.stale.leave_out(lists, step.steady());
+        let left_out = self.stale.leave_out(lists, step.now());
         if lists.is_empty() && !left_out.is_empty() {
             self.delay_for_stale(step);
             return None;
@@ -270,7 +269,7 @@ impl RoundSchedule {
         window: &ChangeWindowPlan,
         step: &mut Step,
     ) -> Vec<Uri> {
-        let found = self.stale.note(lists, step.steady());
+        let found = self.stale.note(lists, step.now());
         // The others are read at once.
         if found.are_left_out {
             self.sign_if_none(step.now());
@@ -303,16 +302,6 @@ impl RoundSchedule {
     /// Notes that notifications were cut.
     pub fn cut(&mut self, now: Timestamp) {
         self.cut = Some(now);
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        if let Some(Signs { first, last }) = &mut self.signs {
-            (*first, *last) = (earlier(*first, by), earlier(*last, by));
-        }
-        for at in [&mut self.not_before, &mut self.cut].into_iter().flatten() {
-            *at = earlier(*at, by);
-        }
     }
 }
 
@@ -355,7 +344,7 @@ mod tests {
                     max_wait: Duration::from_secs(20),
                     ..ChangeWindowPlan::default()
                 },
-                step: Step::new(Timestamp::UNIX_EPOCH),
+                step: Step::new(Timestamp::UNIX_EPOCH.into()),
             };
             rounds.at(0);
             rounds
@@ -421,7 +410,7 @@ mod tests {
     #[test]
     fn what_is_wanted_now_needs_no_sign() {
         let rounds = ScheduledRounds::new();
-        let at = |second| moment(second).wall;
+        let at = |second| moment(second).now;
         let begins_at = |schedule: &RoundSchedule, is_free| {
             schedule.begins_at(true, is_free, &rounds.window, at(7))
         };
@@ -457,7 +446,7 @@ mod tests {
         let mut rounds = ScheduledRounds::new();
         rounds.sign();
         assert_eq!(rounds.at(5).is_ready(false), (true, Vec::new()), "no cut");
-        rounds.schedule.cut(moment(0).wall);
+        rounds.schedule.cut(moment(0).now);
         assert_eq!(rounds.is_ready(false), (false, vec![300]));
         assert_eq!(rounds.is_ready(true), (true, Vec::new()));
         assert_eq!(rounds.at(300).is_ready(false), (true, Vec::new()));
@@ -545,21 +534,5 @@ mod tests {
             .leave_stale_out(&mut lists, &mut rounds.step);
         assert_eq!(left_out, None, "nothing else to read");
         assert_eq!(timers(&mut rounds.step), [4]);
-    }
-
-    #[test]
-    fn what_waits_waits_as_long_if_the_clock_is_set_back() {
-        let mut rounds = ScheduledRounds::new();
-        rounds.at(100).sign();
-        rounds.schedule.cut(moment(100).wall);
-        rounds.schedule.set_back(Duration::from_secs(100));
-        rounds.step = Step::new(Timestamp::UNIX_EPOCH);
-        rounds.at(0);
-        assert_eq!(rounds.is_ready(true), (false, vec![5]));
-        assert_eq!(rounds.is_ready(false), (false, vec![300]));
-        rounds.schedule.delay(&mut rounds.step);
-        rounds.schedule.set_back(Duration::from_secs(1));
-        timers(&mut rounds.step);
-        assert_eq!(rounds.is_ready(true), (false, vec![4]));
     }
 }

@@ -37,7 +37,7 @@ struct StaleList {
     stat: Stat,
     /// Number of times that it was asked for, or another one that was not there either.
     times: u32,
-    /// Time until which the same version is not asked for again, by the steady clock.
+    /// Time until which the same version is not asked for again.
     until: Timestamp,
 }
 
@@ -51,9 +51,8 @@ pub struct FoundStale {
 }
 
 impl StaleLists {
-    /// Notes lists that were not the version that was asked for, with its stat data. `steady` is the moment by the steady
-    /// clock.
-    pub fn note(&mut self, lists: BTreeMap<Uri, Stat>, steady: Timestamp) -> FoundStale {
+    /// Notes lists that were not the version that was asked for, with its stat data.
+    pub fn note(&mut self, lists: BTreeMap<Uri, Stat>, now: Timestamp) -> FoundStale {
         self.must_take_others = true;
         let mut found = FoundStale {
             reported: Vec::new(),
@@ -62,7 +61,7 @@ impl StaleLists {
         for (list, stat) in lists {
             let times = self.lists.get(&list).map_or(0, |stale| stale.times);
             let times = times.saturating_add(1);
-            let until = later(steady, retry_delay(times));
+            let until = later(now, retry_delay(times));
             found.are_left_out &= times >= ROUNDS;
             if times == ROUNDS_TO_REPORT {
                 found.reported.push(list.clone());
@@ -75,10 +74,10 @@ impl StaleLists {
 
     /// Removes those of the lists to read that cannot be read now, and returns them. The entries of the others wait: it may
     /// be a removed one that tells them. Forgets lists that are not to be read.
-    pub fn leave_out(&mut self, lists: &mut Vec<ListToRead>, steady: Timestamp) -> BTreeSet<Uri> {
+    pub fn leave_out(&mut self, lists: &mut Vec<ListToRead>, now: Timestamp) -> BTreeSet<Uri> {
         let is_to_read = |stale: &Uri| lists.iter().any(|list| list.list == *stale);
         self.lists.retain(|stale, _| is_to_read(stale));
-        let left_out = self.left_out(lists, steady);
+        let left_out = self.left_out(lists, now);
         if !left_out.is_empty() {
             lists.retain(|list| !left_out.contains(&list.list));
             for list in lists {
@@ -88,13 +87,13 @@ impl StaleLists {
         left_out
     }
 
-    fn left_out(&self, lists: &[ListToRead], steady: Timestamp) -> BTreeSet<Uri> {
+    fn left_out(&self, lists: &[ListToRead], now: Timestamp) -> BTreeSet<Uri> {
         let stale = |list: &ListToRead| {
             let stale = self.lists.get(&list.list);
             stale.filter(|stale| stale.times >= ROUNDS)
         };
         let is_read_later = |list: &&ListToRead| {
-            stale(list).is_some_and(|stale| stale.stat == list.stat && stale.until > steady)
+            stale(list).is_some_and(|stale| stale.stat == list.stat && stale.until > now)
         };
         let is_any_version_left_out =
             self.must_take_others && lists.iter().any(|list| stale(list).is_none());
@@ -105,7 +104,7 @@ impl StaleLists {
         left_out.map(|list| list.list.clone()).collect()
     }
 
-    /// Returns the earliest time at which a list is asked for again, by the steady clock; nothing if there is none.
+    /// Returns the earliest time at which a list is asked for again; nothing if there is none.
     pub fn next(&self) -> Option<Timestamp> {
         self.lists.values().map(|stale| stale.until).min()
     }
@@ -140,14 +139,14 @@ mod tests {
     /// Notes that a list was stale, at this second. Returns whether it is reported, and whether the others can be read.
     fn note(stale: &mut StaleLists, list: &ListToRead, second: i64) -> (bool, bool) {
         let lists = BTreeMap::from([(list.list.clone(), list.stat)]);
-        let found = stale.note(lists, moment(second).wall);
+        let found = stale.note(lists, moment(second).now);
         (!found.reported.is_empty(), found.are_left_out)
     }
 
     /// Returns the names of those that are read at this second.
     fn read(stale: &mut StaleLists, lists: &[&ListToRead], second: i64) -> String {
         let mut lists: Vec<ListToRead> = lists.iter().map(|list| (*list).clone()).collect();
-        let left_out = stale.leave_out(&mut lists, moment(second).wall);
+        let left_out = stale.leave_out(&mut lists, moment(second).now);
         assert!(lists.iter().all(|list| list.waits != left_out.is_empty()));
         names(&lists)
     }
@@ -182,7 +181,7 @@ mod tests {
         let mut stale = StaleLists::default();
         note(&mut stale, &a, 0);
         note(&mut stale, &a, 0);
-        assert_eq!(stale.next(), Some(moment(4).wall));
+        assert_eq!(stale.next(), Some(moment(4).now));
         assert_eq!(read(&mut stale, &[&a], 3), "");
         assert_eq!(read(&mut stale, &[&list("a", 2)], 3), "a");
         assert_eq!(read(&mut stale, &[&a], 4), "a");

@@ -20,10 +20,7 @@ use crate::announce::state::{ChangeSetRow, ListKind};
 
 /// Returns the time at which both clocks show this second.
 pub fn moment(second: i64) -> Now {
-    Now {
-        wall: Timestamp::new(second, 0).unwrap(),
-        monotonic: Duration::from_secs(second.unsigned_abs()),
-    }
+    Timestamp::new(second, 0).unwrap().into()
 }
 
 /// Takes the seconds for which timers were set.
@@ -105,7 +102,7 @@ fn a_comparison_holds_until_something_else_happens_to_the_set() {
         lists: vec![a.clone()],
         ..Taken::default()
     };
-    let mut step = Step::new(Timestamp::UNIX_EPOCH);
+    let mut step = Step::new(Timestamp::UNIX_EPOCH.into());
     let take = |sets: &mut ChangeSets, step: &mut Step| {
         let round = begin(sets, &set, step);
         let known = sets.get_mut(&set).unwrap();
@@ -127,7 +124,7 @@ fn a_comparison_holds_until_something_else_happens_to_the_set() {
 fn a_channel_that_is_lost_is_saved_as_hearing_nothing_more() {
     let set = Uri::parse("https://e.org/cl.xml").unwrap();
     let mut sets = ChangeSets::default();
-    let mut step = Step::new(Timestamp::UNIX_EPOCH);
+    let mut step = Step::new(Timestamp::UNIX_EPOCH.into());
     let known = sets.open(&set, 0);
     known
         .schedule_mut()

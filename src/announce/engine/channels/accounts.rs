@@ -178,7 +178,6 @@ impl<'a> ChannelAccounts<'a> {
             }
         };
         ledger.leave(step.now());
-        ledger.kept_until = Some(step.monotonic().saturating_add(retention));
         for uri in doubtful {
             step.save_told(self.id, hub.clone(), uri);
         }

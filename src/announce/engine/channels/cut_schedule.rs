@@ -1,7 +1,6 @@
 //! The schedule of cuts: the next notifications of a channel are cut after a window in which changes gather (R16).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -9,7 +8,7 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::WindowPlan;
-use crate::announce::time::{earlier, later};
+use crate::announce::time::later;
 
 /// Schedule of the next cut of each channel: once its window closes, at the end of this step, or once its source is
 /// settled.
@@ -101,14 +100,6 @@ impl CutSchedule {
     pub fn take_ready(&mut self) -> BTreeSet<ChannelId> {
         std::mem::take(&mut self.ready)
     }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        for window in self.windows.values_mut() {
-            window.first = earlier(window.first, by);
-            window.last = earlier(window.last, by);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -119,7 +110,6 @@ mod tests {
 
     use super::CutSchedule;
     use crate::announce::engine::step::Step;
-    use crate::announce::event::Now;
     use crate::announce::ids::ChannelId;
     use crate::announce::plan::{ChangeWindowPlan, WindowPlan};
 
@@ -138,10 +128,7 @@ mod tests {
     }
 
     fn at(step: &mut Step, second: i64) -> &mut Step {
-        step.begin(Now {
-            wall: Timestamp::new(second, 0).unwrap(),
-            monotonic: Duration::ZERO,
-        });
+        step.begin(Timestamp::new(second, 0).unwrap().into());
         step
     }
 
@@ -153,7 +140,10 @@ mod tests {
 
     #[test]
     fn a_window_closes_after_the_last_change_or_long_after_the_first() {
-        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (mut cuts, mut step) = (
+            CutSchedule::default(),
+            Step::new(Timestamp::UNIX_EPOCH.into()),
+        );
         for (second, set, is_ready) in [
             (0, vec![5], false),
             (4, vec![], false),
@@ -170,7 +160,10 @@ mod tests {
 
     #[test]
     fn a_window_that_was_kept_open_closes_later() {
-        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (mut cuts, mut step) = (
+            CutSchedule::default(),
+            Step::new(Timestamp::UNIX_EPOCH.into()),
+        );
         for second in [0, 4] {
             cuts.touch(ID, &plan(), at(&mut step, second));
         }
@@ -183,17 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn a_window_lasts_as_long_although_the_clock_is_set_back() {
-        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
-        cuts.touch(ID, &plan(), at(&mut step, 100));
-        cuts.set_back(Duration::from_secs(100));
-        cuts.close_window(ID, &plan(), at(&mut step, 4));
-        assert_eq!(timers(&mut step), [105, 5]);
-    }
-
-    #[test]
     fn nothing_is_cut_on_a_channel_that_is_removed() {
-        let (mut cuts, mut step) = (CutSchedule::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (mut cuts, mut step) = (
+            CutSchedule::default(),
+            Step::new(Timestamp::UNIX_EPOCH.into()),
+        );
         for id in [ID, ChannelId(2)] {
             cuts.touch(id, &plan(), at(&mut step, 0));
             cuts.set_ready(id);

@@ -42,6 +42,8 @@ struct Answered<'a> {
     before: Option<Attempt>,
     /// True if this was a probe of a failing hub.
     was_probe: bool,
+    /// The moment by the wall clock, by which a hub may say when to retry.
+    wall: Timestamp,
     jitter: f64,
 }
 
@@ -73,7 +75,8 @@ impl AnswerHandler<'_> {
         answer: &Answer,
         jitter: f64,
     ) -> Option<Uri> {
-        let (id, seq, now) = (*id, *seq, self.step.now());
+        let (id, seq) = (*id, *seq);
+        let (now, wall) = (self.step.now(), self.step.wall());
         let Outbox { channels, hubs, .. } = &mut *self.outbox;
         let was_probe = hubs.answered(hub, id, seq);
         let size = hubs.size_limit(hub, now);
@@ -96,12 +99,13 @@ impl AnswerHandler<'_> {
             attempts: flight.attempts,
             before: ledger.row.last.take().filter(|last| last.seq == seq),
             was_probe,
+            wall,
             jitter,
         };
         let max = ledger.entry_limit(self.plan.window.max_entries, size);
         let half = ledger.half(max);
         self.step.save_ledger(id, hub.clone());
-        match verdict(answer, answered.attempts, now, jitter) {
+        match verdict(answer, answered.attempts, wall, jitter) {
             Verdict::Accepted => return self.accepted(&answered),
             Verdict::TooLarge => match half {
                 Some(limit) => self.halve(&answered, limit),
@@ -113,11 +117,11 @@ impl AnswerHandler<'_> {
             },
             Verdict::Retry { at, reason } => {
                 let refusal = Refusal::new(reason.kind(), &reason.to_string(), false);
-                self.refused(&answered, at, refusal);
+                self.refused(&answered, later(now, elapsed(wall, at)), refusal);
             }
             Verdict::NeedsOperator { at, reason } => {
                 let refusal = Refusal::new(reason.kind(), &reason.to_string(), true);
-                self.refused(&answered, at, refusal);
+                self.refused(&answered, later(now, elapsed(wall, at)), refusal);
             }
         }
         None
@@ -328,7 +332,7 @@ impl Answered<'_> {
         } else if is_of_hub {
             let failure = HubFailure {
                 refusal: refusal.clone(),
-                retry_after: self.answer.retry_after(now),
+                retry_after: self.answer.retry_after(self.wall),
                 is_doubtful: ledger.is_at_fault,
                 jitter: self.jitter,
             };

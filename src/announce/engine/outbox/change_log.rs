@@ -43,9 +43,8 @@ pub(super) fn cut_changes(
     window: &WindowPlan,
     step: &mut Step,
 ) -> CutNotifications {
-    let now = step.now();
     let counted = count(&changes);
-    let from = channel.told_until().unwrap_or(now);
+    let from = channel.told_until().unwrap_or(step.wall());
     let mut cut = CutNotifications {
         notifications: Vec::new(),
         back_dated: BTreeMap::new(),
@@ -89,7 +88,7 @@ pub fn launch_next(
         entries: part.range.entries(),
         covers: Vec::new(),
         until: Some(logged.until),
-        cut: logged.cut.min(now),
+        cut: logged.cut,
         attempts: 0,
         next_try: now,
     };
@@ -127,9 +126,11 @@ pub fn accept(
 /// C10: begins the first interval of a channel with the latest datetime that was learned; the first one of a set that took
 /// the topic over not before that either.
 pub fn begin_interval(channel: &mut Channel, id: ChannelId, learned: Learned, step: &mut Step) {
-    let now = step.now();
-    let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
-    let from = latest.unwrap_or(now);
+    let wall = step.wall();
+    let latest = learned
+        .latest
+        .filter(|latest| *latest <= later(wall, AHEAD));
+    let from = latest.unwrap_or(wall);
     if channel.told_until() < Some(from) {
         channel.row.untils = vec![from];
         step.save_channel(id);

@@ -99,7 +99,7 @@ impl Cutter<'_> {
 
     /// Puts a notification in flight to the hubs that get it.
     fn launch(&mut self, id: ChannelId, next: NextNotification, hubs: &[Hub]) {
-        let now = self.step.now();
+        let (now, wall) = (self.step.now(), self.step.wall());
         let Outbox {
             channels,
             hubs: queues,
@@ -109,7 +109,7 @@ impl Cutter<'_> {
             return;
         };
         let catalog = self.sources[channel.source].catalog();
-        let (payload, flight) = compose(channel, next, hubs, catalog, now);
+        let (payload, flight) = compose(channel, next, hubs, catalog, self.step);
         self.step.tell(Fact::Cut {
             topic: channel.row.topic.clone(),
             seq: flight.seq,
@@ -139,7 +139,7 @@ impl Cutter<'_> {
             }
             let oldest = earlier(now, self.plan.topic_window);
             channel.forget_said(oldest, self.plan.window.max_entries);
-            page::write(channel, self.plan, catalog, now);
+            page::write(channel, self.plan, catalog, wall);
         } else {
             channel.row.said.clear();
             channel.row.body = flight.body;
@@ -170,13 +170,13 @@ impl Cutter<'_> {
 
     /// Serves what a ping hub is due and cannot be told yet, if its topic does not have it (R25).
     fn serve_what_waits(&mut self, id: ChannelId) {
-        let now = self.step.now();
+        let wall = self.step.wall();
         let Some(channel) = self.outbox.channels.get_mut(id) else {
             return;
         };
         let catalog = self.sources[channel.source].catalog();
-        if page::is_outdated(channel, self.plan, catalog, now) {
-            page::write(channel, self.plan, catalog, now);
+        if page::is_outdated(channel, self.plan, catalog, wall) {
+            page::write(channel, self.plan, catalog, wall);
             self.step.serve(id);
         }
     }
@@ -257,7 +257,7 @@ fn compose(
     next: NextNotification,
     hubs: &[Hub],
     catalog: &Catalog,
-    now: Timestamp,
+    step: &Step,
 ) -> (Payload, Flight) {
     let NextNotification {
         mut cut,
@@ -267,7 +267,7 @@ fn compose(
     // For ping hubs, the `from` and `until` of the topic count, not those of a notification.
     let span = match hubs.iter().all(|hub| channel.is_pinged(hub)) {
         true => Span::default(),
-        false => channel.next_span(now, before, open),
+        false => channel.next_span(step.wall(), before, open),
     };
     span.fit(&mut cut.entries);
     channel.row.seq += 1;
@@ -284,9 +284,9 @@ fn compose(
         entries: payload.entries.len(),
         covers: cut.covers,
         until: span.until,
-        cut: now,
+        cut: step.now(),
         attempts: 0,
-        next_try: now,
+        next_try: step.now(),
     };
     (payload, flight)
 }

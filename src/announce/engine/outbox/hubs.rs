@@ -2,7 +2,6 @@
 //! (R22, R23).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
@@ -65,13 +64,6 @@ impl Hubs {
             if let Some(queue) = self.queues.get_mut(hub) {
                 queue.inherit(before);
             }
-        }
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        for queue in self.queues.values_mut() {
-            queue.set_back(by);
         }
     }
 

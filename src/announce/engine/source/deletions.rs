@@ -18,6 +18,7 @@ use crate::announce::event::{Fact, Suspension};
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, SourcePlan};
 use crate::announce::state::{Presence, Record};
+use crate::announce::time::later;
 
 /// The wait for the answer to a look at a missing document, before another look.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -27,8 +28,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub struct Deletions {
     plan: Arc<SourcePlan>,
     absent: UriMap<Absence>,
-    /// The end of each grace, by the monotonic clock.
-    graces: BTreeSet<(Duration, Uri)>,
+    /// The end of each grace.
+    graces: BTreeSet<(Timestamp, Uri)>,
     /// True while so much is missing that no deletion is believed.
     is_mass: bool,
     /// Documents that are missing with a file system that is not mounted: their deletions are suspended.
@@ -64,8 +65,8 @@ pub enum FoundInstead {
 /// A document that is absent from a tree that is there.
 #[derive(Debug, Clone, Copy)]
 struct Absence {
-    /// By the monotonic clock; nothing while nobody can see that it is.
-    since: Option<Duration>,
+    /// Nothing while nobody can see that it is.
+    since: Option<Timestamp>,
     /// True if something else lies at its path.
     is_replaced: bool,
 }
@@ -112,9 +113,9 @@ impl Deletions {
         });
         absence.is_replaced = is_replaced;
         if absence.since.is_none() {
-            let now = step.monotonic();
+            let now = step.now();
             absence.since = Some(now);
-            let ends = now.saturating_add(self.plan.deletion_grace);
+            let ends = later(now, self.plan.deletion_grace);
             self.graces.insert((ends, uri.clone()));
         }
         let successor = match vanishing.found {
@@ -175,30 +176,30 @@ impl Deletions {
     }
 
     /// Returns true if a running daemon saw a document absent for the whole grace, in one piece.
-    fn is_grace_over(&self, uri: &Uri, now: Duration) -> bool {
+    fn is_grace_over(&self, uri: &Uri, now: Timestamp) -> bool {
         let grace = self.plan.deletion_grace;
         let since = self.since(uri);
-        since.is_some_and(|since| since.saturating_add(grace) <= now)
+        since.is_some_and(|since| later(since, grace) <= now)
     }
 
-    fn since(&self, uri: &Uri) -> Option<Duration> {
+    fn since(&self, uri: &Uri) -> Option<Timestamp> {
         self.absent.get(uri).and_then(|absence| absence.since)
     }
 
-    /// Returns the end of the first grace, by the monotonic clock.
-    pub fn next_end(&self) -> Option<Duration> {
+    /// Returns the end of the first grace.
+    pub fn next_end(&self) -> Option<Timestamp> {
         self.graces.first().map(|(at, _)| *at)
     }
 
     /// Asks for a look at each document whose grace has ended.
     pub fn end_graces(&mut self, catalog: &Catalog, mounts: &Mounts, step: &mut Step) {
-        while let Some(uri) = self.take_ended(step.monotonic()) {
+        while let Some(uri) = self.take_ended(step.now()) {
             self.verify(&uri, catalog, mounts, step);
         }
     }
 
     /// Takes out the first document whose grace may have ended.
-    fn take_ended(&mut self, now: Duration) -> Option<Uri> {
+    fn take_ended(&mut self, now: Timestamp) -> Option<Uri> {
         let (at, _) = self.graces.first()?;
         if *at > now {
             return None;
@@ -211,13 +212,12 @@ impl Deletions {
         let Some(record) = catalog.get(uri).filter(|record| record.is_missing()) else {
             return;
         };
-        let now = step.monotonic();
+        let now = step.now();
         if self.is_suspended(record, mounts) || !self.is_grace_over(uri, now) {
             return;
         }
         step.look_at(record.path.clone());
-        self.graces
-            .insert((now.saturating_add(LOOK_AGAIN), uri.clone()));
+        self.graces.insert((later(now, LOOK_AGAIN), uri.clone()));
     }
 
     /// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this
@@ -261,7 +261,7 @@ impl Deletions {
             return false;
         };
         let is_suspended = self.is_suspended(record, mounts);
-        let is_believed = !is_suspended && self.is_grace_over(uri, step.monotonic());
+        let is_believed = !is_suspended && self.is_grace_over(uri, step.now());
         if is_believed {
             self.end(uri);
             documents.delete(uri, since, step);
@@ -373,7 +373,7 @@ impl Deletions {
         {
             self.absent.insert(uri.clone(), *absence);
             if let Some(since) = absence.since {
-                let ends = since.saturating_add(self.plan.deletion_grace);
+                let ends = later(since, self.plan.deletion_grace);
                 self.graces.insert((ends, uri.clone()));
             }
         }

@@ -10,7 +10,7 @@ use resourcesync::uri::{Uri, UriMap};
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::state::{Hold, Record, Told, Version};
-use crate::announce::time::{earlier, later};
+use crate::announce::time::later;
 
 /// The versions of Source Descriptions before they changed, and when they last did, until their change is announced.
 #[derive(Debug, Default)]
@@ -59,13 +59,6 @@ impl Descriptions {
             Some(before) => before.map(Told::from),
             None if record.is_gone() => None,
             None => Some(record.version.into()),
-        }
-    }
-
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        for (_, changed) in self.changed.values_mut() {
-            *changed = earlier(*changed, by);
         }
     }
 }

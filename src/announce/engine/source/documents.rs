@@ -18,7 +18,7 @@ use crate::announce::ledger::Ledger;
 use crate::announce::observation::MountId;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Told};
-use crate::announce::time::{earlier, later};
+use crate::announce::time::later;
 
 /// The documents of one source, and what changed of them since the source last settled.
 ///
@@ -64,12 +64,10 @@ impl Documents {
     }
 
     /// Puts a stored document back.
-    pub fn restore(&mut self, uri: Uri, mut record: Arc<Record>, hold: Duration, step: &mut Step) {
-        if let Hold::Waiting { since } = &mut Arc::make_mut(&mut record).hold {
-            // The clock may have gone back since.
-            *since = (*since).min(step.now());
+    pub fn restore(&mut self, uri: Uri, record: Arc<Record>, hold: Duration, step: &mut Step) {
+        if let Hold::Waiting { since } = record.hold {
             let timer = Timer::Hold(self.source, uri.clone());
-            step.wake_at(later(*since, hold), timer);
+            step.wake_at(later(since, hold), timer);
         }
         self.catalog.restore(uri, record);
     }
@@ -271,15 +269,6 @@ impl Documents {
         let free: Vec<Uri> = free.map(|(uri, _)| uri.clone()).collect();
         for uri in free {
             self.set_hold(&uri, Hold::Expired);
-        }
-    }
-
-    /// Moves the beginning of a hold as the clock was set back.
-    pub fn set_back_hold(&mut self, uri: &Uri, by: Duration) {
-        if let Some(record) = self.catalog.get_mut(uri)
-            && let Hold::Waiting { since } = &mut record.hold
-        {
-            *since = earlier(*since, by);
         }
     }
 

@@ -183,7 +183,7 @@ impl Mounts {
     ) -> Option<EndedSweep> {
         let id = documents.mount;
         let mount = self.mounts.get_mut(&id)?;
-        let ended = mount.end_sweep(candidates, documents, step.now())?;
+        let ended = mount.end_sweep(candidates, documents, step.wall())?;
         save(&self.source, id, mount, step);
         if self.are_whole() {
             self.visibility = Some(Visibility::Whole);

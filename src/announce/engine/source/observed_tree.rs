@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
@@ -107,11 +106,6 @@ impl ObservedTree {
         self.troubles.restore(uri, trouble, step);
     }
 
-    /// Moves all times as the clock was set back, except those of holds.
-    pub(super) fn set_back(&mut self, by: Duration) {
-        self.troubles.set_back(by);
-    }
-
     // Observations.
 
     /// Takes one look at a candidate (R3, R4).
@@ -148,7 +142,7 @@ impl ObservedTree {
             Look::Incomplete(_) | Look::Missing if self.mounts.is_absent(path.mount) => {}
             Look::Incomplete(reason) => {
                 self.question(&uri, &path, step);
-                self.incomplete(uri, path, &reason, at, step);
+                self.incomplete(uri, path, &reason, step);
             }
             Look::Missing => {
                 self.troubles.forget(&uri, step);
@@ -220,14 +214,7 @@ impl ObservedTree {
     }
 
     /// R3: notes that a document cannot be read; it keeps its last good state.
-    fn incomplete(
-        &mut self,
-        uri: Uri,
-        path: DocumentPath,
-        reason: &Incomplete,
-        at: Timestamp,
-        step: &mut Step,
-    ) {
+    fn incomplete(&mut self, uri: Uri, path: DocumentPath, reason: &Incomplete, step: &mut Step) {
         let is_reachable = !matches!(reason, Incomplete::Denied(_));
         if self.deletions.is_found_unread(&uri, is_reachable) {
             self.documents.set_presence(&uri, Presence::Present, step);
@@ -235,7 +222,7 @@ impl ObservedTree {
         let is_baseline = self.mounts.is_new_ground(&path);
         let trouble = Trouble {
             path,
-            since: at,
+            since: step.now(),
             reason: reason.to_string(),
             predates: is_baseline && self.catalog().get(&uri).is_none(),
             reported: false,
@@ -300,7 +287,7 @@ impl ObservedTree {
         match self.mounts.judge_root(id, candidates) {
             None => return,
             Some(RootJudgement::Empty) => return self.mounts.reject_root(id, step),
-            Some(RootJudgement::Replaced) => self.accept_root(id, step.now(), step),
+            Some(RootJudgement::Replaced) => self.accept_root(id, step.wall(), step),
             Some(RootJudgement::Known) => {}
         }
         let below = DocumentsBelow {

@@ -8,7 +8,7 @@ use resourcesync::uri::Uri;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::engine::step::Step;
-use crate::announce::event::{Fact, Now};
+use crate::announce::event::Fact;
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{MassDeletion, MountPlan, SourcePlan};
 
@@ -51,14 +51,11 @@ pub fn path(name: &str) -> DocumentPath {
 
 /// Begins a step at this second.
 pub fn step_at(step: &mut Step, second: i64) {
-    step.begin(Now {
-        wall: Timestamp::new(second, 0).unwrap(),
-        monotonic: Duration::from_secs(second.unsigned_abs()),
-    });
+    step.begin(Timestamp::new(second, 0).unwrap().into());
 }
 
 pub fn step() -> Step {
-    let mut step = Step::new(Timestamp::UNIX_EPOCH);
+    let mut step = Step::new(Timestamp::UNIX_EPOCH.into());
     step_at(&mut step, 0);
     step
 }

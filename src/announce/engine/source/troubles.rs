@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
@@ -13,7 +12,7 @@ use crate::announce::event::Fact;
 use crate::announce::observation::MountId;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Trouble;
-use crate::announce::time::{earlier, later};
+use crate::announce::time::later;
 
 /// The candidates of one source that cannot be read.
 #[derive(Debug)]
@@ -100,13 +99,6 @@ impl Troubles {
             if trouble.predates {
                 step.save_trouble(self.source, uri);
             }
-        }
-    }
-
-    /// Moves the times of all as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
-        for trouble in self.troubles.values_mut() {
-            trouble.since = earlier(trouble.since, by);
         }
     }
 }

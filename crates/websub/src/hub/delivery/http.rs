@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::Method;
-use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::runtime::Handle;
 use tracing::{debug, warn};
@@ -124,8 +123,8 @@ impl Deliveries {
         let woken = self.table.register(&assignment.key);
         while let Some(next) = self.table.next_delivery(&assignment) {
             let at = next.progress.next_try;
-            let wait =
-                at.and_then(|at| Duration::try_from(at.duration_since(Timestamp::now())).ok());
+            let wait = at
+                .and_then(|at| Duration::try_from(at.duration_since(self.table.clock.now())).ok());
             if let Some(wait) = wait {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
@@ -196,7 +195,7 @@ impl Deliveries {
             (Err(error), _) => Answer::Failed(error.to_string()),
         };
         let attempts = progress.attempts + 1;
-        let now = Timestamp::now();
+        let now = self.table.clock.now();
         let outcome = outcome(&answer, attempts, now, fastrand::f64());
         let last = LastAttempt::new(&answer, now);
         let took = self.table.age(relay.id);

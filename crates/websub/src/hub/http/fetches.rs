@@ -9,6 +9,7 @@ use resourcesync::uri::Topic;
 use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
+use crate::http::clock::Clock;
 use crate::hub::http::topic_client::{FetchError, FetchedTopic, TopicClient};
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::directory::TopicDirectory;
@@ -67,6 +68,7 @@ struct Fetch {
 pub struct Fetches {
     client: Arc<TopicClient>,
     directory: Arc<TopicDirectory>,
+    clock: Clock,
     under_way: Mutex<HashMap<Topic, Fetch>>,
     slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
     report: Box<dyn Fn(FetchOutcome) + Send + Sync>,
@@ -76,11 +78,13 @@ impl Fetches {
     pub fn new(
         client: Arc<TopicClient>,
         directory: Arc<TopicDirectory>,
+        clock: Clock,
         report: impl Fn(FetchOutcome) + Send + Sync + 'static,
     ) -> Fetches {
         Fetches {
             client,
             directory,
+            clock,
             under_way: Mutex::default(),
             slots: Mutex::default(),
             report: Box::new(report),
@@ -140,7 +144,7 @@ impl Fetches {
                     publisher: Arc::clone(publisher),
                 });
             }
-            let began = Timestamp::now();
+            let began = self.clock.now();
             match self.attempt(topic, publisher, max).await {
                 Ok(FetchedTopic::Unchanged) => {
                     return (self.report)(FetchOutcome::Unchanged {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use tracing::{debug, info};
 
+use crate::http::clock::Clock;
 use crate::hub::http::SharedAdmission;
 use crate::hub::log_limit::LogLimit;
 use crate::hub::subscriptions::wakers::{Wakers, Woken};
@@ -19,6 +19,7 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The subscriptions. Records are emitted while they are locked, so that they are in the order of the changes.
 pub struct SubscriptionTable {
+    pub clock: Clock,
     state: Mutex<TableState>,
     records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     admission: Arc<SharedAdmission>,
@@ -46,6 +47,7 @@ impl SubscriptionTable {
     pub fn restore(
         saved: SavedHub,
         admission: Arc<SharedAdmission>,
+        clock: Clock,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> SubscriptionTable {
         let mut quota_keys = HashMap::new();
@@ -61,6 +63,7 @@ impl SubscriptionTable {
             records(obsolete);
         }
         SubscriptionTable {
+            clock,
             state: Mutex::new(TableState {
                 subscriptions,
                 quota_keys,
@@ -169,12 +172,12 @@ impl SubscriptionTable {
 
     /// Returns true if there is a subscription whose lease has not ended.
     pub fn is_subscribed(&self, key: &SubscriptionKey) -> bool {
-        self.with(|subscriptions| subscriptions.is_live(key, Timestamp::now()))
+        self.with(|subscriptions| subscriptions.is_live(key, self.clock.now()))
     }
 
     /// Returns the next delivery of an assignment.
     pub fn next_delivery(&self, assignment: &Assignment) -> Option<Delivery> {
-        self.with(|subscriptions| subscriptions.next_delivery(assignment, Timestamp::now()))
+        self.with(|subscriptions| subscriptions.next_delivery(assignment, self.clock.now()))
     }
 
     /// Registers the delivery to a subscriber for the signal that it may be retried at once.
@@ -212,7 +215,7 @@ pub async fn expire(table: Weak<SubscriptionTable>) {
         tokio::time::sleep(EXPIRY_INTERVAL).await;
         let Some(table) = table.upgrade() else { return };
         table.end("its lease has ended", |subscriptions| {
-            subscriptions.end_leases(Timestamp::now())
+            subscriptions.end_leases(table.clock.now())
         });
     }
 }

@@ -279,7 +279,7 @@ impl Verifications {
             &request.topic,
             &challenge,
         );
-        let sent_at = Timestamp::now();
+        let sent_at = self.table.clock.now();
         // One byte more than the challenge, to notice anything after it.
         let max_bytes = challenge.len() + 1;
         match send(&prepared, &url, &location, &mut slot).await {

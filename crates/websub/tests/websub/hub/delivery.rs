@@ -165,7 +165,7 @@ async fn a_callback_that_is_gone_ends_its_subscription() {
 }
 
 #[tokio::test]
-async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
+async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile() {
     let mut peer = Peer::start(willing).await;
     let now = Timestamp::now();
     let subscription = |path: &str, seconds: i64| Subscription {
@@ -186,11 +186,11 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
         attempts: 3,
         next_try: Some(now),
     };
-    let live = subscription("/live", 300);
+    let (live, ended) = (subscription("/live", 300), subscription("/ended", -1));
     let restored = SavedHub {
         subscriptions: vec![
             (live.clone(), progress(6)),
-            (subscription("/ended", -1), progress(6)),
+            (ended.clone(), progress(6)),
             (subscription("/ahead", 300), progress(8)),
         ],
         // As a table without order yields them; and one that everybody has heard.
@@ -198,15 +198,23 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
     };
     let mut running = start(restored).await;
     assert_eq!(running.record().await, HubRecord::Ended(RelayId(5)));
-    for body in ["7", "8"] {
-        let seen = peer.next().await;
-        assert_eq!(
-            (seen.line(), &*seen.body),
-            ("POST /live HTTP/1.1", body.as_bytes())
-        );
+    let (mut seen, mut records) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let post = peer.next().await;
+        seen.push(format!("{} {}", post.line(), post.body.escape_ascii()));
     }
-    for id in [7, 8] {
-        assert_eq!(running.record().await, heard(&live, RelayId(id)));
+    seen.sort();
+    let expected = ["ended", "live"]
+        .map(|path| ["7", "8"].map(|body| format!("POST /{path} HTTP/1.1 {body}")));
+    assert_eq!(seen, expected.as_flattened());
+    for _ in 0..6 {
+        records.push(running.record().await);
+    }
+    for id in [7, 8].map(RelayId) {
+        for subscription in [&live, &ended] {
+            assert!(records.contains(&heard(subscription, id)), "{records:?}");
+        }
+        assert!(records.contains(&HubRecord::Ended(id)), "{records:?}");
     }
     let next = running.hub.relay(running.notification(10)).unwrap();
     assert_eq!(next.id, RelayId(9), "a number of its own");

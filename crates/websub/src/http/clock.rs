@@ -1,0 +1,29 @@
+//! The clock that nobody sets, of which a process has one.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+/// The time of the wall clock when the process began, and what has passed since by a monotonic clock. It never goes back
+/// and never jumps, and stands still while the machine is suspended.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    pub began: Timestamp,
+    started: Instant,
+}
+
+impl Clock {
+    /// Starts the clock, not before the time that it showed when a process saved it last.
+    pub fn start(saved: Option<Timestamp>) -> Clock {
+        let wall = Timestamp::now();
+        Clock {
+            began: saved.map_or(wall, |saved| wall.max(saved)),
+            started: Instant::now(),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        let now = self.began.checked_add(self.started.elapsed());
+        now.unwrap_or(Timestamp::MAX)
+    }
+}
