@@ -93,7 +93,7 @@ impl Spoken {
                 change: *change,
                 capability: *capability,
                 datetime: Some(datetime(record)),
-                index: record.relations.index.clone(),
+                index: catalog.announced_index(record),
             })
             .collect();
         (!entries.is_empty()).then(|| Spoken {
