@@ -1,6 +1,6 @@
 //! The state as it is loaded at the start.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -80,9 +80,7 @@ impl Store {
                 .collect(),
             ledgers: self
                 .rows(
-                    "SELECT (SELECT channels.last_words FROM channels \
-                             WHERE channels.id = ledgers.channel AND ledgers.last_words IS NULL), * \
-                     FROM ledgers LEFT JOIN in_flight USING (channel, hub)",
+                    "SELECT * FROM ledgers LEFT JOIN in_flight USING (channel, hub)",
                     ledger,
                 )?
                 .into_iter()
@@ -337,7 +335,7 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
     let set = fields.value()?;
     let topic = Topic::new(fields.text()?);
     let retired = fields.optional()?;
-    // Last words, of an earlier version: `ledger` has them.
+    // A column of an earlier version.
     fields.take::<Option<String>>()?;
     let channel = ChannelRow {
         source,
@@ -355,8 +353,6 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
 
 fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     let mut fields = RowReader::of(row);
-    // Earlier versions kept those of all accounts with their channel.
-    let of_channel = fields.take::<Option<String>>()?;
     let key = key(&mut fields)?;
     let limit = fields.take::<Option<i64>>()?.map(count);
     let accepted = fields.optional()?;
@@ -371,10 +367,8 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     let last = attempt(&mut fields)?;
     let until = fields.optional()?;
     let left = fields.optional()?;
-    let last_words = match fields.take::<Option<String>>()?.or(of_channel) {
-        Some(last_words) => foreign(uris_from_json(&last_words))?,
-        None => BTreeSet::new(),
-    };
+    let still_due = fields.take::<Option<String>>()?;
+    let still_due = still_due.map(|json| foreign(uris_from_json(&json)));
     let position = LogPosition {
         heard: fields.number()?,
         entries: count(fields.take()?),
@@ -403,7 +397,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         flight,
         until,
         left,
-        last_words,
+        still_due: still_due.transpose()?,
         limit,
         accepted,
         ping,

@@ -295,7 +295,6 @@ fn write_channel(
         on.execute("DELETE FROM channels WHERE id = ?1", [id.0.cast_signed()])?;
         return Ok(());
     };
-    // Earlier versions kept last words here: they are those of each account that was not saved since.
     on.prepare_cached(
         "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (id) DO UPDATE SET source = excluded.source, \
@@ -365,7 +364,7 @@ fn write_ledger(
         refusal.map(|refusal| refusal.needs_operator),
         row.until.map(Column),
         row.left.map(Column),
-        uris_to_json(&row.last_words),
+        row.still_due.as_ref().map(uris_to_json),
         row.position.heard.cast_signed(),
         count(row.position.entries),
         row.position.skipped_to.map(u64::cast_signed),
@@ -382,7 +381,7 @@ fn write_ledger(
 }
 
 fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> rusqlite::Result<()> {
-    // A notification is immutable: a retry changes no more than this, nor does another set that takes the topic over.
+    // A notification is immutable: a retry changes no more than this.
     let changed = on
         .prepare_cached(
             "UPDATE in_flight SET attempts = ?4, next_try = ?5, cut = ?6, until = ?9 \

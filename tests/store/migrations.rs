@@ -1,17 +1,15 @@
 //! State files of earlier versions are migrated.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use resourcesync::change_list::{ResourceKey, ResourceState};
-use resourcesync::uri::{Hub, Uri};
+use resourcesync::uri::Uri;
 use rsnotify::announce::changes::inventory::InventoryRow;
-use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::state::{ChangeSetRow, ListKind, Save};
 use rsnotify::store::Store;
 use websub::hub::{RelayHeaders, SavedHub};
 
-use crate::{everything, some, uri};
+use crate::{everything, some};
 
 #[test]
 fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
@@ -162,7 +160,7 @@ fn as_after_the_fourth(save: &mut Save) {
     for ledger in save.ledgers.values_mut().flatten() {
         ledger.until = None;
         ledger.left = None;
-        ledger.last_words.clear();
+        ledger.still_due = None;
         if let Some(flight) = &mut ledger.flight {
             flight.until = None;
         }
@@ -290,42 +288,4 @@ fn a_set_whose_resources_earlier_versions_stored_learned_resource_lists() {
             .unwrap();
         assert_eq!(number, stored);
     }
-}
-
-#[test]
-fn last_words_that_an_earlier_version_kept_with_the_channel_are_those_of_each_account() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut store = Store::open(directory.path()).unwrap();
-    let save = everything();
-    store.save(&save, &[], &[]).unwrap();
-    let database = rusqlite::Connection::open(directory.path().join("state.sqlite")).unwrap();
-    let last_words = |store: &Store| {
-        let ledgers = store.load().unwrap().ledgers;
-        let ledger = ledgers.get(&(ChannelId(3), Hub::new("https://hub.example/")));
-        ledger.unwrap().last_words.clone()
-    };
-    database
-        .execute_batch("UPDATE channels SET last_words = '[\"https://e.org/d1.xml\"]';")
-        .unwrap();
-    assert_eq!(last_words(&store), BTreeSet::from([uri("d0.xml")]));
-    database
-        .execute_batch("UPDATE ledgers SET last_words = NULL;")
-        .unwrap();
-    assert_eq!(last_words(&store), BTreeSet::from([uri("d1.xml")]));
-    // The channel is saved before the account is.
-    let channels = Save {
-        channels: save.channels.clone(),
-        ..Save::default()
-    };
-    store.save(&channels, &[], &[]).unwrap();
-    assert_eq!(last_words(&store), BTreeSet::from([uri("d1.xml")]));
-    let mut ledgers = Save {
-        ledgers: save.ledgers.clone(),
-        ..Save::default()
-    };
-    for ledger in ledgers.ledgers.values_mut().flatten() {
-        ledger.last_words.clear();
-    }
-    store.save(&ledgers, &[], &[]).unwrap();
-    assert_eq!(last_words(&store), BTreeSet::new());
 }

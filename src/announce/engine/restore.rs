@@ -133,10 +133,10 @@ impl<'a> ForgottenDocuments<'a> {
         let known = told.keys().filter(|uri| self.records.contains_key(*uri));
         let of_set = self.of_sets.get(&channel.set).into_iter().flatten();
         let unknown = of_set.copied().filter(|uri| !told.contains_key(*uri));
-        let is_live = ledger.left.or(channel.retired).is_none();
+        let still_due = ledger.still_due.as_ref();
         let concerned = known
             .chain(unknown)
-            .filter(|uri| is_live || ledger.last_words.contains(*uri));
+            .filter(|uri| still_due.is_none_or(|still_due| still_due.contains(*uri)));
         let due = concerned.filter(|uri| self.is_due(&channel.set, ledger, uri, told.get(*uri)));
         due.count()
     }
@@ -181,7 +181,6 @@ impl ChannelRestorer<'_> {
         if let Some(last) = channels.keys().next_back() {
             self.channels.reserve(*last);
         }
-        let channels = self.with_one_for_each_topic(channels, &ledgers, &mut told);
         // Both are in order of channels.
         let mut ledgers = ledgers.into_iter().peekable();
         for (id, row) in channels {
@@ -218,65 +217,6 @@ impl ChannelRestorer<'_> {
                 hub: hub.clone(),
                 changes,
             });
-        }
-    }
-
-    /// Keeps one channel of each topic. Earlier versions kept several: the live one, else the one that retired last,
-    /// announces what was still due on the others.
-    fn with_one_for_each_topic(
-        &mut self,
-        mut channels: BTreeMap<ChannelId, ChannelRow>,
-        ledgers: &BTreeMap<(ChannelId, Hub), LedgerRow>,
-        told: &mut AllTold,
-    ) -> BTreeMap<ChannelId, ChannelRow> {
-        let mut by_topic: BTreeMap<Topic, Vec<ChannelId>> = BTreeMap::new();
-        for (id, row) in &channels {
-            by_topic.entry(row.topic.clone()).or_default().push(*id);
-        }
-        for mut ids in by_topic.into_values().filter(|ids| ids.len() > 1) {
-            ids.sort_by_key(|id| {
-                let retired = channels[id].retired;
-                (retired.is_none(), retired, std::cmp::Reverse(*id))
-            });
-            let Some(last) = ids.pop() else {
-                continue;
-            };
-            for id in ids {
-                let Some(row) = channels.remove(&id) else {
-                    continue;
-                };
-                self.step.rows().channels.insert(id, None);
-                self.hand_over_last_words(id, last, ledgers, told);
-                if let Some(last) = channels.get_mut(&last) {
-                    last.seq = last.seq.max(row.seq);
-                    last.untils.splice(..0, row.untils);
-                }
-                self.step.save_channel(last);
-            }
-        }
-        channels
-    }
-
-    /// Gives what was still due on a channel to another one.
-    fn hand_over_last_words(
-        &mut self,
-        from: ChannelId,
-        to: ChannelId,
-        ledgers: &BTreeMap<(ChannelId, Hub), LedgerRow>,
-        told: &mut AllTold,
-    ) {
-        for (hub, _) in self.plan.destinations() {
-            let theirs = told.remove(&(from, hub.clone())).unwrap_or_default();
-            let ours = told.entry((to, hub.clone())).or_default();
-            let ledger = ledgers.get(&(from, hub.clone()));
-            let is_last_word =
-                |uri: &Uri| ledger.is_some_and(|ledger| ledger.last_words.contains(uri));
-            for (uri, version) in theirs {
-                if is_last_word(&uri) && !ours.contains_key(&uri) {
-                    self.step.save_told(to, hub.clone(), uri.clone());
-                    ours.insert(uri, version);
-                }
-            }
         }
     }
 
@@ -398,13 +338,15 @@ impl ChannelRestorer<'_> {
             }
             self.step.save_ledger(id, hub.clone());
         }
-        for uri in ledger.row.last_words.clone() {
-            if self.is_behind(position, &uri, ledger.told.get(&uri)) {
-                ledger.due.insert(uri);
-                self.channels.cuts.park(id);
-            } else if ledger.strike_last_word(&uri) {
-                self.step.save_ledger(id, hub.clone());
+        if let Some(still_due) = &mut ledger.row.still_due {
+            still_due.retain(|uri| catalog.get(uri).is_some());
+            let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
+            for uri in still_due.iter().chain(covers.map(|(uri, _)| uri)) {
+                if catalog.seen(uri) != ledger.told.get(uri).copied() {
+                    ledger.due.insert(uri.clone());
+                }
             }
+            self.channels.cuts.park(id);
         }
         self.restore_times(id, hub, &mut ledger.row);
         ledger
