@@ -349,8 +349,8 @@ pub struct ChangeSetRow {
     /// Kind of the lists whose first contents were learned last; nothing until all entries that were there when the
     /// channel opened have been learned.
     pub learned: Option<ListKind>,
-    /// The retiring channel that is still to hear what was fresh when it retired (C12).
-    pub last_words_on: Option<ChannelId>,
+    /// The retiring channel that is still to be told what was fresh when it retired (C12).
+    pub retiring_channel: Option<ChannelId>,
 }
 
 /// The lists from which the changes of a set are taken.

@@ -167,7 +167,7 @@ impl Store {
             let (learned, last_words_on) = (fields.take()?, fields.take::<Option<i64>>()?);
             let row = ChangeSetRow {
                 learned: list_kind(learned, fields.take()?),
-                last_words_on: last_words_on.map(|id| ChannelId(id.cast_unsigned())),
+                retiring_channel: last_words_on.map(|id| ChannelId(id.cast_unsigned())),
             };
             Ok((set, row))
         })?;
@@ -294,7 +294,7 @@ pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Resu
                 params![
                     set.as_str(),
                     list_kind_number(row.learned),
-                    row.last_words_on.map(|id| id.0.cast_signed())
+                    row.retiring_channel.map(|id| id.0.cast_signed())
                 ],
             )?,
             None => on.execute(

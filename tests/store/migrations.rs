@@ -264,7 +264,7 @@ fn a_set_whose_resources_earlier_versions_stored_learned_resource_lists() {
     ] {
         let row = ChangeSetRow {
             learned,
-            last_words_on: None,
+            retiring_channel: None,
         };
         let resource = InventoryRow {
             state: ResourceState([1; 16]),

@@ -482,7 +482,7 @@ impl Outbox {
         }
         if channel.is_of_changes() {
             let until = channel.told_until();
-            change_sets.lose_channel(&channel.row.set, id, until, step);
+            change_sets.end_channel(&channel.row.set, id, until, step);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::announce::channel::Channel;
 use crate::announce::desired_channel::{Configured, Desired, SetChannel};
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
-use crate::announce::engine::change_sets::lists_to_read::has_last_words;
+use crate::announce::engine::change_sets::lists_to_read::has_fresh_lists;
 use crate::announce::engine::channels::baseline_versions::fill_baseline;
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::go_on_from;
@@ -198,11 +198,11 @@ impl Router<'_> {
         if let Some(channel) = channel.filter(|channel| channel.is_of_changes())
             && let Some(known) = self.change_sets.get_mut(&channel.row.set)
         {
-            if has_last_words(known, &self.sources[channel.source], self.step) {
+            if has_fresh_lists(known, &self.sources[channel.source], self.step) {
                 let window = &self.plan.window.changes;
                 known.schedule_mut().sign(window, self.step);
             }
-            known.give_last_words(id, self.step);
+            known.retire_channel(id, self.step);
         }
         let catalog = self.sources[self.position].catalog();
         let channels = self.outbox.channels_mut();
