@@ -14,7 +14,7 @@ use resourcesync::uri::{Uri, UriMap};
 use crate::announce::catalog::census::Census;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::small_set::SmallSet;
-use crate::announce::state::{Presence, Record};
+use crate::announce::state::{Presence, Record, Told};
 
 /// Every document of a source as last seen complete, deleted ones included until every hub was told.
 ///
@@ -78,6 +78,12 @@ impl Catalog {
     /// Returns the record of [`Catalog::get`], to be kept.
     pub fn shared(&self, uri: &Uri) -> Option<Arc<Record>> {
         self.records.get(uri).cloned()
+    }
+
+    /// Returns the version of a document that counts as told once it is announced; nothing for one that was deleted.
+    pub fn seen(&self, uri: &Uri) -> Option<Told> {
+        let record = self.get(uri).filter(|record| !record.is_gone())?;
+        Some(record.version.into())
     }
 
     /// Returns true if a document was seen, and is missing or deleted.

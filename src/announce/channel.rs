@@ -8,6 +8,7 @@ use resourcesync::payload::{Entry, Payload};
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::topics::TopicPage;
 
+use crate::announce::catalog::Catalog;
 use crate::announce::changes::log::ChangeLog;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, WindowPlan};
@@ -28,27 +29,6 @@ pub struct Channel {
     pub page_until: Option<Timestamp>,
     /// The notifications of a change channel (C21).
     pub log: ChangeLog,
-}
-
-/// Result of giving a channel to another set or source.
-#[derive(Debug, PartialEq, Eq)]
-pub struct TakenOver {
-    /// The set that had it before.
-    pub set: Uri,
-    /// True if it had retired.
-    pub was_retired: bool,
-    /// Accounts that forgot documents of another source.
-    pub forgotten: Vec<ForgottenAccount>,
-}
-
-/// The documents that an account forgot, because they are not those of its source any more.
-#[derive(Debug, PartialEq, Eq)]
-pub struct ForgottenAccount {
-    pub hub: Hub,
-    /// The number of changes that it was due and was not sent.
-    pub unsent: usize,
-    /// The documents that it was told of.
-    pub told: Vec<Uri>,
 }
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
@@ -75,61 +55,23 @@ impl Channel {
     // The life of a channel (R11).
 
     /// Retires it: it outlives its advertisement, to announce what is due now.
-    pub fn retire(&mut self, now: Timestamp) {
-        self.keep_last_words();
+    pub fn retire(&mut self, catalog: &Catalog, now: Timestamp) {
+        for ledger in self.ledgers.values_mut() {
+            ledger.close(catalog);
+        }
         self.row.retired = Some(now);
     }
 
-    /// Makes it live again, and returns true, if it retired. It still announces what was due of documents that are not its
-    /// set's; a hub that left is still told no more than its last words. `is_of_set` tells whether a document is a set's.
-    pub fn revive(&mut self, is_of_set: impl Fn(&Uri, &Uri) -> bool) -> bool {
+    /// Makes it live again, and returns true, if it retired. The accounts of hubs that left stay closed.
+    pub fn revive(&mut self) -> bool {
         if self.row.retired.take().is_none() {
             return false;
         }
         let ledgers = self.ledgers.values_mut();
         for ledger in ledgers.filter(|ledger| ledger.row.left.is_none()) {
-            let last_words = &mut ledger.row.last_words;
-            last_words.retain(|uri| !is_of_set(uri, &self.row.set));
+            ledger.row.still_due = None;
         }
         true
-    }
-
-    /// Gives it to a set, or to the same one in another source, with all that was told on it and all that is still due:
-    /// a topic has one channel. Due changes of another source's documents are forgotten.
-    pub fn take_over(&mut self, source: usize, source_name: &str, set: &Uri) -> TakenOver {
-        self.keep_last_words();
-        let forgotten = match self.source == source {
-            true => Vec::new(),
-            false => self.forget_source(),
-        };
-        self.source = source;
-        source_name.clone_into(&mut self.row.source);
-        TakenOver {
-            set: std::mem::replace(&mut self.row.set, set.clone()),
-            was_retired: self.row.retired.take().is_some(),
-            forgotten,
-        }
-    }
-
-    fn keep_last_words(&mut self) {
-        for ledger in self.ledgers.values_mut() {
-            ledger.keep_last_words();
-        }
-    }
-
-    /// Forgets the documents of its source.
-    fn forget_source(&mut self) -> Vec<ForgottenAccount> {
-        self.page_until = None;
-        let forgotten = self.ledgers.iter_mut().map(|(hub, ledger)| {
-            ledger.row.last_words.clear();
-            ledger.begin_anew();
-            ForgottenAccount {
-                hub: hub.clone(),
-                unsent: ledger.unsent(),
-                told: ledger.forget_documents().collect(),
-            }
-        });
-        forgotten.collect()
     }
 
     // Intervals and topic.
@@ -299,16 +241,15 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use jiff::{Timestamp, ToSpan};
-    use resourcesync::capability::Capability;
     use resourcesync::channel_kind::ChannelKind;
-    use resourcesync::document::Form;
     use resourcesync::uri::{Hub, Topic, Uri};
 
-    use super::{Channel, ForgottenAccount, TakenOver};
+    use super::Channel;
+    use crate::announce::catalog::Catalog;
     use crate::announce::changes::log::{ChangeLog, LogPosition, Logged};
     use crate::announce::ledger::Ledger;
     use crate::announce::plan::Mode;
-    use crate::announce::state::{ChannelRow, Told};
+    use crate::announce::state::ChannelRow;
 
     /// A notification of ten entries, and of the minute of its number.
     fn logged(seq: i64) -> Logged {
@@ -336,91 +277,33 @@ mod tests {
         channel
     }
 
-    fn uri(name: &str) -> Uri {
-        Uri::parse(&format!("https://e.org/{name}")).unwrap()
-    }
-
-    fn hub(name: &str) -> Hub {
-        Hub::new(format!("https://{name}.example.net/"))
-    }
-
-    /// A channel on which each of two hubs was told of `a`, and is due `b`. One of them has left.
-    fn with_two_hubs() -> Channel {
-        let topic = Topic::new("https://e.org/framework/");
-        let row = ChannelRow::new("main", ChannelKind::Framework, uri("cl.xml"), topic);
-        let mut channel = Channel::new(0, row);
-        for name in ["one", "two"] {
+    #[test]
+    fn a_channel_that_retired_is_due_what_it_was_due_until_it_is_revived() {
+        let mut channel = channel(BTreeMap::new());
+        let (one, two) = (
+            Hub::new("https://one.example/"),
+            Hub::new("https://two.example/"),
+        );
+        let b = Uri::parse("https://e.org/b").unwrap();
+        let catalog = Catalog::default();
+        for hub in [&one, &two] {
             let mut ledger = Ledger::new(Mode::Content);
-            let told = Told {
-                capability: Capability::ResourceList,
-                form: Form::List,
-                fingerprint: None,
-            };
-            ledger.told.insert(uri("a"), told);
-            ledger.due.insert(uri("b"));
-            ledger.row.until = Some(Timestamp::UNIX_EPOCH);
-            if name == "two" {
-                ledger.leave(Timestamp::UNIX_EPOCH);
-            }
-            channel.ledgers.insert(hub(name), Box::new(ledger));
+            ledger.due.insert(b.clone());
+            channel.ledgers.insert(hub.clone(), Box::new(ledger));
         }
-        channel.page_until = Some(Timestamp::UNIX_EPOCH);
-        channel
-    }
-
-    fn last_words(channel: &Channel) -> [BTreeSet<Uri>; 2] {
-        ["one", "two"].map(|name| channel.ledgers[&hub(name)].row.last_words.clone())
-    }
-
-    #[test]
-    fn a_channel_that_retired_says_its_last_words_unless_it_is_revived_with_their_documents() {
-        let due = BTreeSet::from([uri("b")]);
-        for (is_of_set, left) in [(true, BTreeSet::new()), (false, due.clone())] {
-            let mut channel = with_two_hubs();
-            assert!(!channel.revive(|_, _| true), "it is live");
-            assert_eq!(last_words(&channel), [BTreeSet::new(), due.clone()]);
-            channel.retire(Timestamp::UNIX_EPOCH);
-            assert!(!channel.is_live());
-            assert_eq!(last_words(&channel), [due.clone(), due.clone()]);
-            assert!(channel.revive(|uri, set| is_of_set
-                && *uri == self::uri("b")
-                && *set == self::uri("cl.xml")));
-            assert!(channel.is_live());
-            assert_eq!(last_words(&channel), [left, due.clone()]);
-        }
-    }
-
-    #[test]
-    fn another_set_takes_a_channel_over_with_what_is_due_and_another_source_without() {
-        let due = BTreeSet::from([uri("b")]);
-        let mut channel = with_two_hubs();
-        let taken = channel.take_over(0, "main", &uri("other.xml"));
-        let before = TakenOver {
-            set: uri("cl.xml"),
-            was_retired: false,
-            forgotten: Vec::new(),
-        };
-        assert_eq!(taken, before);
-        assert_eq!(channel.row.set, uri("other.xml"));
-        assert_eq!(last_words(&channel), [due.clone(), due]);
-        assert!(channel.page_until.is_some());
-
-        channel.retire(Timestamp::UNIX_EPOCH);
-        let taken = channel.take_over(1, "second", &uri("other.xml"));
-        let forgotten = ["one", "two"].map(|name| ForgottenAccount {
-            hub: hub(name),
-            unsent: 1,
-            told: vec![uri("a")],
-        });
-        assert_eq!(taken.forgotten, forgotten);
-        assert!(taken.was_retired && channel.is_live());
-        assert_eq!((channel.source, &*channel.row.source), (1, "second"));
-        assert_eq!(last_words(&channel), [BTreeSet::new(), BTreeSet::new()]);
-        assert!(channel.page_until.is_none());
-        for ledger in channel.ledgers.values() {
-            assert!(ledger.told.is_empty() && ledger.due.is_empty());
-            assert!(ledger.row.until.is_none());
-        }
+        let left = channel.ledgers.get_mut(&two).unwrap();
+        left.row.left = Some(Timestamp::UNIX_EPOCH);
+        left.close(&catalog);
+        let still_due =
+            |channel: &Channel| [&one, &two].map(|hub| channel.ledgers[hub].row.still_due.clone());
+        let due = Some(BTreeSet::from([b]));
+        assert!(!channel.revive(), "it is live");
+        assert_eq!(still_due(&channel), [None, due.clone()]);
+        channel.retire(&catalog, Timestamp::UNIX_EPOCH);
+        assert!(!channel.is_live());
+        assert_eq!(still_due(&channel), [due.clone(), due.clone()]);
+        assert!(channel.revive() && channel.is_live());
+        assert_eq!(still_due(&channel), [None, due]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use resourcesync::uri::{Hub, Uri};
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::difference::{Difference, Permission, difference};
-use crate::announce::ledger::{Hearing, Ledger};
+use crate::announce::ledger::Ledger;
 use crate::announce::notification::Announcement;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Record, Told, Version};
@@ -40,8 +40,6 @@ pub struct HeardDocument<'a> {
     pub ledger: &'a Ledger,
     pub uri: &'a Uri,
     pub told: Option<&'a Told>,
-    /// True if the hub was due something of it before.
-    pub is_due: bool,
 }
 
 /// Returns what a hub is due of a document on a channel.
@@ -56,7 +54,6 @@ pub fn due(source: &SourcePlan, catalog: &Catalog, channel: &Channel, hub: &Hub,
         ledger,
         uri,
         told: ledger.told.get(uri),
-        is_due: ledger.due.contains(uri),
     };
     document.due()
 }
@@ -70,21 +67,15 @@ pub fn may_become_due(
     uri: &Uri,
     due: &Due,
 ) -> bool {
-    let ledger = channel.ledgers.get(hub);
-    let is_description = catalog.get(uri).is_some_and(Record::is_source_description);
-    let hears_more = |hearing| match hearing {
-        Hearing::All => true,
-        Hearing::LastWordsAndDescriptions => is_description,
-        Hearing::LastWords => false,
-    };
-    let Some(ledger) = ledger.filter(|ledger| hears_more(ledger.hearing(channel.is_live()))) else {
+    let record = catalog.get(uri);
+    let Some(ledger) = channel.ledgers.get(hub) else {
         return false;
     };
     match due {
         Due::Held | Due::Missing => true,
         // R15: it may be deleted.
         Due::Acknowledged | Due::Absorbed(_) | Due::Announce(_) => {
-            let record = catalog.get(uri).filter(|record| record.is_missing());
+            let record = record.filter(|it| it.is_missing() && ledger.is_open_for(it));
             let permission = record.map(|record| Permission {
                 archived: record.relations.archived,
                 all_deletions: source.announce_all_deletions,
@@ -112,16 +103,14 @@ impl<'a> HeardDocument<'a> {
     /// | the document | the hub | seen |
     /// |---|---|---|
     /// | has no record: it is no longer configured (R13) | was told of it, or not | nothing is due: `Absorbed`, or `Acknowledged` |
-    /// | any | left the channel, and was not due it then (R11) | nothing is due: `Acknowledged` |
-    /// | was deleted, and the hub knows it as no Source Description | is on a retired channel, and was not due it then | nothing is due: `Absorbed` |
+    /// | any, or not a Source Description (R10) | left, or is on a retired channel, and was not due it then (R11) | nothing is due: `Acknowledged`; `Absorbed` if it was deleted and the channel retired |
     /// | was deleted | any | nothing: its end |
     /// | is an index of Source Descriptions | was told of a Source Description there (R14) | nothing is due: `Acknowledged` |
-    /// | is of the set, or a Source Description (R10) | hears of it | its version |
-    /// | any other | is due last words of it (R11): since the channel retired, also if it revived, or another set took its topic over | its version, if it is still the same document, else its end |
+    /// | is of the set, or a Source Description (R10) | any | its version |
+    /// | any other: another document took its place | was told of the one before | nothing: its end |
+    /// | was of the set, which has ended | was told of it, or is due it | its version |
     /// | any other | was not told of it | nothing is due: `Acknowledged` |
-    /// | any other | was told of it, on a retired channel or before it left | nothing is due: `Acknowledged` |
-    /// | left the set, and is still the same document (R14) | was told of it | nothing is due: `Absorbed` |
-    /// | any other: another document took its place | was told of it | nothing: its end |
+    /// | any other: it left the set (R14) | was told of it | nothing is due: `Absorbed` |
     ///
     /// Then, the consequence of the difference between that and what was told:
     ///
@@ -129,13 +118,11 @@ impl<'a> HeardDocument<'a> {
     /// |---|---|---|
     /// | none | any | `Acknowledged` |
     /// | one that may not be announced (R6, R7, R12) | any | `Absorbed` |
-    /// | a change | must be listed first, on a live channel, and is no last word (R17) | `Held` |
-    /// | a change that is not its end | is missing, on a live channel, and is no last word (R15) | `Missing` |
-    /// | a change that is not its end | is a Source Description that the hub hears of, and missing (R15) | `Missing` |
+    /// | a change | must be listed first (R17) | `Held` |
+    /// | a change that is not its end | is missing (R15) | `Missing` |
     /// | a change | any other | `Announce` |
     pub fn due(&self) -> Due {
-        let hearing = self.ledger.hearing(self.channel.is_live());
-        let seen = match self.seen(hearing) {
+        let seen = match self.seen() {
             Seen::NothingDue(due) => return due,
             Seen::Version(seen) => Some(seen),
             Seen::End => None,
@@ -150,12 +137,7 @@ impl<'a> HeardDocument<'a> {
             Difference::Silent => return Due::Absorbed(seen.copied().map(Told::from)),
             Difference::Say(changes) => changes,
         };
-        let is_heard = |record: &Record| match hearing {
-            Hearing::All => !self.is_last_word(),
-            Hearing::LastWordsAndDescriptions => record.is_source_description(),
-            Hearing::LastWords => false,
-        };
-        let present = record.filter(|record| !record.is_gone() && is_heard(record));
+        let present = record.filter(|record| !record.is_gone());
         let must_wait = present.is_some_and(|record| {
             let mut kinds = changes.iter().map(|(kind, _)| *kind);
             kinds.any(|kind| self.must_be_listed(record, kind))
@@ -177,61 +159,42 @@ impl<'a> HeardDocument<'a> {
         self.catalog.get(self.uri)
     }
 
-    fn seen(&self, hearing: Hearing) -> Seen<'a> {
-        let HeardDocument { told, is_due, .. } = *self;
-        let is_live = hearing == Hearing::All;
+    fn seen(&self) -> Seen<'a> {
+        let HeardDocument { told, ledger, .. } = *self;
+        let set = &self.channel.row.set;
         let Some(record) = self.record() else {
             let forgotten = told.map_or(Due::Acknowledged, |_| Due::Absorbed(None));
             return Seen::NothingDue(forgotten);
         };
-        // The versions that a hub was told before it left are kept for the next hub.
-        if hearing == Hearing::LastWords && !is_due {
-            return Seen::NothingDue(Due::Acknowledged);
+        let is_still_due = ledger.is_still_due(self.uri);
+        if !(ledger.is_open_for(record) || is_still_due) {
+            // The versions that a hub was told before it left are kept for the next hub.
+            let is_over = record.is_gone() && told.is_some() && ledger.row.left.is_none();
+            return Seen::NothingDue(match is_over {
+                true => Due::Absorbed(None),
+                false => Due::Acknowledged,
+            });
         }
         if record.is_gone() {
-            let is_over = !is_live && !is_due;
-            return match told {
-                Some(told) if is_over && !told.is_source_description() => {
-                    Seen::NothingDue(Due::Absorbed(None))
-                }
-                _ => Seen::End,
-            };
+            return Seen::End;
         }
         let is_index_of_descriptions = record.version.capability == Capability::SourceDescription
             && record.version.form == Form::Index;
         if is_index_of_descriptions && told.is_some_and(Told::is_source_description) {
             return Seen::NothingDue(Due::Acknowledged);
         }
-        let is_heard = record.is_source_description() && hearing != Hearing::LastWords;
-        if is_heard || (is_live && record.relations.sets.contains(&self.channel.row.set)) {
-            return Seen::Version(&record.version);
-        }
+        let is_of_set = record.is_source_description() || record.relations.sets.contains(set);
+        // A set that ends keeps its channel as it is until that retires, with what is due then.
+        let is_of_ended_set = !self.catalog.is_set(set)
+            && (told.is_some() || is_still_due || ledger.due.contains(self.uri));
         let is_same = told.is_none_or(|told| told.is_same_document(&record.version));
-        // A set that ends keeps its channel as it is, to announce what is still due; once it is retired, that is what was
-        // due then.
-        let has_last_words = match is_live {
-            true if self.is_last_word() => true,
-            true => !self.catalog.is_set(&self.channel.row.set) && (told.is_some() || is_due),
-            false => is_due,
-        };
         match told {
-            _ if has_last_words && is_same => Seen::Version(&record.version),
-            _ if has_last_words => Seen::End,
+            _ if is_of_set => Seen::Version(&record.version),
+            _ if !is_same => Seen::End,
+            _ if is_of_ended_set => Seen::Version(&record.version),
             None => Seen::NothingDue(Due::Acknowledged),
-            Some(_) if !is_live => Seen::NothingDue(Due::Acknowledged),
-            Some(_) if is_same => Seen::NothingDue(Due::Absorbed(None)),
-            Some(_) => Seen::End,
+            Some(_) => Seen::NothingDue(Due::Absorbed(None)),
         }
-    }
-
-    // R11: a set that takes a topic over, or has it again, announces what was due on it of documents that are not its
-    // own. A Source Description is no set's, and heard on every channel.
-    fn is_last_word(&self) -> bool {
-        let is_own = |record: &Record| {
-            record.is_source_description() || record.relations.sets.contains(&self.channel.row.set)
-        };
-        let is_last_word = self.is_due && self.ledger.row.last_words.contains(self.uri);
-        is_last_word && !self.record().is_some_and(is_own)
     }
 
     // R17: a created document waits for its Capability List, an index or an archive to list it, an updated one

@@ -11,7 +11,7 @@ use crate::announce::delivery::attempt::{Attempt, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubQueue, SizeLimit};
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
-use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Told};
+use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Record, Told};
 use crate::announce::time::later;
 
 /// Minimum time between two pings of one topic (R24).
@@ -60,16 +60,6 @@ pub struct Prepared {
     pub beyond: Option<Timestamp>,
 }
 
-/// The changes that a hub is still told of on a channel (R11).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hearing {
-    All,
-    /// The channel retired: what was due then, and Source Descriptions.
-    LastWordsAndDescriptions,
-    /// The hub is advertised no more: what it was due then.
-    LastWords,
-}
-
 /// A notification that is in flight no more, and was not accepted.
 #[derive(Debug, Default)]
 pub struct Withdrawn {
@@ -113,25 +103,13 @@ impl Ledger {
         };
     }
 
-    /// Forgets all documents, and returns those that the hub was told of.
-    pub fn forget_documents(&mut self) -> impl Iterator<Item = Uri> + use<> {
-        self.due.clear();
-        self.waiting.clear();
-        self.prepared = Prepared::default();
-        std::mem::take(&mut self.told).into_keys()
-    }
-
-    /// Clears the `until` of the hub's last notification and of the one in flight (R20), which no longer apply: they
-    /// were of another set, or changes were dropped.
-    pub fn begin_anew(&mut self) {
-        self.row.until = None;
-        if let Some(flight) = &mut self.row.flight {
-            flight.until = None;
-        }
-    }
-
     /// Puts a notification in flight, which heeds the size that the hub refused lately.
     pub fn launch(&mut self, flight: Flight, size: Option<SizeLimit>) {
+        if let Some(still_due) = &mut self.row.still_due {
+            for (uri, _) in &flight.covers {
+                still_due.remove(uri);
+            }
+        }
         self.row.flight = Some(flight);
         self.cut_for = size;
         self.in_doubt = false;
@@ -188,9 +166,8 @@ impl Ledger {
         })
     }
 
-    /// Takes what is in flight as told, on a channel that `retired`, if it did. Returns the documents; nothing if there was
-    /// nothing in flight (R22).
-    pub fn acknowledge(&mut self, retired: Option<Timestamp>, now: Timestamp) -> Option<Vec<Uri>> {
+    /// Takes what is in flight as told. Returns the documents; nothing if there was nothing in flight (R22).
+    pub fn acknowledge(&mut self, now: Timestamp) -> Option<Vec<Uri>> {
         let flight = self.row.flight.take()?;
         self.row.limit = None;
         self.row.accepted = Some(now);
@@ -201,19 +178,14 @@ impl Ledger {
             _ => self.row.until = flight.until,
         }
         let covers: BTreeMap<Uri, Option<Told>> = flight.covers.into_iter().collect();
-        // R11: what was cut before the channel retired, or the hub left, is not its last word. Where another set has the
-        // topic, what followed or undid it meanwhile is still told.
-        let since = self.row.left.or(retired);
-        let is_last = since.is_some_and(|since| flight.cut > since);
-        for uri in covers.keys() {
-            if !is_last && self.row.last_words.contains(uri) {
-                self.due.insert(uri.clone());
-            } else if since.is_some() {
-                self.due.remove(uri);
-            }
-        }
         for (uri, told) in &covers {
             self.set_told(uri, *told);
+            // R11: what changed since the account was closed is not due.
+            if let Some(still_due) = &self.row.still_due
+                && !still_due.contains(uri)
+            {
+                self.due.remove(uri);
+            }
         }
         if self.awaits_fetch(now) {
             self.unfetched = covers.keys().cloned().collect();
@@ -242,23 +214,55 @@ impl Ledger {
         self.row.flight.take()
     }
 
-    /// Ends the account: the hub is told what it is owed now, and nothing else.
-    pub fn leave(&mut self, now: Timestamp) {
-        self.keep_last_words();
-        self.waiting.clear();
+    /// R11: closes the account of a hub that left, or on a channel that retired: from now on only what is due now is
+    /// announced, each change until the hub has accepted it.
+    pub fn close(&mut self, catalog: &Catalog) {
+        if self.row.still_due.is_some() {
+            return;
+        }
+        let covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
+        let mut still_due = self.due.clone();
+        for (uri, told) in covers {
+            match *told == catalog.seen(uri) {
+                true => still_due.remove(uri),
+                // What follows it, or undoes it.
+                false => still_due.insert(uri.clone()),
+            };
+        }
+        self.row.still_due = Some(still_due);
         self.prepared = Prepared::default();
-        self.row.left = Some(now);
     }
 
-    /// Remembers what the hub is owed as its last words on the channel (R11).
-    pub fn keep_last_words(&mut self) {
-        self.row.last_words = self.owed().cloned().collect();
+    /// R11: returns true unless the hub left or the channel retired, which changes nothing for Source Descriptions (R10).
+    pub fn is_open_for(&self, record: &Record) -> bool {
+        let is_description = self.row.left.is_none() && record.is_source_description();
+        self.row.still_due.is_none() || is_description
     }
 
-    /// Returns true if the hub has left, and was told of its last changes.
+    /// Returns true if the account is closed and a change of a document was due then, and still is.
+    pub fn is_still_due(&self, uri: &Uri) -> bool {
+        let still_due = self.row.still_due.as_ref();
+        still_due.is_some_and(|still_due| still_due.contains(uri) || self.due.contains(uri))
+    }
+
+    /// Notes that no change of a document is due, unless one is in flight that is to be undone. Returns true if it was due
+    /// when the account was closed.
+    pub fn is_done_with(&mut self, uri: &Uri) -> bool {
+        let is_flying = self.is_in_flight(uri);
+        let still_due = self.row.still_due.as_mut();
+        still_due.is_some_and(|still_due| !is_flying && still_due.remove(uri))
+    }
+
+    fn is_in_flight(&self, uri: &Uri) -> bool {
+        let mut covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
+        covers.any(|(covered, _)| covered == uri)
+    }
+
+    /// Returns true if the hub has left, and was told of all that was due then.
     pub fn has_ended(&self) -> bool {
-        let has_heard = self.row.position.last.is_none() || self.row.position.has_ended();
-        self.row.left.is_some() && self.row.flight.is_none() && self.due.is_empty() && has_heard
+        let is_told = self.row.still_due.as_ref().is_none_or(BTreeSet::is_empty);
+        let has_log = self.row.position.last.is_some() && !self.row.position.has_ended();
+        self.row.left.is_some() && self.row.flight.is_none() && is_told && !has_log
     }
 
     /// Returns the time of the earliest change that may have to be announced later (R20).
@@ -278,8 +282,7 @@ impl Ledger {
 
     /// Returns true if a change of a document is due, or in flight.
     pub fn owes(&self, uri: &Uri) -> bool {
-        let mut covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
-        self.due.contains(uri) || covers.any(|(covered, _)| covered == uri)
+        self.due.contains(uri) || self.is_in_flight(uri)
     }
 
     /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub
@@ -305,12 +308,10 @@ impl Ledger {
             }
             withdrawn.covered.push(uri);
         }
+        if let Some(still_due) = &mut self.row.still_due {
+            still_due.extend(withdrawn.covered.iter().cloned());
+        }
         withdrawn
-    }
-
-    /// Strikes a document from the last words, unless the hub is due it still. Returns true if it was one.
-    pub fn strike_last_word(&mut self, uri: &Uri) -> bool {
-        !self.owes(uri) && self.row.last_words.remove(uri)
     }
 
     /// Returns the documents with a change that is due or in flight, each once.
@@ -320,27 +321,6 @@ impl Ledger {
         self.due
             .iter()
             .chain(flying.filter(|uri| !self.due.contains(*uri)))
-    }
-
-    /// Returns the number of documents with a change that is due, and was not sent.
-    pub fn unsent(&self) -> usize {
-        let is_sent = |flight: &&Flight| {
-            let is_under_way = self.sending == Some(flight.seq);
-            is_under_way || flight.attempts > 0 || self.mode == Mode::Ping
-        };
-        let flight = self.row.flight.as_ref().filter(is_sent);
-        let covers = flight.into_iter().flat_map(|flight| &flight.covers);
-        let sent: BTreeSet<&Uri> = covers.map(|(uri, _)| uri).collect();
-        self.owed().filter(|uri| !sent.contains(uri)).count()
-    }
-
-    /// Returns which changes the hub is still told of (R11).
-    pub fn hearing(&self, is_live: bool) -> Hearing {
-        match &self.row.left {
-            Some(_) => Hearing::LastWords,
-            None if is_live => Hearing::All,
-            None => Hearing::LastWordsAndDescriptions,
-        }
     }
 
     /// Returns the earliest time at which the next notification may be cut; nothing while one is in flight (R22,

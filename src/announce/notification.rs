@@ -93,7 +93,7 @@ impl Spoken {
                 change: *change,
                 capability: *capability,
                 datetime: Some(datetime(record)),
-                index: record.relations.index.clone(),
+                index: catalog.announced_index(record),
             })
             .collect();
         (!entries.is_empty()).then(|| Spoken {
@@ -162,23 +162,11 @@ pub fn overhead(set: &Uri, catalog: &Catalog) -> usize {
 /// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability
 /// Lists, else none.
 pub fn up(entries: &[Entry], set: &Uri, catalog: &Catalog) -> Option<Uri> {
-    // R11: last words are of the set that had the topic before.
-    let is_foreign = |entry: &Entry| {
-        let record = catalog.get(&entry.uri);
-        // Where another document took its place, that one's relations say nothing.
-        let record = record.filter(|it| it.is_gone() || entry.change != ChangeKind::Deleted);
-        record.is_some_and(|record| {
-            let sets = &record.relations.sets;
-            // Documents of a set that ended may be of none.
-            !sets.contains(set) && (!sets.is_empty() || catalog.is_set(set))
-        })
-    };
     let above: BTreeSet<Option<Uri>> = entries
         .iter()
         .map(|entry| match entry.capability {
             Capability::SourceDescription => None,
             Capability::CapabilityList => catalog.source_description(set),
-            _ if is_foreign(entry) => None,
             _ => Some(set.clone()),
         })
         .collect();

@@ -222,7 +222,7 @@ pub struct ChannelRow {
     /// The Capability List that names the set.
     pub set: Uri,
     pub topic: Topic,
-    /// The time since which the hubs hear nothing more than their last words (R11).
+    /// The time since which nothing becomes due but changes of Source Descriptions (R10, R11).
     pub retired: Option<Timestamp>,
     /// The last notification's number; 0 before the first.
     pub seq: u64,
@@ -264,11 +264,11 @@ pub struct LedgerRow {
     pub flight: Option<Flight>,
     /// The `until` of the last notification that the hub has: the next one's `from` (R20).
     pub until: Option<Timestamp>,
-    /// The time since which the hub is advertised no more, and hears nothing more than its last words (R11).
+    /// The time since which the hub is advertised no more, and nothing becomes due to it (R11).
     pub left: Option<Timestamp>,
-    /// Last words: documents with a change that the hub was due when it left, or the channel retired or was taken over by
-    /// another set, and still is; of a channel or hub that returned, those that are not of the set (R11).
-    pub last_words: BTreeSet<Uri>,
+    /// Documents that were due when the hub left or the channel retired, and still are, except those in flight; nothing
+    /// while the account is open (R11).
+    pub still_due: Option<BTreeSet<Uri>>,
     /// Maximum number of entries in the next notification, after a 413 (R23).
     pub limit: Option<usize>,
     /// The time of the last accepted notification.
@@ -346,8 +346,8 @@ pub struct ChangeSetRow {
     /// Kind of the lists whose first contents were learned last; nothing until all entries that were there when the
     /// channel opened have been learned.
     pub learned: Option<ListKind>,
-    /// The retiring channel that is still to hear what was fresh when it retired (C12).
-    pub last_words_on: Option<ChannelId>,
+    /// The retiring channel that is still to be told what was fresh when it retired (C12).
+    pub retiring_channel: Option<ChannelId>,
 }
 
 /// The lists from which the changes of a set are taken.

@@ -103,7 +103,7 @@ pub fn all(engine: &Engine) -> Vec<DocumentView> {
                 uri: uri.clone(),
                 path: record.path.clone(),
                 kind: Some((record.version.capability, record.version.form)),
-                index: record.relations.index.clone(),
+                index: source.catalog().announced_index(record),
                 sets: record.relations.sets.iter().cloned().collect(),
                 channels: topics(engine, &plan.name, record),
                 changes: taken_changes(engine, uri, record),

@@ -226,7 +226,6 @@ fn next_changes(engine: &Engine, account: &Account<'_>) -> Vec<Entry> {
                 ledger,
                 uri,
                 told: *told,
-                is_due: true,
             };
             document.due()
         }

@@ -164,7 +164,7 @@ impl Store {
             let set = fields.value()?;
             let row = ChangeSetRow {
                 learned: list_kind(fields.take()?),
-                last_words_on: fields
+                retiring_channel: fields
                     .take::<Option<i64>>()?
                     .map(|id| ChannelId(id.cast_unsigned())),
             };
@@ -288,11 +288,11 @@ pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Resu
             Some(row) => on.execute(
                 "INSERT INTO change_sets VALUES (?1, ?2, ?3) \
                  ON CONFLICT (capability_list) DO UPDATE SET \
-                 learned = excluded.learned, last_words_on = excluded.last_words_on",
+                 learned = excluded.learned, retiring_channel = excluded.retiring_channel",
                 params![
                     set.as_str(),
                     list_kind_number(row.learned),
-                    row.last_words_on.map(|id| id.0.cast_signed())
+                    row.retiring_channel.map(|id| id.0.cast_signed())
                 ],
             )?,
             None => on.execute(

@@ -378,7 +378,8 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     let last = attempt(&mut fields)?;
     let until = fields.optional()?;
     let left = fields.optional()?;
-    let last_words = foreign(uris_from_json(fields.text()?))?;
+    let still_due = fields.take::<Option<String>>()?;
+    let still_due = still_due.map(|json| foreign(uris_from_json(&json)));
     let position = LogPosition {
         heard: fields.number()?,
         entries: count(fields.take()?),
@@ -407,7 +408,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         flight,
         until,
         left,
-        last_words,
+        still_due: still_due.transpose()?,
         limit,
         accepted,
         ping,

@@ -372,7 +372,7 @@ fn write_ledger(
          tried_seq = excluded.tried_seq, answer_status = excluded.answer_status, \
          answer = excluded.answer, refusal = excluded.refusal, reason = excluded.reason, \
          needs_operator = excluded.needs_operator, until = excluded.until, \
-         left_since = excluded.left_since, last_words = excluded.last_words, heard = excluded.heard, \
+         left_since = excluded.left_since, still_due = excluded.still_due, heard = excluded.heard, \
          heard_entries = excluded.heard_entries, skipped_to = excluded.skipped_to, \
          last_heard = excluded.last_heard",
     )?
@@ -393,7 +393,7 @@ fn write_ledger(
         refusal.map(|refusal| refusal.needs_operator),
         row.until.map(Column),
         row.left.map(Column),
-        uris_to_json(&row.last_words),
+        row.still_due.as_ref().map(uris_to_json),
         row.position.heard.cast_signed(),
         count(row.position.entries),
         row.position.skipped_to.map(u64::cast_signed),
@@ -410,7 +410,7 @@ fn write_ledger(
 }
 
 fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> rusqlite::Result<()> {
-    // A notification is immutable: a retry changes no more than this, nor does another set that takes the topic over.
+    // A notification is immutable: a retry changes no more than this.
     let changed = on
         .prepare_cached(
             "UPDATE in_flight SET attempts = ?4, next_try = ?5, cut = ?6, until = ?9 \

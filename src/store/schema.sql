@@ -125,7 +125,7 @@ CREATE TABLE ledgers (
     needs_operator INTEGER,
     until TEXT,                             -- of the last notification that it has: `from` of the next one (R20)
     left_since TEXT,                        -- since when it is advertised no more (R11)
-    last_words TEXT NOT NULL,               -- documents that a retired channel, or a hub that left, is still due (R11)
+    still_due TEXT,                         -- documents that are still due, once the channel retired or the hub left (R11)
     heard INTEGER NOT NULL,                 -- position in the log of a change channel (C21, C22)
     heard_entries INTEGER NOT NULL,
     skipped_to INTEGER,
@@ -177,7 +177,7 @@ CREATE TABLE hubs (
 CREATE TABLE change_sets (
     capability_list TEXT PRIMARY KEY,
     learned INTEGER NOT NULL,               -- first contents that count as taken: 0 none, 1 Change Lists, 2 Resource Lists
-    last_words_on INTEGER                   -- retiring channel that is still to hear what was fresh (C12)
+    retiring_channel INTEGER                -- retiring channel that is still to be told what was fresh (C12)
 ) STRICT, WITHOUT ROWID;
 
 -- A Change List, as far as its entries were taken (C6).

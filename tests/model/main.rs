@@ -3,7 +3,7 @@
 //! The model has no ledgers, windows or holds. It keeps the content of the tree, as far as it could be read, and what
 //! every hub received, and derives the permitted notifications from the two.
 //!
-//! Change channels have a model of their own, with a quarter of the cases.
+//! Change channels have a model of their own, with a quarter of the cases, and so have topics that move.
 //!
 //! Every run tries the same 10,000 cases, divided among the tests. `RSNOTIFY_MODEL_CASES` sets their number, and
 //! `RSNOTIFY_MODEL_SEED` the seed: `random` uses a new one for each test. So, at night:
@@ -18,6 +18,7 @@ mod hearing;
 mod model;
 mod running;
 mod seeing;
+mod topics;
 #[expect(dead_code, unused_imports, reason = "the scenarios use the rest")]
 #[path = "../scenario/world/mod.rs"]
 mod world;
@@ -145,6 +146,31 @@ fn every_hub_receives_each_fresh_change_once_and_in_order(#[values(1, 2)] part: 
             model.perform(op);
         }
         model.rest();
+        model.check_the_end();
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[rstest]
+fn every_change_is_told_on_the_topic_that_its_set_had_or_dropped_with_it(
+    #[values(1, 2)] part: u64,
+) {
+    let mut runner = TestRunner::new(Config {
+        cases: cases().div_ceil(2),
+        rng_seed: seed(part),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    });
+    let ops = proptest::collection::vec(topics::op(), 0..30);
+    let outcome = runner.run(&ops, |ops| {
+        let mut model = topics::Model::new();
+        for op in &ops {
+            model.perform(op);
+        }
         model.check_the_end();
         Ok(())
     });

@@ -20,13 +20,14 @@ mod documents;
 mod figures;
 mod findings;
 mod hold;
-mod last_words;
+
 mod moves;
 mod outage;
 mod outbox;
 mod payload;
 mod recovery;
 mod reload;
+mod retired;
 mod routing;
 mod spans;
 mod status;

@@ -1,5 +1,7 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
+use std::collections::BTreeSet;
+
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rsnotify::report;
@@ -263,7 +265,7 @@ fn the_last_changes_of_a_retired_channel_end_when_they_are_dropped() {
     assert_eq!(world.outbox("/a", HUB).hub.state, Condition::Fine);
     assert!(!world.remembers("/a/capabilitylist.xml"));
     let mut ledgers = world.disk.ledgers.values();
-    assert!(ledgers.all(|ledger| ledger.last_words.is_empty()));
+    assert!(ledgers.all(|ledger| ledger.still_due.iter().all(BTreeSet::is_empty)));
     world.script(HUB, Reply::Accept);
     world.crash_and_start();
     world.wait(5_000);

@@ -53,7 +53,7 @@ fn what_is_under_way_to_a_hub_that_is_removed_and_added_again_means_nothing() {
 }
 
 /// A world in which the topic of `/a` retires, and a hub leaves that of `/b`, both with a change that is due.
-fn world_of_last_words(kept: Duration) -> World {
+fn world_with_due_changes(kept: Duration) -> World {
     let mut plan = two_hubs();
     plan.retired_topic = kept;
     let mut world = World::with_two_sets(plan);
@@ -86,7 +86,7 @@ fn are_kept(world: &World) -> [bool; 2] {
 
 #[test]
 fn what_retired_ends_in_time_however_often_the_plan_changes() {
-    let mut world = world_of_last_words(Duration::from_secs(2 * 3_600));
+    let mut world = world_with_due_changes(Duration::from_secs(2 * 3_600));
     for _ in 0..3 {
         assert_eq!(are_kept(&world), [true; 2]);
         world.reload();
@@ -101,7 +101,7 @@ fn what_retired_ends_in_time_however_often_the_plan_changes() {
 
 #[test]
 fn what_retired_is_kept_while_the_clock_is_wrong_also_if_the_plan_changes() {
-    let mut world = world_of_last_words(Duration::from_secs(30 * 86_400));
+    let mut world = world_with_due_changes(Duration::from_secs(30 * 86_400));
     let month = SignedDuration::from_hours(31 * 24);
     world.wait(86_400);
     world.set_clock(month);

@@ -6,7 +6,7 @@ use rsnotify::announce::plan::SourcePlan;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{World, capability_list, index, list, mount, plan};
+use crate::world::{Doc, World, capability_list, index, list, mount, plan};
 
 const NOTHING: [&str; 0] = [];
 
@@ -203,14 +203,16 @@ fn an_entry_without_a_file_is_found_until_the_file_comes() {
     assert_eq!(report::findings::all(world.engine()).len(), 1);
 }
 
+/// Returns the index of the first entry that was told.
+fn index_of(world: &mut World) -> Option<String> {
+    let heard = world.heard_by(crate::world::HUB);
+    let index = heard[0].payload.entries[0].index.clone();
+    index.map(|uri| uri.to_string())
+}
+
 #[test]
 fn the_index_that_lists_a_component_is_its_index() {
     let mut world = World::with_two_sets(plan());
-    let index_of = |world: &mut World| {
-        let heard = world.heard_by(crate::world::HUB);
-        let index = heard[0].payload.entries[0].index.clone();
-        index.map(|uri| uri.to_string())
-    };
     // By its own link alone.
     world.write(
         "/a/changelist.xml",
@@ -241,6 +243,102 @@ fn the_index_that_lists_a_component_is_its_index() {
     world.update("/a/changelist.xml");
     world.wait(100);
     assert_eq!(index_of(&mut world), None);
+}
+
+/// A world whose Resource List is an index of two lists. They name it, or are named by it only.
+fn world_with_an_index(names_it: bool) -> (World, [(&'static str, Doc); 2]) {
+    let mut world = World::with_two_sets(plan());
+    let part = list("resourcelist").up("/a/capabilitylist.xml");
+    let part = if names_it { part.index(INDEX) } else { part };
+    let parts = ["/a/resourcelist_0000.xml", "/a/resourcelist_0001.xml"];
+    for name in parts {
+        world.write(name, part.clone());
+    }
+    world.write(INDEX, index("resourcelist").lists(&parts));
+    world.delete("/a/resourcelist.xml");
+    let names = ["resourcelist-index", "changelist"];
+    world.write("/a/capabilitylist.xml", capability_list("/a", &names));
+    world.wait(1_000);
+    world.news();
+    (world, parts.map(|name| (name, part.clone())))
+}
+
+const INDEX: &str = "/a/resourcelist-index.xml";
+
+#[test]
+fn a_generator_that_shrinks_its_index_to_one_list_has_no_index_any_more() {
+    // As py-resourcesync does it: the first list goes on, or has another name, without an index.
+    for name in ["/a/resourcelist_0000.xml", "/a/resourcelist.xml"] {
+        for waits in [false, true] {
+            let (mut world, parts) = world_with_an_index(true);
+            let list = list("resourcelist").version(7).up("/a/capabilitylist.xml");
+            for gone in parts.iter().map(|(part, _)| *part).chain([INDEX]) {
+                world.delete(gone);
+            }
+            if waits {
+                world.wait(1_000);
+            }
+            world.write(name, list);
+            let stem = name.trim_start_matches("/a/").trim_end_matches(".xml");
+            let names = [stem, "changelist"];
+            world.write("/a/capabilitylist.xml", capability_list("/a", &names));
+            world.wait(1_000);
+            let heard = world.heard_by(crate::world::HUB);
+            let mut entries = heard.iter().flat_map(|heard| &heard.payload.entries);
+            let entry = entries.find(|entry| entry.uri.as_str().ends_with(name));
+            assert_eq!(entry.unwrap().index, None, "{name} {waits}");
+        }
+    }
+}
+
+#[test]
+fn an_index_that_is_gone_is_the_index_only_of_what_still_names_it() {
+    for names_it in [false, true] {
+        for is_down in [false, true] {
+            let (mut world, [(name, part), _]) = world_with_an_index(names_it);
+            if is_down {
+                world.crash();
+                world.delete(INDEX);
+                world.start();
+            } else {
+                world.delete(INDEX);
+            }
+            let site = "https://example.org";
+            let want = names_it.then(|| format!("{site}{INDEX}"));
+            // Within the grace, after it, and after a restart.
+            for version in 1..=3 {
+                world.write(name, part.clone().version(version));
+                world.wait(100);
+                let index = index_of(&mut world);
+                assert_eq!(index, want, "{names_it} {is_down} {version}");
+                world.wait(1_000);
+                if version == 2 {
+                    world.crash_and_start();
+                    world.wait(100);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_index_that_is_missing_for_a_moment_keeps_its_components_in_their_set() {
+    let (mut world, parts) = world_with_an_index(false);
+    let (name, _) = parts[0];
+    // Only the index says that it is of the set.
+    world.write(name, list("resourcelist").version(1));
+    world.wait(100);
+    assert_eq!(world.news(), [format!("updated resourcelist {name}")]);
+    world.delete(INDEX);
+    world.wait(10);
+    let parts = parts.map(|(name, _)| name);
+    let lists_both = index("resourcelist").lists(&parts);
+    world.write(INDEX, lists_both.version(1));
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update(name);
+    world.wait(100);
+    assert!(index_of(&mut world).unwrap().ends_with(INDEX));
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn everything() -> Save {
             }),
             until: Some(time(12)),
             left: Some(time(12)),
-            last_words: BTreeSet::from([uri("d0.xml")]),
+            still_due: Some(BTreeSet::from([uri("d0.xml")])),
             limit: Some(5),
             accepted: Some(time(17)),
             ping: Some(Ping {

@@ -96,6 +96,15 @@ impl Catalog {
         }
     }
 
+    /// R5: returns the index that is announced with a document. One that is missing still counts for the document's sets
+    /// (R15), but is announced only if the document names it.
+    pub fn announced_index(&self, record: &Record) -> Option<Uri> {
+        let index = record.relations.index.as_ref();
+        let index = index
+            .filter(|index| record.named_index.as_ref() == Some(*index) || !self.is_away(index));
+        index.cloned()
+    }
+
     // R7.
     fn sets_of(&self, uri: &Uri, record: &Record, index: Option<&Uri>) -> SmallSet<Uri> {
         if record.is_capability_list() {

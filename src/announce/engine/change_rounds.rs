@@ -58,10 +58,10 @@ impl ChangeRounds<'_> {
             self.change_sets.park(set);
             return;
         }
-        let hearing = known.hearing_channel(self.outbox.channels());
-        let hearing =
-            hearing.and_then(|(id, is_last)| Some((self.outbox.channels().get(id)?, is_last)));
-        let Some((channel, is_last)) = hearing else {
+        let channels = self.outbox.channels();
+        let next = known.next_channel(channels);
+        let next = next.and_then(|(id, is_last)| Some((channels.get(id)?, is_last)));
+        let Some((channel, is_last)) = next else {
             known.skip(step);
             return;
         };
@@ -128,7 +128,7 @@ impl ChangeRounds<'_> {
             return;
         }
         let (window, step) = (&self.plan.window.changes, &mut *self.step);
-        let Some((id, _)) = known.hearing_channel(self.outbox.channels()) else {
+        let Some((id, _)) = known.next_channel(self.outbox.channels()) else {
             known.skip(step);
             return;
         };

@@ -4,7 +4,6 @@
 //! A [`ChangeSet`] joins the parts of one set; [`ChangeSets`] finds sets by list and by source.
 
 pub mod change_set;
-mod former_channels;
 pub mod known_lists;
 pub mod learning;
 pub mod list_index;
@@ -45,7 +44,7 @@ pub struct ChangeSets {
     /// Sets with a round that was due while their source was not settled.
     parked: BTreeSet<Uri>,
     /// Sets that lost a channel in this step, and may have another one at its end.
-    bereft: BTreeSet<Uri>,
+    lost_channels: BTreeSet<Uri>,
     last_round: u64,
 }
 
@@ -103,9 +102,9 @@ impl ChangeSets {
         known
     }
 
-    /// Notes that a set lost a channel, on which it was told until a time. Fresh changes are told on another one, if
+    /// Notes that a channel of a set ended, on which it was told until a time. Fresh changes are told on another one, if
     /// the set has one at the end of the step.
-    pub fn lose_channel(
+    pub fn end_channel(
         &mut self,
         set: &Uri,
         channel: ChannelId,
@@ -113,14 +112,14 @@ impl ChangeSets {
         step: &mut Step,
     ) {
         if let Some(known) = self.sets.get_mut(set) {
-            known.lose_channel(channel, until, step);
-            self.bereft.insert(set.clone());
+            known.end_channel(channel, until, step);
+            self.lost_channels.insert(set.clone());
         }
     }
 
     /// Forgets what was taken of sets that have lost their last change channel.
     pub fn forget_without_channel(&mut self, channels: &Channels, step: &mut Step) {
-        for set in std::mem::take(&mut self.bereft) {
+        for set in std::mem::take(&mut self.lost_channels) {
             let mut channels = channels.of_set(&set, ChannelKind::Change);
             if channels.next().is_none()
                 && let Some(removed) = self.sets.remove(&set)

@@ -15,7 +15,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::catalog::Catalog;
-use crate::announce::channel::{Channel, ForgottenAccount};
+use crate::announce::channel::Channel;
 use crate::announce::engine::channels::accounts::ChannelAccounts;
 use crate::announce::engine::channels::channel_map::ChannelMap;
 use crate::announce::engine::channels::cut_schedule::CutSchedule;
@@ -45,16 +45,6 @@ impl Deref for Channels {
     fn deref(&self) -> &ChannelMap {
         &self.map
     }
-}
-
-/// A channel that was opened.
-#[derive(Debug)]
-pub struct OpenedChannel {
-    pub id: ChannelId,
-    /// The set that had its topic before, if another one had it, or the same one in another source.
-    pub taken_from: Option<Uri>,
-    /// True unless it is as it was before.
-    pub is_changed: bool,
 }
 
 impl Channels {
@@ -134,90 +124,41 @@ impl Channels {
         self.map.insert(id, channel);
     }
 
-    /// Opens the channel of a topic for its set, revives it, or takes it over from another set or source. `hubs` is the
-    /// number of hubs that it will have, `catalog` that of its source.
+    /// Opens the channel of a topic, or revives the one that the set has or had. `hubs` is the number of hubs that it will
+    /// have. Returns its id, and true unless it is as it was before.
     pub fn open(
         &mut self,
         source: usize,
         row: ChannelRow,
         hubs: usize,
-        catalog: &Catalog,
         step: &mut Step,
-    ) -> OpenedChannel {
+    ) -> (ChannelId, bool) {
+        if let Some(id) = self.of_topic(&row.topic) {
+            return (id, self.revive(id, step));
+        }
         let fact = Fact::ChannelOpened {
             topic: row.topic.clone(),
             set: row.set.clone(),
             hubs,
         };
-        let existing = self.of_topic(&row.topic);
-        let existing = existing.and_then(|id| Some((id, self.get(id)?)));
-        let Some((id, channel)) = existing else {
-            let id = self.map.add(Channel::new(source, row));
-            step.save_channel(id);
-            step.tell(fact);
-            return OpenedChannel {
-                id,
-                taken_from: None,
-                is_changed: true,
-            };
-        };
-        // A mount may have moved to another source meanwhile.
-        if channel.row.set == row.set && channel.source == source {
-            return OpenedChannel {
-                id,
-                taken_from: None,
-                is_changed: self.revive(id, catalog, step),
-            };
-        }
-        let taken_from = self.take_over(id, source, &row, step);
-        step.tell(fact);
-        OpenedChannel {
-            id,
-            taken_from,
-            is_changed: true,
-        }
-    }
-
-    /// R11: gives the channel of a topic to the set of another row, or to the same one in another source, from now on.
-    /// Returns the set that had it before.
-    fn take_over(
-        &mut self,
-        id: ChannelId,
-        source: usize,
-        row: &ChannelRow,
-        step: &mut Step,
-    ) -> Option<Uri> {
-        let (taken, channel) = self.map.hand_over(id, source, row)?;
-        let topic = &channel.row.topic;
-        save_ledgers(id, channel.ledgers.keys(), step);
-        for ForgottenAccount { hub, unsent, told } in taken.forgotten {
-            if unsent > 0 {
-                step.tell(Fact::Forgotten {
-                    topic: topic.clone(),
-                    hub: hub.clone(),
-                    changes: unsent,
-                });
-            }
-            for uri in told {
-                step.save_told(id, hub.clone(), uri);
-            }
-        }
+        let id = self.map.add(Channel::new(source, row));
         step.save_channel(id);
-        if !taken.was_retired {
-            step.tell(Fact::ChannelRetired {
-                topic: topic.clone(),
-                set: taken.set.clone(),
-            });
-        }
-        Some(taken.set)
+        step.tell(fact);
+        (id, true)
     }
 
     /// R11: retires a channel, which outlives its advertisement to announce what is still due.
-    pub fn retire(&mut self, id: ChannelId, retention: Duration, step: &mut Step) {
+    pub fn retire(
+        &mut self,
+        id: ChannelId,
+        retention: Duration,
+        catalog: &Catalog,
+        step: &mut Step,
+    ) {
         let Some(channel) = self.map.get_mut(id) else {
             return;
         };
-        channel.retire(step.now());
+        channel.retire(catalog, step.now());
         let (topic, set) = (channel.row.topic.clone(), channel.row.set.clone());
         self.freed.insert(topic.clone());
         save_ledgers(id, channel.ledgers.keys(), step);
@@ -227,11 +168,11 @@ impl Channels {
     }
 
     /// R11: makes a retired channel live again. Returns true if it was retired.
-    fn revive(&mut self, id: ChannelId, catalog: &Catalog, step: &mut Step) -> bool {
+    fn revive(&mut self, id: ChannelId, step: &mut Step) -> bool {
         let Some(channel) = self.map.get_mut(id) else {
             return false;
         };
-        if !channel.revive(|uri, set| catalog.is_of_set(uri, set)) {
+        if !channel.revive() {
             return false;
         }
         save_ledgers(id, channel.listening().map(|(hub, _)| hub), step);
@@ -243,8 +184,8 @@ impl Channels {
         true
     }
 
-    /// Removes a channel that was kept for long enough since it retired (R11), or whose topic one of another kind takes
-    /// (C9). Returns it.
+    /// Removes a channel that was kept for long enough since it retired (R11), or whose topic another set takes, or
+    /// one of another kind (C9). Returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
         let channel = self.map.take_out(id)?;
         self.cuts.forget(id);

@@ -23,7 +23,10 @@ pub fn effects(
     if !save.is_empty() {
         effects.push(Effect::Save(Box::new(save)));
     }
-    effects.extend(collected.withdraw.into_iter().map(Effect::Withdraw));
+    let withdrawn = collected.withdraw.into_iter();
+    // Another channel may have the topic now, and its subscribers.
+    let withdrawn = withdrawn.filter(|topic| channels.of_topic(topic).is_none());
+    effects.extend(withdrawn.map(Effect::Withdraw));
     let served = collected.serve.iter();
     let served = served.filter_map(|id| Some((*id, channels.get(*id)?)));
     let served = served.filter(|(_, channel)| {

@@ -358,12 +358,11 @@ impl Outbox {
             step.wake_at(end, Timer::Left(id, hub.clone()));
             return None;
         }
-        ledger.row.last_words.clear();
         step.save_ledger(id, hub.clone());
         let set = channel.is_of_changes().then(|| channel.row.set.clone());
         let changes = match set {
             Some(_) => self.drop_logged(id, hub, plan, step),
-            None => self.drop_last_words(id, hub, source, step),
+            None => self.drop_documents(id, hub, source, step),
         };
         if changes > 0 {
             self.hubs.forget(&self.channels, id, hub);
@@ -378,7 +377,7 @@ impl Outbox {
     }
 
     /// Drops what a hub that left is still owed of documents. Returns their number.
-    fn drop_last_words(
+    fn drop_documents(
         &mut self,
         id: ChannelId,
         hub: &Hub,
@@ -393,12 +392,10 @@ impl Outbox {
         let catalog = source.catalog();
         let withdrawn = ledger.withdraw(|uri| catalog.is_away(uri));
         ledger.due.clear();
+        ledger.row.still_due = Some(BTreeSet::new());
         ledger.prepared = Prepared::default();
         for uri in withdrawn.doubtful {
             step.save_told(id, hub.clone(), uri);
-        }
-        if let Some(mut accounts) = self.channels.accounts(id) {
-            accounts.strike_last_words(hub, &owed, step);
         }
         source.documents_mut().reconsider(owed);
         changes
@@ -454,7 +451,7 @@ impl Outbox {
         }
         if channel.is_of_changes() {
             let until = channel.told_until();
-            change_sets.lose_channel(&channel.row.set, id, until, step);
+            change_sets.end_channel(&channel.row.set, id, until, step);
         }
     }
 }

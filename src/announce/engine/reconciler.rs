@@ -5,13 +5,11 @@ use std::collections::BTreeSet;
 use resourcesync::uri::{Hub, Uri, UriSet};
 
 use crate::announce::engine::channels::Channels;
-use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Withdrawn;
-use crate::announce::plan::{Plan, WindowPlan};
+use crate::announce::plan::WindowPlan;
 use crate::announce::state::Record;
 
 /// One source and the channels, while the accounts of hubs are brought up to date with it.
@@ -99,28 +97,19 @@ impl<'a> Reconciler<'a> {
         for uri in &withdrawn.doubtful {
             self.step.save_told(id, hub.clone(), uri.clone());
             self.channels.hears(id, uri);
-            self.again(id, hub, uri);
         }
-        if let Some(mut accounts) = self.channels.accounts(id) {
-            accounts.strike_last_words(hub, &withdrawn.covered, self.step);
+        for uri in &withdrawn.covered {
+            self.again(id, hub, uri);
         }
     }
 
     /// Follows up on documents of which a hub was told, or that count as told.
-    pub fn told<'u>(
-        &mut self,
-        id: ChannelId,
-        hub: &Hub,
-        uris: impl Iterator<Item = &'u Uri> + Clone,
-    ) {
-        for uri in uris.clone() {
+    pub fn told<'u>(&mut self, id: ChannelId, hub: &Hub, uris: impl Iterator<Item = &'u Uri>) {
+        for uri in uris {
             self.step.save_told(id, hub.clone(), uri.clone());
             self.channels.hears(id, uri);
             self.again(id, hub, uri);
             self.forget_if_done(uri);
-        }
-        if let Some(mut accounts) = self.channels.accounts(id) {
-            accounts.strike_last_words(hub, uris, self.step);
         }
         self.end_accounts(id);
     }
@@ -134,34 +123,12 @@ impl<'a> Reconciler<'a> {
         }
     }
 
-    /// Ends the accounts of hubs that have left and heard their last, if another one goes on (R11).
+    /// Ends the accounts of hubs that have left and were told all that was due to them, if another one goes on (R11).
     pub fn end_accounts(&mut self, id: ChannelId) {
         let accounts = self.channels.accounts(id);
         let ended = accounts.map(|mut accounts| accounts.end(self.step));
         for ledger in ended.unwrap_or_default() {
             self.source.documents_mut().account_ended(&ledger);
-        }
-    }
-}
-
-/// Forgets the deleted ones of documents that were in flight on a topic which another source had before (R11). `position`
-/// is that of the source which has it now.
-pub fn forget_of_former_source(
-    covered: &[Uri],
-    position: usize,
-    sources: &mut Sources,
-    outbox: &mut Outbox,
-    plan: &Plan,
-    step: &mut Step,
-) {
-    let catalog = sources[position].catalog();
-    let foreign = covered.iter().filter(|uri| catalog.get(uri).is_none());
-    let foreign: Vec<&Uri> = foreign.collect();
-    let others = sources.iter_mut().enumerate();
-    for (_, other) in others.filter(|(other, _)| *other != position) {
-        let mut reconciler = outbox.reconciler(other, plan, step);
-        for uri in &foreign {
-            reconciler.forget_if_done(uri);
         }
     }
 }

@@ -77,7 +77,7 @@ impl HubChanges {
     }
 
     /// Retries at once what is in flight to hubs that replaced others, now that it is known whether the channels of
-    /// this source advertise them; last words too, of a channel that advertised neither (R11).
+    /// this source advertise them; also what is still due on a channel that advertised neither (R11).
     pub fn try_inherited(&self, channels: &Channels, source: usize, step: &mut Step) {
         for (id, channel) in channels.of_source(source) {
             for (hub, ledger) in &channel.ledgers {

@@ -130,10 +130,10 @@ impl<'a> ForgottenDocuments<'a> {
         let known = told.keys().filter(|uri| self.records.contains_key(*uri));
         let of_set = self.of_sets.get(&channel.set).into_iter().flatten();
         let unknown = of_set.copied().filter(|uri| !told.contains_key(*uri));
-        let is_live = ledger.left.or(channel.retired).is_none();
+        let still_due = ledger.still_due.as_ref();
         let concerned = known
             .chain(unknown)
-            .filter(|uri| is_live || ledger.last_words.contains(*uri));
+            .filter(|uri| still_due.is_none_or(|still_due| still_due.contains(*uri)));
         let due = concerned.filter(|uri| self.is_due(&channel.set, ledger, uri, told.get(*uri)));
         due.count()
     }
@@ -330,13 +330,15 @@ impl ChannelRestorer<'_> {
             }
             self.step.save_ledger(id, hub.clone());
         }
-        for uri in ledger.row.last_words.clone() {
-            if self.is_behind(position, &uri, ledger.told.get(&uri)) {
-                ledger.due.insert(uri);
-                self.channels.cuts.park(id);
-            } else if ledger.strike_last_word(&uri) {
-                self.step.save_ledger(id, hub.clone());
+        if let Some(still_due) = &mut ledger.row.still_due {
+            still_due.retain(|uri| catalog.get(uri).is_some());
+            let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
+            for uri in still_due.iter().chain(covers.map(|(uri, _)| uri)) {
+                if catalog.seen(uri) != ledger.told.get(uri).copied() {
+                    ledger.due.insert(uri.clone());
+                }
             }
+            self.channels.cuts.park(id);
         }
         self.set_timers(id, hub, &mut ledger.row);
         ledger

@@ -10,8 +10,7 @@ use crate::announce::channel::Channel;
 use crate::announce::desired_channel::{Configured, Desired, SetChannel};
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::change_sets::change_set::ChangeSet;
-use crate::announce::engine::change_sets::lists_to_read::has_last_words;
-use crate::announce::engine::channels::OpenedChannel;
+use crate::announce::engine::change_sets::lists_to_read::has_fresh_lists;
 use crate::announce::engine::channels::baseline_versions::fill_baseline;
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::go_on_from;
@@ -199,22 +198,23 @@ impl Router<'_> {
         if let Some(channel) = channel.filter(|channel| channel.is_of_changes())
             && let Some(known) = self.change_sets.get_mut(&channel.row.set)
         {
-            if has_last_words(known, &self.sources[channel.source], self.step) {
+            if has_fresh_lists(known, &self.sources[channel.source], self.step) {
                 let window = &self.plan.window.changes;
                 known.schedule_mut().sign(window, self.step);
             }
-            known.give_last_words(id, self.step);
+            known.retire_channel(id, self.step);
         }
+        let catalog = self.sources[self.position].catalog();
         let channels = self.outbox.channels_mut();
-        channels.retire(id, self.plan.retired_topic, self.step);
+        channels.retire(id, self.plan.retired_topic, catalog, self.step);
     }
 
-    /// Opens, revives or takes over the channel of a topic, or changes its hubs. Returns the documents to compare again.
+    /// Opens or revives the channel of a topic, or changes its hubs. Returns the documents to compare again.
     fn open(&mut self, opening: &Opening, changes: &Changes) -> BTreeSet<Uri> {
         let (set, topic) = (opening.set.clone(), opening.topic.clone());
-        let mut opened = self.open_channel(ChannelKind::Framework, set, topic, opening.hubs.len());
-        let is_taken_over = opened.taken_from.is_some();
-        let (id, step) = (opened.id, &mut *self.step);
+        let hubs = opening.hubs.len();
+        let (id, mut is_changed) = self.open_channel(ChannelKind::Framework, set, topic, hubs);
+        let (source, step) = (&self.sources[self.position], &mut *self.step);
         let Some(mut accounts) = self.outbox.channels_mut().accounts(id) else {
             return BTreeSet::new();
         };
@@ -223,28 +223,23 @@ impl Router<'_> {
         // R13: a list that still advertises the hub that this one replaced is to be corrected first.
         let is_told = |hub: &Hub| !(self.is_first && self.hub_changes.is_inherited(hub));
         let retention = self.plan.retired_topic;
-        opened.is_changed |= accounts.keep_only(&opening.hubs, is_told, retention, step);
+        let catalog = source.catalog();
+        is_changed |= accounts.keep_only(&opening.hubs, is_told, retention, catalog, step);
         let told = what_was_told(accounts.channel());
-        let source = &self.sources[self.position];
         let mut again = BTreeSet::new();
         for hub in &opening.hubs {
             let is_known = accounts.channel().ledgers.contains_key(hub);
-            if is_known && !is_taken_over && listening.contains(hub) {
+            if listening.contains(hub) {
                 continue;
             }
-            opened.is_changed = true;
+            is_changed = true;
             // R13: a hub that the configuration adds starts at now.
             let is_added = self.is_first && self.hub_changes.is_added(hub);
             let told = told.as_ref().filter(|_| !is_added);
-            let catalog = source.catalog();
-            accounts.join(hub, self.plan.mode_of(hub), told, catalog, step);
-            if is_taken_over || !(is_known || told.is_some()) {
+            accounts.join(hub, self.plan.mode_of(hub), told, step);
+            if !(is_known || told.is_some()) {
                 let starting_points = starting_points(opening, source, changes);
                 accounts.fill(hub, starting_points, step);
-            }
-            if is_taken_over && !opening.is_new_set {
-                // Changes of the set before it had this topic are not announced.
-                accounts.begin_anew(hub, step);
             }
             let ledger = accounts.channel().ledgers.get(hub);
             again.extend(
@@ -258,7 +253,7 @@ impl Router<'_> {
             let documents = self.sources[self.position].documents_mut();
             documents.is_told_of(&opening.set, self.step);
         }
-        if opened.is_changed {
+        if is_changed {
             self.step.serve(id);
             again.extend(opening.documents.iter().cloned());
             // Due changes may be due no longer, now that the channel or the hub is back.
@@ -269,18 +264,11 @@ impl Router<'_> {
         again
     }
 
-    /// Opens, revives or takes over the change channel of a topic, or changes its hubs (C9, C10).
+    /// Opens or revives the change channel of a topic, or changes its hubs (C9, C10).
     fn open_changes(&mut self, set: &Uri, topic: Topic, hubs: &BTreeSet<Hub>) {
-        let OpenedChannel {
-            id,
-            taken_from,
-            mut is_changed,
-        } = self.open_channel(ChannelKind::Change, set.clone(), topic, hubs.len());
+        let kind = ChannelKind::Change;
+        let (id, mut is_changed) = self.open_channel(kind, set.clone(), topic, hubs.len());
         let channels = self.outbox.channels_mut();
-        if let Some(before) = taken_from {
-            let until = channels.get(id).and_then(Channel::told_until);
-            self.change_sets.lose_channel(&before, id, until, self.step);
-        }
         let others = channels.of_set(set, ChannelKind::Change);
         let others = others.filter(|(other, _)| *other != id);
         let untils = others.filter_map(|(_, channel)| channel.told_until());
@@ -308,9 +296,9 @@ impl Router<'_> {
         let listening: BTreeSet<Hub> = listening.map(|(hub, _)| hub.clone()).collect();
         let is_told = |hub: &Hub| !(self.is_first && self.hub_changes.is_inherited(hub));
         let catalog = self.sources[self.position].catalog();
-        accounts.keep_only(hubs, is_told, self.plan.retired_topic, self.step);
+        accounts.keep_only(hubs, is_told, self.plan.retired_topic, catalog, self.step);
         for hub in hubs.difference(&listening) {
-            accounts.join(hub, self.plan.mode_of(hub), None, catalog, self.step);
+            accounts.join(hub, self.plan.mode_of(hub), None, self.step);
         }
         if listening == *hubs {
             return false;
@@ -320,40 +308,38 @@ impl Router<'_> {
         true
     }
 
-    /// Opens, revives or takes over the channel of a topic, which will have so many hubs.
+    /// Opens or revives the channel of a topic, which will have so many hubs, and ends the one of another set that has or had
+    /// the topic (R11). Returns its id, and true unless it is as it was before.
     fn open_channel(
         &mut self,
         kind: ChannelKind,
         set: Uri,
         topic: Topic,
         hubs: usize,
-    ) -> OpenedChannel {
+    ) -> (ChannelId, bool) {
         let source = &self.plan.sources[self.position].name;
-        let row = ChannelRow::new(source, kind, set, topic);
+        let mut row = ChannelRow::new(source, kind, set, topic);
         let channels = self.outbox.channels();
         let existing = channels.of_topic(&row.topic);
-        let channel = existing.and_then(|id| Some((id, channels.get(id)?)));
-        match channel {
-            // C9: two channels never share a topic.
-            Some((id, channel)) if channel.row.kind != kind => {
-                self.outbox
-                    .remove(id, self.sources, self.change_sets, self.step);
+        let existing = existing.and_then(|id| Some((id, channels.get(id)?)));
+        let is_other = |channel: &Channel| {
+            (channel.row.kind, &channel.row.set, channel.source) != (kind, &row.set, self.position)
+        };
+        // A mount may have moved to another source meanwhile.
+        if let Some((id, channel)) = existing.filter(|(_, channel)| is_other(channel)) {
+            // R20: numbers and intervals of a topic go on.
+            row.seq = channel.row.seq;
+            if channel.row.kind == kind {
+                row.untils = channel.row.untils.clone();
             }
-            // What hubs were due of another source's documents is dropped with its topic.
-            Some((_, channel)) if channel.source != self.position => {
-                let documents = self.sources[channel.source].documents_mut();
-                for ledger in channel.ledgers.values() {
-                    documents.account_ended(ledger);
-                }
-            }
-            _ => {}
+            self.outbox
+                .remove(id, self.sources, self.change_sets, self.step);
         }
-        let catalog = self.sources[self.position].catalog();
         let channels = self.outbox.channels_mut();
-        channels.open(self.position, row, hubs, catalog, self.step)
+        channels.open(self.position, row, hubs, self.step)
     }
 
-    /// Ends the accounts of hubs that have left a channel and heard their last.
+    /// Ends the accounts of hubs that have left a channel and were told all that was due to them.
     fn end_accounts(&mut self, id: ChannelId) {
         let source = &mut self.sources[self.position];
         self.outbox

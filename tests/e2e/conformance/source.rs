@@ -100,7 +100,7 @@ impl Source {
             self.resume();
             return;
         }
-        let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', last_words = '[]' \
+        let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', still_due = '[]' \
                         WHERE kind = 'framework'";
         assert_eq!(self.state().execute(long_ago, []).unwrap(), 1);
         let gone = "DELETE FROM documents WHERE capability = 'capabilitylist'";

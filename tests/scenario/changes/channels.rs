@@ -198,6 +198,34 @@ fn what_is_fresh_when_another_set_takes_the_topic_is_told_on_the_new_one() {
 }
 
 #[test]
+fn what_hubs_are_due_when_another_set_takes_the_topic_is_dropped() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::Status(503));
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(10);
+    world.write(UP, set_a("/a/moved/", &[]));
+    world.wait(10);
+    world.facts();
+    write_b(&mut world, TOPIC, &["u b 00:30"]);
+    world.wait(10);
+    let is_dropped = |fact: &Fact| matches!(fact, Fact::DroppedWithChannel { topic, changes: 1, .. } if topic.as_str().ends_with(TOPIC));
+    assert!(world.facts().iter().any(is_dropped));
+    world.script(HUB, Reply::Accept);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u d 02:00"]);
+    world.write_changes("/b/changelist.xml", &["u b 00:30", "u c 04:00"]);
+    world.wait(3_600);
+    let mut told = by_topic(&mut world);
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "/a/change/ [01:00, 04:00] u c 04:00",
+            "/a/moved/ [01:00, 02:00] u d 02:00"
+        ]
+    );
+}
+
+#[test]
 fn a_set_that_is_advertised_again_on_another_topic_goes_on_where_the_old_one_ended() {
     let mut world = world_of(plan());
     world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);

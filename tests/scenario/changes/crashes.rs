@@ -112,7 +112,7 @@ fn the_last_changes_of_a_removed_advertisement_survive_a_crash_and_a_reload() {
         world.wait(30);
         restart(&mut world);
         world.wait(30);
-        assert_eq!(world.changes(), NOTHING, "these were the last words");
+        assert_eq!(world.changes(), NOTHING, "these were the last changes");
     }
 }
 

@@ -315,7 +315,7 @@ fn without_up(entries: &[&str]) -> String {
 }
 
 #[test]
-fn the_last_words_of_change_lists_are_told_although_resource_lists_may_be_compared() {
+fn the_last_changes_of_change_lists_are_told_although_resource_lists_may_be_compared() {
     let mut world = world();
     world.write_text(LIST, without_up(&["u z 00:00"]).as_bytes());
     write_resources(&mut world, RESOURCES, 0..4);
@@ -330,7 +330,7 @@ fn the_last_words_of_change_lists_are_told_although_resource_lists_may_be_compar
 }
 
 #[test]
-fn the_last_words_of_a_change_list_are_told_if_its_set_has_resource_lists_from_then_on() {
+fn the_last_changes_of_a_change_list_are_told_if_its_set_has_resource_lists_from_then_on() {
     let mut world = world();
     world.write_text(LIST, without_up(&["u z 00:00"]).as_bytes());
     world.wait(10);
@@ -356,7 +356,7 @@ fn the_last_words_of_a_change_list_are_told_if_its_set_has_resource_lists_from_t
 }
 
 #[test]
-fn the_last_words_of_resource_lists_are_told_on_the_old_topic() {
+fn the_last_changes_of_resource_lists_are_told_on_the_old_topic() {
     let mut world = world();
     world.write(
         UP,

@@ -10,7 +10,6 @@ use resourcesync::uri::Uri;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::changes::round::{ListToRead, Taken, TakenList};
-use crate::announce::engine::change_sets::former_channels::FormerChannels;
 use crate::announce::engine::change_sets::known_lists::KnownLists;
 use crate::announce::engine::change_sets::learning::{Learned, Learning, learned_at_once};
 use crate::announce::engine::change_sets::list_index::ListIndex;
@@ -35,7 +34,10 @@ pub struct ChangeSet {
     learning: Learning,
     schedule: RoundSchedule,
     deletions: PendingDeletions,
-    former_channels: FormerChannels,
+    /// The retiring channel that is still to be told what was fresh when it retired (C12).
+    retiring_channel: Option<ChannelId>,
+    /// The end of the last interval on a channel that ended.
+    told_until: Option<Timestamp>,
     /// The time since which this run sees all its lists: what is absent from them is absent since
     /// then at the earliest (R15).
     watched_since: Option<Timestamp>,
@@ -50,7 +52,8 @@ impl ChangeSet {
             uri,
             source,
             learning: Learning::default(),
-            former_channels: FormerChannels::default(),
+            retiring_channel: None,
+            told_until: None,
             watched_since: None,
         }
     }
@@ -69,11 +72,11 @@ impl ChangeSet {
         let mut set = ChangeSet {
             learning: Learning::restore(row.learned, to_learn.collect()),
             lists: KnownLists::restore(uri.clone(), lists, index),
-            former_channels: FormerChannels::restore(row.last_words_on),
+            retiring_channel: row.retiring_channel,
             ..ChangeSet::new(uri, source)
         };
         // The changes that were fresh when the channel retired were not told before the daemon stopped.
-        if row.last_words_on.is_some() {
+        if row.retiring_channel.is_some() {
             set.schedule.hurry(step);
         }
         set
@@ -82,7 +85,7 @@ impl ChangeSet {
     fn save(&self, step: &mut Step) {
         let row = ChangeSetRow {
             learned: self.learning.kind(),
-            last_words_on: self.former_channels.stored(),
+            retiring_channel: self.retiring_channel,
         };
         step.rows().change_sets.insert(self.uri.clone(), Some(row));
     }
@@ -132,20 +135,20 @@ impl ChangeSet {
 
     // Its channels.
 
-    /// Returns the channel that hears the next changes, and whether they are its last words (C12). A retiring channel that
-    /// another set has taken over hears no more of this one.
-    pub fn hearing_channel(&self, channels: &Channels) -> Option<(ChannelId, bool)> {
-        match self.former_channels.hearing(&self.uri, channels) {
+    /// Returns the channel on which the next changes are told, and whether it is a retiring one (C12).
+    pub fn next_channel(&self, channels: &Channels) -> Option<(ChannelId, bool)> {
+        let is_own = |id: &ChannelId| channels.get(*id).is_some_and(|it| it.row.set == self.uri);
+        match self.retiring_channel.filter(is_own) {
             Some(id) => Some((id, true)),
             None => Some((channels.live(&self.uri, ChannelKind::Change)?, false)),
         }
     }
 
     /// Lets a retiring channel be told of fresh changes, if there may be any, and makes a round due at once (C12).
-    pub fn give_last_words(&mut self, channel: ChannelId, step: &mut Step) {
+    pub fn retire_channel(&mut self, channel: ChannelId, step: &mut Step) {
         let has_signs = self.schedule.has_signs();
         if self.learning.is_complete() && (has_signs || self.schedule.is_under_way()) {
-            self.former_channels.begin(channel);
+            self.retiring_channel = Some(channel);
             self.save(step);
             if has_signs {
                 self.schedule.hurry(step);
@@ -153,24 +156,25 @@ impl ChangeSet {
         }
     }
 
-    fn end_last_words(&mut self, step: &mut Step) {
-        if self.former_channels.end() {
+    fn end_retirement(&mut self, step: &mut Step) {
+        if self.retiring_channel.take().is_some() {
             self.save(step);
             // Another channel may be told from other lists than this one was.
             self.schedule.look_again(step);
         }
     }
 
-    /// Notes that it lost a channel, on which it was told until a time.
-    pub fn lose_channel(&mut self, channel: ChannelId, until: Option<Timestamp>, step: &mut Step) {
-        if self.former_channels.lose(channel, until) {
+    /// Notes that a channel ended, on which the set was told until a time.
+    pub fn end_channel(&mut self, channel: ChannelId, until: Option<Timestamp>, step: &mut Step) {
+        self.told_until = self.told_until.max(until);
+        if self.retiring_channel.take_if(|id| *id == channel).is_some() {
             self.save(step);
         }
     }
 
-    /// Returns the end of the last interval on a channel that it lost.
+    /// Returns the end of the last interval on a channel that ended.
     pub fn told_until(&self) -> Option<Timestamp> {
-        self.former_channels.told_until()
+        self.told_until
     }
 
     // When a round is due.
@@ -272,7 +276,7 @@ impl ChangeSet {
     /// Ends a round without reading anything: there is nothing to read.
     pub fn skip(&mut self, step: &mut Step) {
         self.schedule.skip();
-        self.end_last_words(step);
+        self.end_retirement(step);
     }
 
     /// Notes what was taken in a round, and saves it. If there is more, another round is due. Returns what was learned, once
@@ -304,7 +308,7 @@ impl ChangeSet {
             }
         }
         if self.schedule.taken(round, &taken.lists, has_more, step) {
-            self.end_last_words(step);
+            self.end_retirement(step);
         }
         learned
     }

@@ -38,7 +38,7 @@ enum NextInventory {
 }
 
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
-/// wants it (C27). For its last words, these are the lists that were compared before (C12).
+/// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
 pub fn compared_lists(set: &ChangeSet, source: &Source, is_last: bool) -> ListKind {
     let (catalog, learned) = (source.catalog(), set.learning().kind());
     if !source.plan().changes_from_resource_lists {
@@ -61,7 +61,7 @@ pub fn compared_lists(set: &ChangeSet, source: &Source, is_last: bool) -> ListKi
 }
 
 /// Returns all Resource Lists of a set for its next round. Returns nothing if there is no reason to read them, or they are
-/// not complete: then the round is put off (C27). For its last words, see [`change_lists`].
+/// not complete: then the round is put off (C27). For a channel that retires, see [`change_lists`].
 pub fn next_resource_lists(
     set: &mut ChangeSet,
     catalog: &Catalog,
@@ -86,7 +86,7 @@ pub fn next_resource_lists(
     }
 }
 
-/// Returns the Change Lists that the next round of a set reads; nothing if there are none to read now. For its last words,
+/// Returns the Change Lists that the next round of a set reads; nothing if there are none to read now. For a channel that retires,
 /// see [`change_lists`].
 pub fn next_change_lists(
     set: &mut ChangeSet,
@@ -104,7 +104,7 @@ pub fn next_change_lists(
 }
 
 /// Returns true if something may be fresh in the lists that a set had until now (C12).
-pub fn has_last_words(set: &ChangeSet, source: &Source, step: &Step) -> bool {
+pub fn has_fresh_lists(set: &ChangeSet, source: &Source, step: &Step) -> bool {
     let catalog = source.catalog();
     match compared_lists(set, source, true) {
         ListKind::ChangeLists => !change_lists(set, catalog, true, step).is_empty(),
@@ -170,7 +170,7 @@ pub fn known_inventory<'a>(
     })
 }
 
-/// Returns the documents of a set. For its last words, it has the lists that it had before its Capability List went.
+/// Returns the documents of a set. For a channel that retires, it has the lists that it had before its Capability List went.
 fn members(set: &ChangeSet, catalog: &Catalog, is_last: bool) -> BTreeSet<Uri> {
     let mut members = catalog.members(set.uri());
     if is_last {
@@ -183,7 +183,7 @@ fn members(set: &ChangeSet, catalog: &Catalog, is_last: bool) -> BTreeSet<Uri> {
     members
 }
 
-/// Returns the Change Lists of a set with a version that was not taken as a whole (C1). For its last words, the set has the
+/// Returns the Change Lists of a set with a version that was not taken as a whole (C1). For a channel that retires, the set has the
 /// lists that it had before its Capability List went.
 pub fn change_lists(
     set: &ChangeSet,

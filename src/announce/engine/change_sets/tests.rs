@@ -121,7 +121,7 @@ fn a_comparison_holds_until_something_else_happens_to_the_set() {
 }
 
 #[test]
-fn a_channel_that_is_lost_is_saved_as_hearing_nothing_more() {
+fn a_channel_that_ended_is_not_retiring_any_more() {
     let set = Uri::parse("https://e.org/cl.xml").unwrap();
     let mut sets = ChangeSets::default();
     let mut step = Step::new(Timestamp::UNIX_EPOCH.into());
@@ -136,16 +136,16 @@ fn a_channel_that_is_lost_is_saved_as_hearing_nothing_more() {
     known
         .schedule_mut()
         .sign(&ChangeWindowPlan::default(), &mut step);
-    known.give_last_words(ChannelId(1), &mut step);
+    known.retire_channel(ChannelId(1), &mut step);
     let mut saved = |sets: &mut ChangeSets, lost| {
-        sets.lose_channel(&set, lost, None, &mut step);
+        sets.end_channel(&set, lost, None, &mut step);
         step.rows().change_sets[&set]
     };
-    let row = |last_words_on| {
+    let row = |retiring_channel| {
         let learned = Some(ListKind::ChangeLists);
         Some(ChangeSetRow {
             learned,
-            last_words_on,
+            retiring_channel,
         })
     };
     assert_eq!(saved(&mut sets, ChannelId(2)), row(Some(ChannelId(1))));

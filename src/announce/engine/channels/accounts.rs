@@ -51,17 +51,16 @@ impl<'a> ChannelAccounts<'a> {
     // Hubs that come and go.
 
     /// Adds a hub, which hears of all that changes from now on, unless it is not configured and so has no mode. A new
-    /// account begins with what was told on the channel. `catalog` is that of its source.
+    /// account begins with what was told on the channel.
     pub fn join(
         &mut self,
         hub: &Hub,
         mode: Option<Mode>,
         told: Option<&BTreeMap<Uri, Told>>,
-        catalog: &Catalog,
         step: &mut Step,
     ) {
         if self.channel.ledgers.contains_key(hub) {
-            self.resume(hub, catalog, step);
+            self.resume(hub, step);
         } else if let Some(mode) = mode {
             self.add(hub, mode, told, step);
         }
@@ -82,25 +81,13 @@ impl<'a> ChannelAccounts<'a> {
         step.save_ledger(self.id, hub.clone());
     }
 
-    /// Resumes the account of a hub that had left: it is told everything again, and what it was due of documents that
-    /// are not the set's.
-    fn resume(&mut self, hub: &Hub, catalog: &Catalog, step: &mut Step) {
-        let Channel { row, ledgers, .. } = &mut *self.channel;
-        if let Some(ledger) = ledgers.get_mut(hub)
+    /// Resumes the account of a hub that had left: it is told everything again.
+    fn resume(&mut self, hub: &Hub, step: &mut Step) {
+        if let Some(ledger) = self.channel.ledgers.get_mut(hub)
             && ledger.row.left.take().is_some()
         {
-            let last_words = &mut ledger.row.last_words;
-            last_words.retain(|uri| !catalog.is_of_set(uri, &row.set));
+            ledger.row.still_due = None;
             ledger.row.position.last = None;
-            step.save_ledger(self.id, hub.clone());
-        }
-    }
-
-    /// Clears the last `until` that a hub was told (R20), which no longer applies: it was of another set.
-    pub fn begin_anew(&mut self, hub: &Hub, step: &mut Step) {
-        self.channel.page_until = None;
-        if let Some(ledger) = self.channel.ledgers.get_mut(hub) {
-            ledger.begin_anew();
             step.save_ledger(self.id, hub.clone());
         }
     }
@@ -148,20 +135,28 @@ impl<'a> ChannelAccounts<'a> {
         hubs: &BTreeSet<Hub>,
         is_told: impl Fn(&Hub) -> bool,
         retention: Duration,
+        catalog: &Catalog,
         step: &mut Step,
     ) -> bool {
         let listening = self.channel.listening().map(|(hub, _)| hub);
         let leaving = listening.filter(|hub| !hubs.contains(*hub));
         let leaving: Vec<Hub> = leaving.cloned().collect();
         for hub in &leaving {
-            self.leave(hub, is_told(hub), retention, step);
+            self.leave(hub, is_told(hub), retention, catalog, step);
         }
         !leaving.is_empty()
     }
 
     /// R11: begins to remove a hub that is advertised no more. It is sent the changes due until now, if it `is_told`;
     /// what it was told is kept for the next one.
-    fn leave(&mut self, hub: &Hub, is_told: bool, retention: Duration, step: &mut Step) {
+    fn leave(
+        &mut self,
+        hub: &Hub,
+        is_told: bool,
+        retention: Duration,
+        catalog: &Catalog,
+        step: &mut Step,
+    ) {
         let logged = self.logged();
         let Some(ledger) = self.channel.ledgers.get_mut(hub) else {
             return;
@@ -177,7 +172,9 @@ impl<'a> ChannelAccounts<'a> {
                 ledger.withdraw(|_| false).doubtful
             }
         };
-        ledger.leave(step.now());
+        ledger.close(catalog);
+        ledger.row.left = Some(step.now());
+        ledger.waiting.clear();
         for uri in doubtful {
             step.save_told(self.id, hub.clone(), uri);
         }
@@ -185,7 +182,7 @@ impl<'a> ChannelAccounts<'a> {
         step.wake_after(retention, Timer::Left(self.id, hub.clone()));
     }
 
-    /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.
+    /// Ends the accounts of hubs that have left and were told all that was due to them, if another one goes on. Returns them.
     pub fn end(&mut self, step: &mut Step) -> Vec<Ledger> {
         if self.channel.listening().next().is_none() {
             return Vec::new();
@@ -198,24 +195,6 @@ impl<'a> ChannelAccounts<'a> {
             *ledger
         });
         ended.collect()
-    }
-
-    /// Strikes documents from the last words of a hub that is not due them any more (R11). A restart takes the others as
-    /// due.
-    pub fn strike_last_words<'u>(
-        &mut self,
-        hub: &Hub,
-        uris: impl IntoIterator<Item = &'u Uri>,
-        step: &mut Step,
-    ) {
-        let Some(ledger) = self.channel.ledgers.get_mut(hub) else {
-            return;
-        };
-        for uri in uris {
-            if ledger.strike_last_word(uri) {
-                step.save_ledger(self.id, hub.clone());
-            }
-        }
     }
 
     // Due documents.
@@ -241,7 +220,12 @@ impl<'a> ChannelAccounts<'a> {
         let is_held = due == Due::Held;
         let is_due = matches!(due, Due::Announce(_));
         let is_newly_due = is_due && ledger.due.insert(uri.clone());
-        let is_due_no_more = !is_due && ledger.due.remove(uri);
+        if !is_due {
+            ledger.due.remove(uri);
+        }
+        if matches!(due, Due::Acknowledged | Due::Absorbed(_)) && ledger.is_done_with(uri) {
+            step.save_ledger(self.id, hub.clone());
+        }
         if let Due::Absorbed(told) = due {
             ledger.set_told(uri, told);
             step.save_told(self.id, hub.clone(), uri.clone());
@@ -249,9 +233,6 @@ impl<'a> ChannelAccounts<'a> {
         }
         if is_due {
             self.hearers.insert(self.id, uri);
-        }
-        if is_due_no_more {
-            self.strike_last_words(hub, [uri], step);
         }
         Compared {
             is_held,

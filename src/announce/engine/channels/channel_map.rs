@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
-use crate::announce::channel::{Channel, TakenOver};
+use crate::announce::channel::Channel;
 use crate::announce::engine::channels::index::ChannelIndex;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
-use crate::announce::state::ChannelRow;
 
 /// All channels, live and retired. All access that may change one goes through here, so that what is pending need not be
 /// counted over all of them.
@@ -153,20 +152,6 @@ impl ChannelMap {
         self.changed.insert(id);
         self.index.insert(id, &channel.row);
         self.channels.insert(id, Box::new(channel));
-    }
-
-    /// Gives a channel to the set of another row, or to the same one in another source.
-    pub(super) fn hand_over(
-        &mut self,
-        id: ChannelId,
-        source: usize,
-        row: &ChannelRow,
-    ) -> Option<(TakenOver, &Channel)> {
-        let channel = self.channels.get_mut(&id)?;
-        self.changed.insert(id);
-        let taken = channel.take_over(source, &row.source, &row.set);
-        self.index.moved(id, &taken.set, &channel.row);
-        Some((taken, channel))
     }
 
     /// Takes a channel out, and returns it.

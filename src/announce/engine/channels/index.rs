@@ -32,15 +32,6 @@ impl ChannelIndex {
         self.by_topic.remove(&row.topic);
     }
 
-    /// Notes that a channel was the one of the set `before`.
-    pub fn moved(&mut self, id: ChannelId, before: &Uri, row: &ChannelRow) {
-        let ids = self.ids_mut(row.kind);
-        if let Some(ids) = ids.get_mut(before) {
-            ids.remove(&id);
-        }
-        ids.entry(row.set.clone()).or_default().insert(id);
-    }
-
     /// Returns the channels of this kind of a set.
     pub fn of_set(&self, set: &Uri, kind: ChannelKind) -> impl Iterator<Item = ChannelId> {
         let ids = match kind {

@@ -14,7 +14,6 @@ use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, HubQueue, Outage};
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::change_log::{accept, trim_log};
-use crate::announce::engine::reconciler::forget_of_former_source;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -174,9 +173,8 @@ impl AnswerHandler<'_> {
             return;
         };
         let position = channel.source;
-        let retired = channel.row.retired;
         let ledger = channel.ledgers.get_mut(hub);
-        let covered = ledger.and_then(|ledger| ledger.acknowledge(retired, self.step.now()));
+        let covered = ledger.and_then(|ledger| ledger.acknowledge(self.step.now()));
         let Some(covered) = covered else {
             return;
         };
@@ -184,14 +182,6 @@ impl AnswerHandler<'_> {
         self.outbox
             .reconciler(source, self.plan, self.step)
             .told(id, hub, covered.iter());
-        forget_of_former_source(
-            &covered,
-            position,
-            self.sources,
-            self.outbox,
-            self.plan,
-            self.step,
-        );
         self.outbox.channels.cuts.set_ready(id);
     }
 

@@ -8,7 +8,6 @@ use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
 use crate::announce::engine::outbox::Outbox;
 use crate::announce::engine::outbox::cutter::Cutter;
-use crate::announce::engine::reconciler::forget_of_former_source;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source_list::Sources;
 use crate::announce::engine::step::Step;
@@ -77,14 +76,6 @@ impl Dispatcher<'_> {
         self.outbox
             .reconciler(source, self.plan, self.step)
             .withdrawn(id, hub, &withdrawn);
-        forget_of_former_source(
-            &withdrawn.covered,
-            position,
-            self.sources,
-            self.outbox,
-            self.plan,
-            self.step,
-        );
         let mut cutter = Cutter {
             outbox: self.outbox,
             sources: self.sources,

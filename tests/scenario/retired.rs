@@ -1,0 +1,472 @@
+//! Retired channels, hubs that left, and topics that another set takes: what was due stays due, and nothing is added (R11).
+
+use rsnotify::announce::event::Fact;
+
+use crate::moves::{moved, set_a};
+use crate::world::{Doc, HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, two_hubs};
+
+const CHANGE_LIST: &str = "/a/changelist.xml";
+const DESCRIPTION: &str = "/.well-known/resourcesync";
+
+/// A world in which the Change List of `/a` is due on its topic, and another change in flight, which the hub does not take.
+fn world_with_a_due_change() -> World {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world
+}
+
+/// The Source Description.
+fn description() -> Doc {
+    list("description").lists(&["/a/capabilitylist.xml", "/b/capabilitylist.xml"])
+}
+
+/// `/a` moves to another topic; its old one retires.
+fn move_a(world: &mut World) {
+    world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+    world.wait(100);
+}
+
+/// `/b` moves to these topics, one after the other.
+fn move_b(world: &mut World, topics: &[&str]) {
+    for topic in topics {
+        world.write("/b/capabilitylist.xml", moved("/b", topic));
+        world.wait(100);
+    }
+}
+
+fn roll_back(world: &mut World) {
+    let first = list("changelist").up("/a/capabilitylist.xml");
+    world.write(CHANGE_LIST, first);
+    world.wait(1_000);
+}
+
+fn delete(world: &mut World) {
+    world.delete(CHANGE_LIST);
+    world.wait(1_000);
+}
+
+/// Returns the news of the old topic of `/a` about its Change List, once the hub takes everything.
+fn late_news(world: &mut World) -> Vec<String> {
+    late_news_after(world, 10_000)
+}
+
+fn late_news_after(world: &mut World, seconds: u64) -> Vec<String> {
+    world.script(HUB, Reply::Accept);
+    world.wait(seconds);
+    let mut news = world.news_by_topic();
+    let mut news = news.remove("/a/framework/").unwrap_or_default();
+    news.retain(|change| change.ends_with(CHANGE_LIST));
+    news
+}
+
+/// Changes the list once more, and asserts that nothing of it is announced late after a restart.
+#[track_caller]
+fn assert_silent_after_restart(world: &mut World) {
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(late_news(world), [""; 0]);
+}
+
+#[test]
+fn a_change_that_is_due_no_more_stays_so_after_a_restart() {
+    for undo in [roll_back, delete] {
+        let mut world = world_with_a_due_change();
+        move_a(&mut world);
+        undo(&mut world);
+        world.write(
+            CHANGE_LIST,
+            list("changelist").version(9).up("/a/capabilitylist.xml"),
+        );
+        world.wait(100);
+        world.crash_and_start();
+        world.wait(100);
+        assert_eq!(late_news(&mut world), [""; 0]);
+    }
+}
+
+#[test]
+fn a_document_that_leaves_the_set_is_not_due_on_its_retired_channel() {
+    let mut world = world_with_a_due_change();
+    move_a(&mut world);
+    let fewer = list("capabilitylist").lists(&["/a/resourcelist.xml"]);
+    world.write("/a/capabilitylist.xml", fewer.channel("/new/", &[]));
+    let of_b = list("changelist").version(5).up("/b/capabilitylist.xml");
+    world.write(CHANGE_LIST, of_b);
+    world.wait(100);
+    assert_eq!(late_news(&mut world), [""; 0]);
+}
+
+#[test]
+fn a_change_that_is_due_waits_for_its_document_while_that_is_missing() {
+    for is_back in [true, false] {
+        let mut world = world_with_a_due_change();
+        move_a(&mut world);
+        world.delete(CHANGE_LIST);
+        world.wait(10);
+        world.crash_and_start();
+        assert_eq!(late_news_after(&mut world, 200), [""; 0]);
+        let update = format!("updated changelist {CHANGE_LIST}");
+        if is_back {
+            world.write(
+                CHANGE_LIST,
+                list("changelist").version(9).up("/a/capabilitylist.xml"),
+            );
+            assert_eq!(late_news(&mut world), [update]);
+        } else {
+            assert_eq!(late_news(&mut world), [""; 0]);
+        }
+        let mut ledgers = world.disk.ledgers.values();
+        assert!(ledgers.all(|ledger| ledger.still_due.iter().all(|due| due.is_empty())));
+    }
+}
+
+#[test]
+fn a_change_that_was_withdrawn_and_is_due_no_more_stays_so_after_a_restart() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    move_a(&mut world);
+    roll_back(&mut world);
+    world.script(HUB, Reply::AtMost(1));
+    world.wait(10_000);
+    assert_silent_after_restart(&mut world);
+}
+
+#[test]
+fn a_hub_that_left_is_sent_nothing_twice_after_a_restart() {
+    let mut plan = two_hubs();
+    plan.window.max_entries = 1;
+    let mut world = World::with_two_sets(plan);
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.script(HUB, Reply::FirstOf(2, 503));
+    world.wait(10_000);
+    world.script(HUB, Reply::Status(503));
+    let told = world.news();
+    assert!(
+        told.contains(&format!("updated changelist {CHANGE_LIST}")),
+        "{told:?}"
+    );
+    assert!(
+        world.outbox("/a", HUB).hub.due > 0,
+        "it is still due something"
+    );
+    assert_silent_after_restart(&mut world);
+}
+
+#[test]
+fn what_only_a_hub_was_due_that_is_gone_is_not_due_to_the_others() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    move_a(&mut world);
+    let told = world.news_at(OTHER_HUB);
+    assert!(
+        told.contains(&format!("updated changelist {CHANGE_LIST}")),
+        "{told:?}"
+    );
+    world.plan.hubs.remove(0);
+    world.crash_and_start();
+    world.wait(100);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(1_000);
+    let heard = world.heard_by(OTHER_HUB);
+    let mut heard = heard.iter().filter(|heard| heard.topic == "/a/framework/");
+    let is_of_a = |change: &String| change.ends_with(CHANGE_LIST);
+    assert!(!heard.any(|heard| heard.changes().iter().any(is_of_a)));
+}
+
+/// Returns the news of the old topic of `/a` about its Change List that a hub took.
+fn news_on_old_topic(world: &mut World, hub: &str) -> Vec<String> {
+    let mut heard = world.heard_by(hub);
+    heard.retain(|heard| heard.topic == "/a/framework/");
+    let mut news: Vec<String> = heard.iter().flat_map(|heard| heard.changes()).collect();
+    news.retain(|change| change.ends_with(CHANGE_LIST));
+    news
+}
+
+#[test]
+fn what_one_hub_is_due_is_not_due_to_another_that_accepted_it() {
+    let update = format!("updated changelist {CHANGE_LIST}");
+    for is_changed in [false, true] {
+        let mut world = World::with_two_sets(two_hubs());
+        world.script(HUB, Reply::Status(503));
+        world.update(CHANGE_LIST);
+        world.wait(100);
+        move_a(&mut world);
+        assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [update.as_str()]);
+        if is_changed {
+            world.update(CHANGE_LIST);
+            world.wait(100);
+        }
+        world.crash_and_start();
+        world.wait(100);
+        let heard = news_on_old_topic(&mut world, OTHER_HUB);
+        assert_eq!(heard, [""; 0], "{is_changed}");
+        // Not what followed it.
+        assert_eq!(late_news(&mut world), [update.as_str()], "{is_changed}");
+    }
+}
+
+#[test]
+fn what_follows_a_change_in_flight_is_due_if_it_came_before_the_channel_retired() {
+    let update = format!("updated changelist {CHANGE_LIST}");
+    for is_restarted in [false, true] {
+        let mut world = World::with_two_sets(plan());
+        world.script(HUB, Reply::Status(503));
+        for _ in 0..2 {
+            world.update(CHANGE_LIST);
+            world.wait(100);
+        }
+        move_a(&mut world);
+        world.update(CHANGE_LIST);
+        world.wait(100);
+        if is_restarted {
+            world.crash_and_start();
+        }
+        assert_eq!(late_news(&mut world), [update.as_str(), update.as_str()]);
+        world.update(CHANGE_LIST);
+        assert_eq!(late_news(&mut world), [""; 0]);
+    }
+}
+
+#[test]
+fn what_a_hub_that_left_is_due_is_not_due_to_those_that_stay() {
+    let update = format!("updated changelist {CHANGE_LIST}");
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", moved("/a", "/new/").version(2));
+    world.wait(100);
+    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [update.as_str()]);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [""; 0]);
+    // Not what followed it.
+    assert_eq!(late_news(&mut world), [update]);
+}
+
+#[test]
+fn what_a_hub_that_left_is_due_survives_the_return_of_the_channel_and_a_restart() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]).version(1));
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    let update = format!("updated changelist {CHANGE_LIST}");
+    assert_eq!(late_news(&mut world), [update]);
+}
+
+#[test]
+fn what_is_undone_while_it_flies_on_a_retired_channel_is_told_no_more() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    move_a(&mut world);
+    roll_back(&mut world);
+    let update = format!("updated changelist {CHANGE_LIST}");
+    assert_eq!(late_news(&mut world), [update]);
+}
+
+#[test]
+fn a_source_description_that_is_missing_is_not_told_on_a_retired_channel() {
+    let retire: fn(&mut World) = move_a;
+    let return_again: fn(&mut World) = |world| {
+        world.delete("/a/capabilitylist.xml");
+        world.wait(1_000);
+        world.write("/a/capabilitylist.xml", set_a(&[]).version(1));
+        world.wait(100);
+    };
+    for change in [retire, return_again] {
+        let mut world = world_with_a_due_change();
+        world.write(DESCRIPTION, description().version(1));
+        world.wait(100);
+        change(&mut world);
+        world.delete(DESCRIPTION);
+        world.wait(10);
+        world.script(HUB, Reply::Accept);
+        world.wait(200);
+        let mut news = world.news_by_topic();
+        let mut news = news.remove("/a/framework/").unwrap();
+        assert!(news.len() > 1, "{news:?}");
+        news.retain(|change| change.ends_with(DESCRIPTION));
+        assert_eq!(news, [""; 0]);
+        world.write(DESCRIPTION, description().version(2));
+        world.wait(100);
+        let news = world.news_by_topic();
+        let change = format!("updated description {DESCRIPTION}");
+        assert_eq!(news["/a/framework/"], [change]);
+    }
+}
+
+/// Returns the numbers of changes that were dropped with channels, with their topics.
+fn dropped(world: &mut World) -> Vec<(String, usize)> {
+    let facts = world.facts().into_iter();
+    let dropped = facts.filter_map(|fact| match fact {
+        Fact::DroppedWithChannel { topic, changes, .. } => Some((topic.to_string(), changes)),
+        _ => None,
+    });
+    dropped.collect()
+}
+
+#[test]
+fn a_retired_channel_ends_when_another_set_takes_its_topic() {
+    let topic = "https://example.org/a/framework/";
+    let moves_of_b: [&[&str]; 3] = [
+        &["/a/framework/"],
+        &["/a/framework/", "/other/"],
+        &["/a/framework/", "/other/", "/a/framework/"],
+    ];
+    for topics in moves_of_b {
+        for is_restarted in [false, true] {
+            let mut world = World::with_two_sets(plan());
+            world.update(CHANGE_LIST);
+            world.wait(100);
+            let before = world.heard_by(HUB).pop().unwrap();
+            world.script(HUB, Reply::Status(503));
+            world.update("/a/resourcelist.xml");
+            world.wait(100);
+            world.update(CHANGE_LIST);
+            world.wait(100);
+            move_a(&mut world);
+            world.facts();
+            move_b(&mut world, topics);
+            // The Resource List in flight, the Change List, and the Capability List that moved.
+            assert_eq!(dropped(&mut world)[0], (topic.to_owned(), 3), "{topics:?}");
+            if is_restarted {
+                world.crash_and_start();
+                world.wait(100);
+            }
+            world.script(HUB, Reply::Accept);
+            world.wait(10_000);
+            if topics.last() == Some(&"/a/framework/") {
+                world.update("/b/changelist.xml");
+                world.wait(100);
+            }
+            let mut heard = world.heard_by(HUB);
+            heard.retain(|heard| heard.topic == "/a/framework/");
+            // The set that took it was known, so none of its documents is new.
+            let changes = heard.iter().flat_map(|heard| heard.changes());
+            assert!(
+                changes
+                    .clone()
+                    .all(|change| change.starts_with("updated") && change.contains("/b/")),
+                "{topics:?} {heard:?}"
+            );
+            assert!(changes.count() > 0, "{topics:?}");
+            // Numbers and times of the topic go on, and its first notification is the first of the set.
+            assert_eq!(heard[0].payload.from, None);
+            assert!(heard[0].seq > before.seq);
+            assert!(heard[0].payload.until > before.payload.until);
+            assert!(world.fetch("/a/framework/").is_some());
+        }
+    }
+}
+
+#[test]
+fn a_topic_that_moves_and_moves_back_while_a_hub_is_down_is_told_once() {
+    let mut world = world_with_a_due_change();
+    move_a(&mut world);
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
+    world.wait(100);
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    let news = world.news_by_topic();
+    let mut told = news["/a/framework/"].clone();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "updated changelist /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml",
+        ]
+    );
+    let on_other = &news["/new/"];
+    assert!(
+        on_other.iter().all(|change| change.starts_with("updated")),
+        "{on_other:?}"
+    );
+}
+
+#[test]
+fn a_set_that_returns_to_a_topic_that_another_one_had_creates_nothing() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    move_a(&mut world);
+    move_b(&mut world, &["/a/framework/", "/other/"]);
+    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
+    world.wait(100);
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    for (topic, news) in world.news_by_topic() {
+        assert!(
+            news.iter().all(|change| change.starts_with("updated")),
+            "{topic} {news:?}"
+        );
+    }
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/a/framework/"],
+        [format!("updated changelist {CHANGE_LIST}")]
+    );
+    assert_eq!(news.len(), 1);
+}
+
+#[test]
+fn a_topic_that_is_fetched_has_nothing_of_the_set_that_had_it_before() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    move_a(&mut world);
+    move_b(&mut world, &["/a/framework/"]);
+    world.script(HUB, Reply::Accept);
+    world.update("/b/changelist.xml");
+    world.wait(5_000);
+    let page = world.fetch("/a/framework/").unwrap();
+    let body = String::from_utf8_lossy(&page.body).into_owned();
+    assert!(
+        body.contains("/b/changelist.xml") && !body.contains("/a/changelist.xml"),
+        "{body}"
+    );
+}
