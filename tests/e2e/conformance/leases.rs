@@ -33,7 +33,7 @@ fn w5_3_the_lease_that_is_granted_is_the_lease_that_is_told(
 }
 
 #[test]
-fn w5_3_1_a_lease_that_is_over_ends_the_subscription() {
+fn w5_3_1_a_lease_that_ended_while_the_hub_did_not_run_is_kept_at_first() {
     let mut source = Source::start();
     let (ending, staying) = (Callback::start(), Callback::start());
     source.subscribe(&ending, "/ending", &[]);
@@ -43,12 +43,5 @@ fn w5_3_1_a_lease_that_is_over_ends_the_subscription() {
     source.resume();
     source.change();
     staying.next("POST");
-    assert_eq!(
-        ending
-            .heard()
-            .iter()
-            .filter(|request| request.method == "POST")
-            .count(),
-        0
-    );
+    ending.next("POST");
 }
