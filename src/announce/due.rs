@@ -103,7 +103,8 @@ impl<'a> HeardDocument<'a> {
     /// | the document | the hub | seen |
     /// |---|---|---|
     /// | has no record: it is no longer configured (R13) | was told of it, or not | nothing is due: `Absorbed`, or `Acknowledged` |
-    /// | any, or not a Source Description (R10) | left, or is on a retired channel, and was not due it then (R11) | nothing is due: `Acknowledged`; `Absorbed` if it was deleted and the channel retired |
+    /// | any | left, and was not due it then (R11) | nothing is due: `Acknowledged` |
+    /// | any but a Source Description (R10) | is on a retired channel, and was not due it then (R11) | nothing is due: `Absorbed` if it was deleted, else `Acknowledged` |
     /// | was deleted | any | nothing: its end |
     /// | is an index of Source Descriptions | was told of a Source Description there (R14) | nothing is due: `Acknowledged` |
     /// | is of the set, or a Source Description (R10) | any | its version |
