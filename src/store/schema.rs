@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -301,6 +301,39 @@ ALTER TABLE change_sets ADD COLUMN last_words_on INTEGER;
 ",
     "
 ALTER TABLE mounts ADD COLUMN knows_nested INTEGER NOT NULL DEFAULT 0;
+",
+    "
+ALTER TABLE relays RENAME TO whole_relays;
+
+CREATE TABLE relays (
+    id INTEGER PRIMARY KEY,
+    topic TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    content_type TEXT NOT NULL,
+    capability_list TEXT,
+    size INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    beginning BLOB NOT NULL
+) STRICT;
+
+-- A start reads nothing else of relays.
+CREATE INDEX relays_by_topic ON relays (topic, id, size);
+
+-- The rest of bodies that are longer than the beginning, 64 KiB a row.
+CREATE TABLE relay_parts (
+    relay INTEGER NOT NULL REFERENCES relays (id) ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (relay, part)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO relays
+    SELECT id, topic, seq, content_type, capability_list, length(body), zeroblob(32), substr(body, 1, 65536)
+    FROM whole_relays;
+WITH RECURSIVE number (part) AS (VALUES (1) UNION ALL SELECT part + 1 FROM number WHERE part < 4096)
+    INSERT INTO relay_parts SELECT id, part, substr(body, part * 65536 + 1, 65536)
+    FROM whole_relays JOIN number ON length(body) > part * 65536;
+DROP TABLE whole_relays;
 ",
 ];
 

@@ -60,8 +60,11 @@ fn of_the_seventh_schema(directory: &Path) -> rusqlite::Connection {
              ALTER TABLE change_sets DROP COLUMN last_words_on;
              ALTER TABLE change_lists DROP COLUMN closed;
              ALTER TABLE change_lists DROP COLUMN last;
-             ALTER TABLE relays DROP COLUMN content_type;
-             ALTER TABLE relays DROP COLUMN capability_list;
+             DROP TABLE relay_parts;
+             DROP TABLE relays;
+             CREATE TABLE relays (
+                 id INTEGER PRIMARY KEY, topic TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL
+             ) STRICT;
              DROP TABLE published_topics;
              CREATE TABLE published_topics (
                  topic TEXT PRIMARY KEY, publisher TEXT NOT NULL, seq INTEGER NOT NULL, digest BLOB,
@@ -92,7 +95,7 @@ fn what_the_hub_owed_by_the_seventh_schema_has_the_headers_of_its_topic() {
         .unwrap();
     drop(database);
     let store = Store::open(directory.path()).unwrap();
-    let relays = store.load_hub().unwrap().relays;
+    let relays = store.load_relays().unwrap();
     let headers = relays.iter().map(|relay| {
         let RelayHeaders {
             content_type,
@@ -226,10 +229,9 @@ fn what_subscribers_were_owed_by_the_third_schema_is_owed_still() {
         )
         .unwrap();
     drop(database);
-    let SavedHub {
-        subscriptions,
-        relays,
-    } = Store::open(directory.path()).unwrap().load_hub().unwrap();
+    let store = Store::open(directory.path()).unwrap();
+    let relays = store.load_relays().unwrap();
+    let SavedHub { subscriptions, .. } = store.load_hub().unwrap();
     let heard = subscriptions
         .iter()
         .map(|(subscription, progress)| (subscription.callback.as_str(), progress.heard.0));

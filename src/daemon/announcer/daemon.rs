@@ -195,8 +195,9 @@ fn change_hub(
 ) {
     let (inputs, failpoints) = (&parts.inputs, &parts.failpoints);
     let topics = HubTopics::Served(topics.clone());
+    let relays = parts.saver.store().relay_reader();
     parts.hub.change(settings, |settings| {
-        start_hub(settings, saved, topics, inputs, failpoints)
+        start_hub(settings, saved, relays, topics, inputs, failpoints)
     });
 }
 

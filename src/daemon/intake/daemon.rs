@@ -34,7 +34,7 @@ impl Daemon<Intake, HubConfig> {
         let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
         let client = Arc::new(client);
         let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
-        let saved = store.load_hub()?;
+        let (saved, relays) = (store.load_hub()?, store.relay_reader());
         let mut parts: HubParts = process.loop_parts(store);
         let HubParts {
             hub,
@@ -43,7 +43,7 @@ impl Daemon<Intake, HubConfig> {
             ..
         } = &mut parts;
         let topics = HubTopics::Published(Arc::clone(&directory));
-        let subscribers = start_hub(settings, saved, topics, inputs, failpoints);
+        let subscribers = start_hub(settings, saved, relays, topics, inputs, failpoints);
         *hub = HubLink::new(subscribers.clone());
         let accept_inputs = inputs.clone();
         let hub = PublicHub::new(

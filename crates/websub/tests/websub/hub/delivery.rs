@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use websub::hub::delivery::signature;
+use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
 use websub::secret::Secret;
 
-use crate::hub::{TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
+use crate::hub::{Restored, TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
 use crate::support::{BODY, Peer, Say, say, to_relay};
 
 #[tokio::test]
 async fn a_delivery_arrives_as_the_specification_says() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let callback = peer.url("/c%41?k=%20x");
     let (answered, _) = running.ask("subscribe", &callback, "&hub.secret=s").await;
     assert_eq!(answered, 202);
@@ -59,7 +60,7 @@ async fn a_hanging_callback_delays_no_other() {
     })
     .await;
     let mut quick = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     for n in 0..20 {
         running.subscribe(&hanging.url(&format!("/{n}"))).await;
     }
@@ -88,7 +89,7 @@ async fn order_is_kept_across_failures() {
         None => say("204 No Content", "", ""),
     })
     .await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let subscription = running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     let ids: Vec<_> = (1..=5)
@@ -106,43 +107,108 @@ async fn order_is_kept_across_failures() {
     assert!(tried.next_try.unwrap() <= Timestamp::now());
     for id in ids {
         assert_eq!(running.record().await, heard(&subscription, id));
-        assert_eq!(running.record().await, HubRecord::Ended(id));
+        assert_eq!(
+            running.record().await,
+            HubRecord::Ended(Topic::new(TOPIC), id)
+        );
     }
 }
 
 #[tokio::test]
-async fn what_waits_on_a_topic_is_bounded_and_the_oldest_goes() {
-    // In notifications, and in bytes: each body has 18.
-    for (notifications, bytes) in [(3, usize::MAX), (usize::MAX, 3 * 18 + 1)] {
-        let tried = AtomicUsize::new(0);
-        let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
-            Some(_) => willing(seen),
-            None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
-                say("503 Busy", "Retry-After: 1\r\n", "")
-            }
-            None => say("200 OK", "", ""),
-        })
-        .await;
-        let mut running = start_with(SavedHub::default(), |settings| {
-            settings.waiting_notifications = notifications;
-            settings.waiting_bytes = bytes;
-        })
-        .await;
-        running.subscribe(&peer.url("/c")).await;
-        peer.next().await;
-        let mut ids = Vec::from_iter(running.send(running.notification(1)));
-        assert_eq!(peer.next().await.body, &*running.notification(1).body);
-        let HubRecord::Progressed(..) = running.record().await else {
-            panic!()
-        };
-        ids.extend((2..=6).flat_map(|seq| running.send(running.notification(seq))));
-        for relay in &ids[..3] {
-            assert_eq!(running.record().await, HubRecord::Ended(relay.id));
+async fn nothing_accepted_is_dropped_for_whoever_takes_it() {
+    let tried = AtomicUsize::new(0);
+    let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
+            say("503 Busy", "Retry-After: 1\r\n", "")
         }
-        for seq in [4, 5, 6] {
-            assert_eq!(peer.next().await.body, &*running.notification(seq).body);
+        None => say("200 OK", "", ""),
+    })
+    .await;
+    let mut running = start(Restored::default()).await;
+    running.subscribe(&peer.url("/c")).await;
+    peer.next().await;
+    // More than a thousand, and more than 16 MiB.
+    let notification = |seq: u64| {
+        let mut body = vec![b' '; 16 * 1024];
+        body.extend(seq.to_string().into_bytes());
+        NotificationToRelay {
+            body: body.into(),
+            ..to_relay(seq)
+        }
+    };
+    for seq in 1..=1_100 {
+        running.send(notification(seq)).unwrap();
+    }
+    assert_eq!(peer.next().await.body, &*notification(1).body);
+    for seq in 1..=1_100 {
+        assert_eq!(peer.next().await.body, &*notification(seq).body);
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_is_sent_and_signed_part_by_part() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(Restored::default()).await;
+    let callback = peer.url("/c");
+    running.ask("subscribe", &callback, "&hub.secret=s").await;
+    peer.next().await;
+    running.record().await;
+    let body: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let notification = NotificationToRelay {
+        body: body.clone().into(),
+        ..to_relay(1)
+    };
+    running.send(notification).unwrap();
+    let seen = peer.next().await;
+    assert_eq!(seen.header("Content-Length"), ["1000000"]);
+    let want = signature(&Secret::new("s"), &body);
+    assert_eq!(seen.header("X-Hub-Signature"), [want]);
+    assert!(seen.body == body);
+}
+
+#[tokio::test]
+async fn whoever_is_owed_most_is_cut_off_when_the_backlog_is_full() {
+    let mut dead = Peer::start(|seen| match seen.parameter("hub.mode") {
+        Some(_) => willing(seen),
+        None => say("503 Busy", "", ""),
+    })
+    .await;
+    let mut quick = Peer::start(willing).await;
+    let mut running = start_with(Restored::default(), |settings| {
+        settings.limits.backlog_bytes = 2_000;
+    })
+    .await;
+    let callback = dead.url("/dead");
+    running.subscribe(&callback).await;
+    dead.next().await;
+    running.subscribe(&quick.url("/c")).await;
+    quick.next().await;
+    let mut sent = 0;
+    while running.hub.status(Timestamp::now()).subscriptions == 2 {
+        sent += 1;
+        running.send(running.notification(sent)).unwrap();
+        assert_eq!(quick.next().await.body, &*running.notification(sent).body);
+    }
+    // A notification of 18 bytes counts 274.
+    assert_eq!(sent, 8);
+    loop {
+        let told = dead.next().await;
+        if told.parameter("hub.mode").as_deref() == Some("denied") {
+            let reason = told.parameter("hub.reason");
+            assert_eq!(
+                reason.as_deref(),
+                Some("too many notifications were pending")
+            );
+            break;
         }
     }
+    let status = running.hub.status(Timestamp::now());
+    assert_eq!(status.counts.deliveries.cut_off, 1);
+    let records = std::iter::from_fn(|| running.records.try_recv().ok());
+    assert!(Vec::from_iter(records).contains(&unsubscribed(&callback)));
+    running.send(running.notification(100)).unwrap();
+    assert_eq!(quick.next().await.body, &*running.notification(100).body);
 }
 
 #[tokio::test]
@@ -152,15 +218,14 @@ async fn a_callback_that_is_gone_ends_its_subscription() {
         None => say("410 Gone", "", ""),
     })
     .await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let callback = peer.url("/c");
     running.subscribe(&callback).await;
     let relays = [1, 2].map(|seq| running.hub.relay(running.notification(seq)).unwrap());
-    running.hub.dispatch(relays.to_vec());
+    running.dispatch(relays.to_vec());
     assert_eq!(running.record().await, unsubscribed(&callback));
-    for relay in relays {
-        assert_eq!(running.record().await, HubRecord::Ended(relay.id));
-    }
+    let ended = HubRecord::Ended(Topic::new(TOPIC), relays[1].id);
+    assert_eq!(running.record().await, ended);
     assert_eq!(running.hub.relay(running.notification(3)), None);
 }
 
@@ -187,7 +252,7 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
         next_try: Some(now),
     };
     let live = subscription("/live", 300);
-    let restored = SavedHub {
+    let restored = Restored {
         subscriptions: vec![
             (live.clone(), progress(6)),
             (subscription("/ended", -1), progress(6)),
@@ -197,7 +262,10 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
         relays: vec![relay(8), relay(5), relay(7)],
     };
     let mut running = start(restored).await;
-    assert_eq!(running.record().await, HubRecord::Ended(RelayId(5)));
+    assert_eq!(
+        running.record().await,
+        HubRecord::Ended(Topic::new(TOPIC), RelayId(6))
+    );
     for body in ["7", "8"] {
         let seen = peer.next().await;
         assert_eq!(
@@ -215,7 +283,7 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
 #[tokio::test]
 async fn relay_and_dispatch_need_no_runtime() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     let running = Arc::new(running);
