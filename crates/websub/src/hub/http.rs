@@ -65,10 +65,12 @@ impl EmbeddedHub {
         let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
         let relays = RelayReader::new(relays);
         let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table), relays);
+        let deliveries = Arc::new(deliveries);
         let verifications = Arc::new(Verifications::new(
             Arc::clone(&settings),
             Arc::clone(&admission),
             Arc::clone(&table),
+            Arc::clone(&deliveries),
         ));
         let endpoint = SubscriptionEndpoint::new(
             Arc::clone(&settings),
@@ -80,7 +82,7 @@ impl EmbeddedHub {
             settings,
             admission,
             table,
-            deliveries: Arc::new(deliveries),
+            deliveries,
             verifications,
             endpoint,
         });

@@ -334,11 +334,8 @@ impl Subscriptions {
             return Vec::new();
         };
         let backlog = &on_topic.backlog;
-        let is_idle = |subscriber: &Subscriber| {
-            subscriber.assigned.is_none() && backlog.has_saved(subscriber.progress.heard)
-        };
         let idle = on_topic.subscribers.iter_mut();
-        let idle = idle.filter(|(_, subscriber)| is_idle(subscriber));
+        let idle = idle.filter(|(_, subscriber)| subscriber.is_idle(backlog));
         let assign = |(callback, subscriber): (&Callback, &mut Subscriber)| {
             self.assignments += 1;
             subscriber.assigned = Some(self.assignments);
@@ -357,6 +354,21 @@ impl Subscriptions {
             .into_iter()
             .map(|(_, assignment)| assignment)
             .collect()
+    }
+
+    /// Assigns one subscriber, if it has notifications pending and no assignment.
+    pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<Assignment> {
+        let on_topic = self.topics.get_mut(&key.topic)?;
+        let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
+        if !subscriber.is_idle(&on_topic.backlog) {
+            return None;
+        }
+        self.assignments += 1;
+        subscriber.assigned = Some(self.assignments);
+        Some(Assignment {
+            key: key.clone(),
+            number: self.assignments,
+        })
     }
 
     /// Returns the topics with pending notifications.
@@ -383,6 +395,13 @@ impl Subscriptions {
                 None
             }
         }
+    }
+
+    /// Returns the progress of the subscriber of an assignment.
+    pub fn progress(&mut self, assignment: &Assignment) -> DeliveryProgress {
+        let assigned = self.assigned(assignment);
+        let subscriber = assigned.and_then(|(on_topic, key)| on_topic.subscribers.get(key));
+        subscriber.map_or_else(DeliveryProgress::default, |subscriber| subscriber.progress)
     }
 
     /// Applies the outcome of a delivery of a notification.
@@ -457,6 +476,11 @@ impl Subscriber {
             last: None,
             assigned: None,
         }
+    }
+
+    /// Returns true if something is pending for it and not being delivered.
+    fn is_idle(&self, backlog: &Backlog) -> bool {
+        self.assigned.is_none() && backlog.has_saved(self.progress.heard)
     }
 
     fn priority(&self) -> Priority {

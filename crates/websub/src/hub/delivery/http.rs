@@ -106,6 +106,16 @@ impl Deliveries {
             .spawn(Arc::clone(self).deliver_to_all(assignments));
     }
 
+    /// Begins to deliver what is pending for one subscriber, if it has no delivery under way.
+    pub fn begin_one(self: &Arc<Self>, key: &SubscriptionKey) {
+        let assignment = self
+            .table
+            .with(|subscriptions| subscriptions.assign_one(key));
+        if let Some(assignment) = assignment {
+            self.runtime.spawn(Arc::clone(self).deliver_all(assignment));
+        }
+    }
+
     /// Begins no more deliveries, and waits for those under way.
     pub async fn drain(&self) {
         self.slots.drain().await;
@@ -188,7 +198,7 @@ impl Deliveries {
         else {
             return;
         };
-        let (topic, attempts) = (&assignment.key.topic, progress.attempts + 1);
+        let topic = &assignment.key.topic;
         let relay = match self.relays.next(topic, progress.heard).await {
             Ok(relay) => relay,
             Err(error) => {
@@ -199,7 +209,7 @@ impl Deliveries {
                     );
                 }
                 let failed = Answer::Failed(format!("cannot read the notification: {error}"));
-                return self.attempted(assignment, None, &failed, attempts);
+                return self.attempted(assignment, None, &failed);
             }
         };
         let answer = match (&location, &mut slot) {
@@ -215,19 +225,18 @@ impl Deliveries {
             (Ok(_), None) => return,
             (Err(error), _) => Answer::Failed(error.to_string()),
         };
-        self.attempted(assignment, Some(&relay), &answer, attempts);
+        self.attempted(assignment, Some(&relay), &answer);
     }
 
     /// Applies the answer to an attempt to deliver a notification, if it could be read.
-    fn attempted(
-        &self,
-        assignment: &Assignment,
-        relay: Option<&LoadedRelay>,
-        answer: &Answer,
-        attempts: u32,
-    ) {
+    fn attempted(&self, assignment: &Assignment, relay: Option<&LoadedRelay>, answer: &Answer) {
         let SubscriptionKey { topic, callback } = &assignment.key;
         let now = Timestamp::now();
+        // Read now: a renewal during the attempt ended the count of those before.
+        let progress = self
+            .table
+            .with(|subscriptions| subscriptions.progress(assignment));
+        let attempts = progress.attempts + 1;
         // What cannot be read is not given up.
         let counted = relay.map_or(attempts.min(MAX_ATTEMPTS - 1), |_| attempts);
         let outcome = outcome(answer, counted, now, fastrand::f64());

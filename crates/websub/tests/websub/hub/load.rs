@@ -17,7 +17,7 @@ use websub::hub::{
 };
 
 use crate::hub::{Restored, Running, TOPIC, form, start_with, willing};
-use crate::support::{Peer, allow_many_files, exchange, form_request, say, soon, status};
+use crate::support::{Peer, Say, allow_many_files, exchange, form_request, say, soon, status};
 
 /// The deadline for serving the others, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -315,16 +315,9 @@ async fn a_subscriber_that_is_verified_again_gets_pending_deliveries_at_once() {
         next_try: Some(later),
         ..DeliveryProgress::default()
     };
-    let relay = Relay {
-        id: RelayId(1),
-        topic: Topic::new(TOPIC),
-        seq: 1,
-        body: b"1".as_slice().into(),
-        headers: RelayHeaders::default(),
-    };
     let restored = Restored {
         subscriptions: vec![(subscription, progress)],
-        relays: vec![relay],
+        relays: vec![relay()],
     };
     let mut running = start_with(restored, |_| {}).await;
     let begun = Instant::now();
@@ -359,5 +352,63 @@ async fn an_answer_that_comes_before_the_request_was_read_is_not_lost() {
         let (head, body) = exchange(running.address, &request).await;
         assert_eq!(status(&head), want);
         assert!(!body.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_just_after_the_lease_ended_gets_pending_deliveries_at_once() {
+    let mut peer = Peer::start(willing).await;
+    let (subscription, progress) = subscribed(peer.url("/c"));
+    let subscription = Subscription {
+        expires: Timestamp::now() - SignedDuration::from_secs(1),
+        ..subscription
+    };
+    let restored = Restored {
+        subscriptions: vec![(subscription, progress)],
+        relays: vec![relay()],
+    };
+    let running = start_with(restored, |_| {}).await;
+    assert_eq!(running.ask("subscribe", &peer.url("/c"), "").await.0, 202);
+    assert!(peer.next().await.line().starts_with("GET "));
+    assert_eq!(peer.next().await.body, b"1");
+}
+
+#[tokio::test]
+async fn an_attempt_that_hangs_during_a_renewal_is_not_judged_with_the_failures_before() {
+    let mut peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => Say::Hang(String::new()),
+    })
+    .await;
+    let (subscription, _) = subscribed(peer.url("/c"));
+    let progress = DeliveryProgress {
+        attempts: 99,
+        ..DeliveryProgress::default()
+    };
+    let restored = Restored {
+        subscriptions: vec![(subscription, progress)],
+        relays: vec![relay()],
+    };
+    let mut running = start_with(restored, |_| {}).await;
+    assert_eq!(peer.next().await.body, b"1");
+    running.ask("subscribe", &peer.url("/c"), "").await;
+    running.until_subscribed(&peer.url("/c")).await;
+    let HubRecord::Progressed(_, renewed) = running.record().await else {
+        panic!("it is due")
+    };
+    assert_eq!(renewed, DeliveryProgress::default());
+    let HubRecord::Progressed(_, failed) = running.record().await else {
+        panic!("it is tried again")
+    };
+    assert_eq!((failed.heard, failed.attempts), (RelayId(0), 1));
+}
+
+fn relay() -> Relay {
+    Relay {
+        id: RelayId(1),
+        topic: Topic::new(TOPIC),
+        seq: 1,
+        body: b"1".as_slice().into(),
+        headers: RelayHeaders::default(),
     }
 }
