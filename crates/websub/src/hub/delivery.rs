@@ -1,6 +1,7 @@
 //! The delivery request to a subscriber, its signature, and the meaning of the answer (WebSub section 7).
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use hmac::digest::KeyInit;
 use hmac::{EagerHash, Hmac, Mac};
@@ -48,6 +49,14 @@ pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> D
     DeliveryOutcome::Retry {
         at: next_try(retry_after, attempts, now, jitter),
     }
+}
+
+/// The least speed at which a subscriber takes a body and answers, in bytes a second.
+const SLOWEST: u64 = 10_000;
+
+/// Returns the longest time for a delivery of a body of `size` bytes, where `usual` is that of any request.
+pub fn timeout(usual: Duration, size: u64) -> Duration {
+    usual + Duration::from_millis(size.saturating_mul(1_000) / SLOWEST)
 }
 
 /// Returns the headers of a delivery (Framework Notification 1.0.1 section 4.3).
@@ -180,6 +189,16 @@ mod tests {
         #[case] want: DeliveryOutcome,
     ) {
         assert_eq!(outcome(&answered(status, None), attempts, now(), 1.0), want);
+    }
+
+    #[test]
+    fn a_large_body_has_more_time() {
+        let usual = Duration::from_secs(10);
+        let want = Duration::from_secs(110);
+        assert_eq!(
+            (timeout(usual, 0), timeout(usual, 1_000_000)),
+            (usual, want)
+        );
     }
 
     #[test]

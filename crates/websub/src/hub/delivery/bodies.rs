@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use resourcesync::uri::Topic;
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::hub::delivery::Signer;
@@ -126,16 +127,17 @@ impl LoadedRelay {
         Ok(signer.finish())
     }
 
-    /// Returns its body as that of a request.
-    pub fn body(self: &Arc<Self>, progress: impl Fn() + Send + Sync + 'static) -> reqwest::Body {
+    /// Returns its body as that of a request, which reports how far it was taken.
+    pub fn body(self: &Arc<Self>, progress: watch::Sender<BodyProgress>) -> reqwest::Body {
         if self.parts_count() <= 1 {
+            progress.send_replace(BodyProgress::Complete);
             return Bytes::from_owner(Arc::clone(&self.stored.beginning)).into();
         }
         reqwest::Body::wrap(RelayBody {
             relay: Arc::clone(self),
             next: 0,
             reading: None,
-            progress: Box::new(progress),
+            progress,
         })
     }
 
@@ -156,14 +158,26 @@ impl LoadedRelay {
     }
 }
 
+/// How much of a body the connection has taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyProgress {
+    Parts(u64),
+    Complete,
+}
+
+impl Default for BodyProgress {
+    fn default() -> BodyProgress {
+        BodyProgress::Parts(0)
+    }
+}
+
 /// A body that is read part by part, as the connection takes it.
 struct RelayBody {
     relay: Arc<LoadedRelay>,
     /// The number of the part that is read next.
     next: u64,
     reading: Option<JoinHandle<Result<Arc<[u8]>, String>>>,
-    /// Called when the connection takes a part.
-    progress: Box<dyn Fn() + Send + Sync>,
+    progress: watch::Sender<BodyProgress>,
 }
 
 impl Body for RelayBody {
@@ -191,7 +205,10 @@ impl Body for RelayBody {
             read.unwrap_or_else(|error| Err(error.to_string()))
         };
         this.next += 1;
-        (this.progress)();
+        this.progress.send_replace(match this.is_end_stream() {
+            true => BodyProgress::Complete,
+            false => BodyProgress::Parts(this.next),
+        });
         let frame = part.map(|part| Frame::data(Bytes::from_owner(part)));
         Poll::Ready(Some(frame.map_err(io::Error::other)))
     }

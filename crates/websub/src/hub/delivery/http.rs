@@ -7,6 +7,7 @@ use hyper::Method;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tracing::{debug, error, warn};
 
 use crate::answer::Answer;
@@ -14,8 +15,8 @@ use crate::http::client;
 use crate::hub::SubscriptionKey;
 use crate::hub::callback::http::{CallbackError, CallbackLocation};
 use crate::hub::counts::DeliveryMeasurements;
-use crate::hub::delivery::bodies::{LoadedRelay, RelayReader};
-use crate::hub::delivery::{DeliveryOutcome, headers, outcome};
+use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayReader};
+use crate::hub::delivery::{DeliveryOutcome, headers, outcome, timeout};
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
 use crate::hub::log_limit::LogLimit;
@@ -305,6 +306,31 @@ async fn post(
     for (name, value) in headers(topic, &relay.stored.headers, hub, signature) {
         post = post.header(name, value.as_bytes());
     }
-    let post = post.body(relay.body(|| ()));
-    client::answer(post.send().await, &Mask::default()).await
+    let usual = prepared.settings().timeout;
+    let (taken, progress) = watch::channel(BodyProgress::default());
+    let post = post
+        .timeout(timeout(usual, relay.stored.size))
+        .body(relay.body(taken));
+    let answered = async { client::answer(post.send().await, &Mask::default()).await };
+    tokio::select! {
+        answer = answered => answer,
+        () = stalled(progress, usual) => {
+            Answer::Failed(format!("it took nothing more of the body for {} s", usual.as_secs()))
+        }
+    }
+}
+
+/// Returns when nothing more of a body was taken for a time. Waits forever once all of it is.
+async fn stalled(mut progress: watch::Receiver<BodyProgress>, silence: Duration) {
+    loop {
+        if *progress.borrow_and_update() == BodyProgress::Complete {
+            return std::future::pending().await;
+        }
+        match tokio::time::timeout(silence, progress.changed()).await {
+            Ok(Ok(())) => {}
+            // The request has ended.
+            Ok(Err(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
+    }
 }

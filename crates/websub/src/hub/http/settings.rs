@@ -21,7 +21,7 @@ pub struct EmbeddedHubSettings {
     pub limits: HubLimits,
     /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Timeout of each request to a callback, from connecting to the end of the answer.
+    /// Timeout of each request to a callback, from connecting to the end of the answer. Large deliveries have more time.
     pub timeout: Duration,
     /// Maximum deliveries under way, and as many slow ones.
     pub concurrent_deliveries: usize,

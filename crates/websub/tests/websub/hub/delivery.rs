@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use websub::hub::delivery::signature;
 use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{
@@ -292,4 +294,84 @@ async fn relay_and_dispatch_need_no_runtime() {
         .join()
         .unwrap();
     assert_eq!(peer.next().await.body, &*running.notification(1).body);
+}
+
+/// A subscriber that confirms, and then takes 256 KiB of a body every 100 ms until it has so many bytes.
+async fn slow_reader(most: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut head = vec![0; 4096];
+                let read = stream.read(&mut head).await.unwrap();
+                let head = String::from_utf8_lossy(&head[..read]).into_owned();
+                if let Some((_, challenge)) = head.split_once("hub.challenge=") {
+                    let challenge = &challenge[..36];
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: 36\r\n\r\n{challenge}");
+                    return stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+                let mut part = vec![0; 256 * 1024];
+                let mut taken = 0;
+                while taken < most {
+                    taken += stream.read_exact(&mut part).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+                tokio::time::sleep(Duration::from_secs(60)).await;
+            });
+        }
+    });
+    format!("http://{address}/c")
+}
+
+#[tokio::test]
+async fn a_subscriber_that_takes_a_large_body_slowly_has_time_for_it() {
+    const SIZE: usize = 16 << 20;
+    let callback = slow_reader(SIZE - (512 << 10)).await;
+    let mut running = start_with(Restored::default(), |settings| {
+        settings.timeout = Duration::from_secs(1);
+    })
+    .await;
+    let subscription = running.subscribe(&callback).await;
+    let begun = Instant::now();
+    let large = NotificationToRelay {
+        body: vec![b' '; SIZE].into(),
+        ..to_relay(1)
+    };
+    let relay = running.send(large).unwrap();
+    assert_eq!(running.record().await, heard(&subscription, relay.id));
+    assert!(begun.elapsed() > Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn a_subscriber_that_stops_taking_a_body_fails_soon() {
+    let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let now = Timestamp::now();
+    let subscription = Subscription {
+        topic: Topic::new(TOPIC),
+        callback: Callback::new(format!("http://{}/c", hanging.local_addr().unwrap())),
+        secret: None,
+        expires: now + jiff::SignedDuration::from_secs(300),
+    };
+    let restored = Restored {
+        subscriptions: vec![(subscription, DeliveryProgress::default())],
+        relays: vec![Relay {
+            id: RelayId(1),
+            topic: Topic::new(TOPIC),
+            seq: 1,
+            body: vec![b' '; 16 << 20].into(),
+            headers: RelayHeaders::default(),
+        }],
+    };
+    let mut running = start_with(restored, |settings| {
+        settings.timeout = Duration::from_secs(1);
+    })
+    .await;
+    let HubRecord::Progressed(_, progress) = running.record().await else {
+        panic!("it is tried")
+    };
+    assert_eq!((progress.heard, progress.attempts), (RelayId(0), 1));
 }
