@@ -27,7 +27,7 @@ pub struct HubStatus {
     /// Pending deliveries over all subscriptions.
     pub owed: usize,
     /// Bytes of the notifications that are pending for some subscription.
-    #[serde(default)]
+    #[serde(skip)]
     pub backlog_bytes: u64,
     /// Subscriptions whose last delivery attempt failed.
     pub failing: usize,
