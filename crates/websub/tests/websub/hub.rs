@@ -93,7 +93,7 @@ fn file_of(saved: &Saved) -> RelayFile {
         next: Box::new(move |topic, heard| {
             let relays = relays.lock().unwrap();
             let mut of_topic = relays.values().filter(|relay| relay.topic == *topic);
-            let previous = of_topic.clone().filter(|relay| relay.id <= heard).last();
+            let previous = of_topic.clone().rfind(|relay| relay.id <= heard);
             let next = of_topic.find(|relay| relay.id > heard);
             Ok(next.map(|relay| StoredRelay {
                 id: relay.id,
