@@ -13,7 +13,7 @@ use resourcesync::uri::Topic;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::fair_queue::Priority;
 use crate::hub::publication::BodyDigest;
-use crate::hub::subscriptions::backlog::{Backlog, Extent};
+use crate::hub::subscriptions::backlog::{Extent, TopicBacklog};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
@@ -44,7 +44,7 @@ pub struct Subscriptions {
 #[derive(Debug)]
 struct TopicSubscribers {
     subscribers: HashMap<Callback, Subscriber>,
-    backlog: Backlog,
+    backlog: TopicBacklog,
     /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
     /// pending.
     last: Option<BodyDigest>,
@@ -113,7 +113,7 @@ impl Subscriptions {
                           last: Option<BodyDigest>| {
             let heard = subscribers.values();
             let heard = heard.map(|subscriber| subscriber.progress.heard).collect();
-            let (backlog, obsolete) = Backlog::restore(relays, heard);
+            let (backlog, obsolete) = TopicBacklog::restore(relays, heard);
             restored.backlog_bytes += backlog.size().bytes;
             records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
             let on_topic = TopicSubscribers {
@@ -461,7 +461,7 @@ impl TopicSubscribers {
     fn new(last: RelayId) -> TopicSubscribers {
         TopicSubscribers {
             subscribers: HashMap::new(),
-            backlog: Backlog::new(last),
+            backlog: TopicBacklog::new(last),
             last: None,
         }
     }
@@ -479,7 +479,7 @@ impl Subscriber {
     }
 
     /// Returns true if something is pending for it and not being delivered.
-    fn is_idle(&self, backlog: &Backlog) -> bool {
+    fn is_idle(&self, backlog: &TopicBacklog) -> bool {
         self.assigned.is_none() && backlog.has_saved(self.progress.heard)
     }
 

@@ -22,15 +22,15 @@ use crate::secret::Secret;
 /// Topics whose notifications are remembered before those without deliveries are forgotten.
 const MAX_TOPICS: usize = 256;
 
-type Next = dyn Fn(&Topic, RelayId) -> Result<Option<StoredRelay>, String> + Send + Sync;
-type Part = dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send + Sync;
+type ReadNext = dyn Fn(&Topic, RelayId) -> Result<Option<StoredRelay>, String> + Send + Sync;
+type ReadPart = dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send + Sync;
 
 /// The notifications of the state file. Both functions may block, and may be called at the same time.
 pub struct RelayFile {
     /// Reads the notification that follows one of the same topic.
-    pub next: Box<Next>,
+    pub next: Box<ReadNext>,
     /// Reads part of a body, by its number: each has [`PART_BYTES`], the last one may have fewer.
-    pub part: Box<Part>,
+    pub part: Box<ReadPart>,
 }
 
 /// Reads notifications, each once for all its deliveries at the same time.

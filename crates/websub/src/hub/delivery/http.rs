@@ -83,7 +83,7 @@ impl Deliveries {
                 self.lock_measurements().counts.cut_off += 1;
                 if self.abandoned_lines().allow() {
                     warn!(
-                        %topic, %callback, notifications = count, bytes, max_backlog = max,
+                        %topic, %callback, notifications = count, bytes,
                         "ended the subscription of {callback} to {topic}: {count} notifications were pending for it, \
                          {bytes} bytes, the most of all, and more than max_backlog in all"
                     );

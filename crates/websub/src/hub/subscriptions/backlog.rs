@@ -17,7 +17,7 @@ pub struct Extent {
 
 /// What was relayed on a topic, and how far its subscriptions are. Sums count from any one start.
 #[derive(Debug)]
-pub struct Backlog {
+pub struct TopicBacklog {
     /// The last notification before the sums.
     begun: RelayId,
     /// The last notification that was numbered.
@@ -56,10 +56,10 @@ impl Sub for Extent {
     }
 }
 
-impl Backlog {
+impl TopicBacklog {
     /// Returns the backlog of a topic without subscriptions, where notifications up to `last` concern nobody.
-    pub fn new(last: RelayId) -> Backlog {
-        Backlog {
+    pub fn new(last: RelayId) -> TopicBacklog {
+        TopicBacklog {
             begun: last,
             last,
             relayed: Extent::default(),
@@ -70,13 +70,16 @@ impl Backlog {
 
     /// Restores a backlog from the saved notifications and the number that each subscription received last. Returns
     /// it with the last notification that nobody needs, if there is one.
-    pub fn restore(relays: &[PendingRelay], mut heard: Vec<RelayId>) -> (Backlog, Option<RelayId>) {
+    pub fn restore(
+        relays: &[PendingRelay],
+        mut heard: Vec<RelayId>,
+    ) -> (TopicBacklog, Option<RelayId>) {
         heard.sort_unstable();
         let last = relays
             .last()
             .map(|relay| relay.id)
             .max(heard.last().copied());
-        let mut backlog = Backlog::new(last.unwrap_or_default());
+        let mut backlog = TopicBacklog::new(last.unwrap_or_default());
         let mut relays = relays.iter().peekable();
         for heard in heard {
             while let Some(relay) = relays.next_if(|relay| relay.id <= heard) {
