@@ -145,7 +145,7 @@ fn answer_from(
         let Some(subscriptions) = &mut subscriptions else {
             return no_embedded_hub();
         };
-        let (answer, ended) = ask_subscriptions(subscriptions, about, now);
+        let (answer, ended) = ask_subscriptions(subscriptions, about, now, store.as_ref());
         records.extend(ended.iter().flat_map(|key| subscriptions.unsubscribe(key)));
         answer
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
-use websub::hub::delivery::headers;
+use websub::hub::delivery::{headers, signature};
 use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
 use websub::publisher::preview::Preview;
@@ -70,7 +70,8 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let planned = play_forward(&mut scan.engine, scan.begun, &changes, now, until);
 
     let embedded = EmbeddedDeliveries::new(&scan.engine, &saved.subscriptions);
-    let mut shown = embedded.owed(&saved.relays, now);
+    let relays = store.as_ref().map(Store::load_relays).transpose()?;
+    let mut shown = embedded.owed(&relays.unwrap_or_default(), now);
     for submission in &planned {
         let at = submission.at;
         let submission = &submission.submission;
@@ -229,8 +230,9 @@ impl<'a> EmbeddedDeliveries<'a> {
             return None;
         }
         let secret = subscription.secret.as_ref();
-        let headers = headers(relay, self.hub.as_ref()?, secret);
+        let signature = secret.map(|secret| signature(secret, &relay.body));
         let Relay { seq, topic, .. } = relay;
+        let headers = headers(topic, &relay.headers, self.hub.as_ref()?, signature);
         let (wait, callback) = (wait(at, now), &subscription.callback);
         Some(Shown {
             title: format!("{wait}: notification {seq} of {topic}, to the subscriber {callback}"),

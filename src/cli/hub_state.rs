@@ -37,7 +37,7 @@ pub fn answer(
             Ok(ControlReply::Status(Box::new(status)))
         }
         ControlRequest::Subscriptions(about) => {
-            let (answer, ended) = ask_subscriptions(&subscriptions, about, now);
+            let (answer, ended) = ask_subscriptions(&subscriptions, about, now, store.as_ref());
             if let (Some(key), Some(mut store)) = (ended, store) {
                 let records = subscriptions.unsubscribe(&key);
                 let save = Save {

@@ -96,6 +96,16 @@ pub fn quoted(text: impl Display) -> Value {
     Value::String(text.to_string())
 }
 
+/// Returns a size with the largest unit that divides it.
+pub fn bytes(size: u64) -> Value {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units
+        .iter()
+        .find(|(shift, _)| size.is_multiple_of(1 << shift));
+    let (shift, unit) = unit.unwrap_or(&(0, "B"));
+    quoted(format_args!("{}{unit}", size >> shift))
+}
+
 pub fn list(texts: impl IntoIterator<Item = impl Display>) -> Value {
     Value::Array(texts.into_iter().map(quoted).collect())
 }

@@ -27,6 +27,7 @@ pub static EMBEDDED_HUB: Definition = Definition::table(
         &SUBSCRIBERS.max_subscriptions_per_host.definition,
         &SUBSCRIBERS.max_subscriptions_per_address.definition,
         &SUBSCRIBERS.max_requests_per_minute.definition,
+        &SUBSCRIBERS.max_backlog.definition,
     ]),
     "Hub in this process.",
 );

@@ -93,6 +93,7 @@ fn bytes_of(text: &str) -> Option<u32> {
         "" | "B" => 1,
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
         _ => return None,
     };
     digits.parse::<u32>().ok()?.checked_mul(unit)

@@ -8,7 +8,7 @@ use url::Url;
 use crate::config::definition::Fallback::{Default, Described, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::duration;
-use crate::config::effective::{Page, quoted};
+use crate::config::effective::{Page, bytes, quoted};
 use crate::config::form::{POSITIVE_DURATION, integer, size, text};
 use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
@@ -30,6 +30,7 @@ pub static OWN_HUB: Definition = Definition::table(
         &SUBSCRIBERS.max_subscriptions_per_host.definition,
         &SUBSCRIBERS.max_subscriptions_per_address.definition,
         &SUBSCRIBERS.max_requests_per_minute.definition,
+        &SUBSCRIBERS.max_backlog.definition,
     ]),
     "The hub of `rsnotify hub`.",
 );
@@ -152,12 +153,7 @@ pub fn effective(page: &mut Page<'_>, hub: &OwnHubSettings) {
             },
     } = hub;
     page.key(&URL.definition, quoted(url));
-    let shown = match max_body {
-        size if size % (1 << 20) == 0 => quoted(format_args!("{}MiB", size >> 20)),
-        size if size % (1 << 10) == 0 => quoted(format_args!("{}KiB", size >> 10)),
-        size => quoted(format_args!("{size}B")),
-    };
-    page.key(&MAX_BODY.definition, shown);
+    page.key(&MAX_BODY.definition, bytes(*max_body as u64));
     page.key(&TOPIC_TTL.definition, quoted(duration::display(*topic_ttl)));
     page.key(
         &MAX_PUBLICATIONS_PER_MINUTE.definition,

@@ -83,7 +83,7 @@ fn values(key: &Definition) -> Map<String, Value> {
         Kind::Size { max } => object(json!({
             "anyOf": [
                 { "type": "integer", "minimum": 1, "maximum": max },
-                { "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB)?$" },
+                { "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB|GiB)?$" },
             ],
         })),
         Kind::Holder => text_or_holder(),

@@ -9,8 +9,8 @@ use websub::hub::network;
 
 use crate::config::definition::Fallback::Default;
 use crate::config::definition::{Kind, TextKind};
-use crate::config::effective::{Page, list};
-use crate::config::form::{self, BOOLEAN, integer};
+use crate::config::effective::{Page, bytes, list};
+use crate::config::form::{self, BOOLEAN, integer, size};
 use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 
@@ -25,6 +25,7 @@ pub struct SubscriberKeys {
     pub max_subscriptions_per_host: ConfigKey<u32>,
     pub max_subscriptions_per_address: ConfigKey<u32>,
     pub max_requests_per_minute: ConfigKey<u32>,
+    pub max_backlog: ConfigKey<u32>,
 }
 
 /// The values of the keys.
@@ -131,6 +132,18 @@ impl SubscriberKeys {
                  and the number of requests in flight, are limited to the same number. An IPv6 address counts as its /64, its /56 with twice as many, and its /48 \
                  with four times as many.",
             ),
+            max_backlog: ConfigKey::new(
+                table,
+                "max_backlog",
+                size(u32::MAX),
+                Default("\"1GiB\""),
+                "Maximum size of the notifications in the state file that subscribers have not received yet, of all \
+                 topics together. Beyond it, the subscription that is owed most ends.",
+            )
+            .more(
+                "Its subscriber is informed (`hub.mode=denied`). A subscription that is owed only the last \
+                 notification of its topic does not end.",
+            ),
         }
     }
 
@@ -165,6 +178,7 @@ impl SubscriberKeys {
         limits.subscriptions.per_host = section.value(&self.max_subscriptions_per_host);
         limits.subscriptions.per_address = section.value(&self.max_subscriptions_per_address);
         limits.set_requests_per_minute(section.value(&self.max_requests_per_minute));
+        limits.backlog_bytes = section.value(&self.max_backlog).into();
         limits
     }
 
@@ -199,6 +213,7 @@ impl SubscriberKeys {
         ] {
             page.key(&key.definition, value);
         }
+        page.key(&self.max_backlog.definition, bytes(limits.backlog_bytes));
     }
 }
 

@@ -309,7 +309,8 @@ impl<R: Role> EventLoop<R> {
             ControlRequest::Subscriptions(about) => {
                 let hub = self.parts.hub.open();
                 let answer = hub.map_or_else(no_embedded_hub, |hub| {
-                    ask_hub(&hub, about, self.parts.clock.now())
+                    let now = self.parts.clock.now();
+                    ask_hub(&hub, about, now, self.parts.saver.store())
                 });
                 // The records of the hub wait before it in the queue, and so are saved before it is answered.
                 let done = CommandReply::new(reply, answer);

@@ -29,9 +29,6 @@ use crate::config::server::ServerSettings;
 use crate::config::source::Watch;
 use crate::tree::{self, KnownFile, RecentKeys, WatchMode};
 
-/// Minimum number of largest-size notifications that may wait on one topic of `rsnotify hub`.
-const MIN_WAITING: usize = 16;
-
 /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
 pub fn publish_settings(config: &Config) -> Result<Vec<PublishSettings>, PublishSettingsError> {
     config.hubs.iter().map(settings_of_hub).collect()
@@ -160,15 +157,11 @@ pub fn embedded_hub(
 
 /// Returns the settings of `rsnotify hub` towards its subscribers.
 pub fn own_hub(settings: &OwnHubSettings) -> EmbeddedHubSettings {
-    let usual = with_slots(settings.url.clone());
     EmbeddedHubSettings {
         policy: settings.subscribers.callbacks.clone(),
         limits: settings.subscribers.limits.clone(),
         trusted_proxies: settings.subscribers.trusted_proxies.clone(),
-        waiting_bytes: usual
-            .waiting_bytes
-            .max(settings.max_body.saturating_mul(MIN_WAITING)),
-        ..usual
+        ..with_slots(settings.url.clone())
     }
 }
 

@@ -1,12 +1,15 @@
 //! The hubs' part of the state file: subscriptions, the notifications pending for them, and the topics of `rsnotify hub`.
 
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
 use jiff::Timestamp;
 use resourcesync::uri::{Topic, Uri};
-use rusqlite::{Row, Transaction, params};
-use websub::hub::publication::BodyDigest;
-use websub::hub::publication::PublishedTopic;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
+use websub::hub::publication::{BodyDigest, PublishedTopic};
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayHeaders, RelayId,
+    SavedHub, SavedTopic, StoredRelay, Subscription,
 };
 use websub::secret::Secret;
 
@@ -14,19 +17,165 @@ use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Loads the verified subscriptions with their progress, and the pending notifications.
+    /// Loads the verified subscriptions with their progress, and which notifications are pending. No body is read.
     pub fn load_hub(&self) -> Result<SavedHub, StoreError> {
         let read = || {
             Ok(SavedHub {
                 subscriptions: self.rows("SELECT * FROM subscriptions", subscription)?,
-                relays: self.rows("SELECT * FROM relays ORDER BY id", relay)?,
+                topics: self.saved_topics()?,
             })
         };
-        read().map_err(|source| StoreError::Load {
+        read().map_err(|source| self.load_error(source))
+    }
+
+    fn saved_topics(&self) -> rusqlite::Result<Vec<SavedTopic>> {
+        let mut topics: Vec<SavedTopic> = Vec::new();
+        // Read from the index.
+        let mut relays = self
+            .connection
+            .prepare("SELECT topic, id, size FROM relays ORDER BY topic, id")?;
+        let mut rows = relays.query([])?;
+        while let Some(row) = rows.next()? {
+            let topic = row.get_ref("topic")?.as_str()?;
+            let relay = PendingRelay {
+                id: relay_id(row, "id")?,
+                size: row.get::<_, i64>("size")?.cast_unsigned(),
+            };
+            match topics.last_mut() {
+                Some(last) if last.topic.as_str() == topic => last.relays.push(relay),
+                _ => topics.push(SavedTopic {
+                    topic: Topic::new(topic),
+                    relays: vec![relay],
+                    last: BodyDigest([0; 32]),
+                }),
+            }
+        }
+        let mut digest = self
+            .connection
+            .prepare("SELECT digest FROM relays WHERE id = ?1")?;
+        for topic in &mut topics {
+            let last = topic.relays.last().map_or(0, |relay| relay.id.0);
+            let found = digest.query_row([last.cast_signed()], |row| row.get(0));
+            topic.last = BodyDigest(found?);
+        }
+        Ok(topics)
+    }
+
+    /// Loads the pending notifications with their bodies.
+    pub fn load_relays(&self) -> Result<Vec<Relay>, StoreError> {
+        let relay = |row: &Row<'_>| {
+            let stored = stored_relay(row)?;
+            let mut body = stored.beginning.to_vec();
+            let mut number = 1;
+            while let Some(part) = relay_part(&self.connection, stored.id, number)? {
+                body.extend(part);
+                number += 1;
+            }
+            Ok(Relay {
+                id: stored.id,
+                topic: Topic::new(row.get::<_, String>("topic")?),
+                seq: stored.seq,
+                body: shared(body),
+                headers: stored.headers,
+            })
+        };
+        self.rows("SELECT *, 0 AS previous FROM relays ORDER BY id", relay)
+            .map_err(|source| self.load_error(source))
+    }
+
+    /// Returns the number in its channel of the pending notification that follows one of the same topic.
+    pub fn seq_after(&self, topic: &Topic, heard: RelayId) -> Result<Option<u64>, StoreError> {
+        next_relay(&self.connection, topic, heard)
+            .map(|relay| relay.map(|relay| relay.seq))
+            .map_err(|source| self.load_error(source))
+    }
+
+    /// Returns a reader of pending notifications, with a connection of its own.
+    pub fn relay_reader(&self) -> RelayConnection {
+        RelayConnection {
+            path: self.path.clone(),
+            connection: Mutex::default(),
+        }
+    }
+
+    fn load_error(&self, source: rusqlite::Error) -> StoreError {
+        StoreError::Load {
             path: self.path.clone(),
             source,
-        })
+        }
     }
+}
+
+/// Reads pending notifications while a daemon writes the state file.
+#[derive(Debug)]
+pub struct RelayConnection {
+    path: PathBuf,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl RelayConnection {
+    /// Reads the notification that follows one of the same topic, with the beginning of its body.
+    pub fn next(&self, topic: &Topic, heard: RelayId) -> Result<Option<StoredRelay>, StoreError> {
+        self.read(|connection| next_relay(connection, topic, heard))
+    }
+
+    /// Reads part of a body. The first one comes with the notification.
+    pub fn part(&self, id: RelayId, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(|connection| relay_part(connection, id, number))
+    }
+
+    /// Reads with the open connection; if that fails or finds nothing, with a new one: the file may have been restored
+    /// under its name.
+    fn read<T>(
+        &self,
+        read: impl Fn(&Connection) -> rusqlite::Result<Option<T>>,
+    ) -> Result<Option<T>, StoreError> {
+        let failed = |source| StoreError::Load {
+            path: self.path.clone(),
+            source,
+        };
+        let mut open = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = &*open
+            && let Ok(Some(found)) = read(connection)
+        {
+            return Ok(Some(found));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
+        read(open.insert(connection)).map_err(failed)
+    }
+}
+
+fn next_relay(
+    connection: &Connection,
+    topic: &Topic,
+    heard: RelayId,
+) -> rusqlite::Result<Option<StoredRelay>> {
+    connection
+        .prepare_cached(
+            "SELECT *, (SELECT max(id) FROM relays AS earlier WHERE earlier.topic = ?1 AND earlier.id <= ?2) AS previous \
+             FROM relays WHERE topic = ?1 AND id > ?2 ORDER BY id LIMIT 1",
+        )?
+        .query_row(params![topic.as_str(), heard.0.cast_signed()], stored_relay)
+        .optional()
+}
+
+fn relay_part(
+    connection: &Connection,
+    id: RelayId,
+    number: u64,
+) -> rusqlite::Result<Option<Vec<u8>>> {
+    connection
+        .prepare_cached("SELECT body FROM relay_parts WHERE relay = ?1 AND part = ?2")?
+        .query_row([id.0.cast_signed(), number.cast_signed()], |row| row.get(0))
+        .optional()
+}
+
+fn relay_id(row: &Row<'_>, column: &str) -> rusqlite::Result<RelayId> {
+    Ok(RelayId(row.get::<_, i64>(column)?.cast_unsigned()))
 }
 
 /// The word for `rsnotify hub` in the table of the daemon whose state this is; `rsnotify run` leaves it empty.
@@ -118,17 +267,19 @@ fn subscription(row: &Row<'_>) -> rusqlite::Result<(Subscription, DeliveryProgre
     Ok((subscription, progress))
 }
 
-fn relay(row: &Row<'_>) -> rusqlite::Result<Relay> {
+fn stored_relay(row: &Row<'_>) -> rusqlite::Result<StoredRelay> {
     let list = row.get::<_, Option<String>>("capability_list")?;
-    Ok(Relay {
-        id: RelayId(row.get::<_, i64>("id")?.cast_unsigned()),
-        topic: Topic::new(row.get::<_, String>("topic")?),
+    let previous = row.get::<_, Option<i64>>("previous")?;
+    Ok(StoredRelay {
+        id: relay_id(row, "id")?,
+        previous: RelayId(previous.unwrap_or(0).cast_unsigned()),
         seq: row.get::<_, i64>("seq")?.cast_unsigned(),
-        body: shared(row.get("body")?),
         headers: RelayHeaders {
             content_type: row.get("content_type")?,
             capability_list: list.and_then(|list| Uri::parse(&list).ok()),
         },
+        size: row.get::<_, i64>("size")?.cast_unsigned(),
+        beginning: shared(row.get("beginning")?),
     })
 }
 
@@ -168,9 +319,9 @@ pub(super) fn write_record(on: &Transaction<'_>, record: &HubRecord) -> rusqlite
             on.prepare_cached("DELETE FROM published_topics WHERE topic = ?1")?
                 .execute([topic.as_str()])?;
         }
-        HubRecord::Ended(id) => {
-            on.prepare_cached("DELETE FROM relays WHERE id = ?1")?
-                .execute([id.0.cast_signed()])?;
+        HubRecord::Ended(topic, last) => {
+            on.prepare_cached("DELETE FROM relays WHERE topic = ?1 AND id <= ?2")?
+                .execute(params![topic.as_str(), last.0.cast_signed()])?;
         }
     }
     Ok(())
@@ -207,14 +358,21 @@ pub(super) fn write_relay(on: &Transaction<'_>, relay: &Relay) -> rusqlite::Resu
         content_type,
         capability_list,
     } = &relay.headers;
-    on.prepare_cached("INSERT INTO relays VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+    let mut parts = relay.body.chunks(PART_BYTES);
+    on.prepare_cached("INSERT INTO relays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
         .execute(params![
             relay.id.0.cast_signed(),
             relay.topic.as_str(),
             relay.seq.cast_signed(),
-            &relay.body[..],
             content_type,
             capability_list.as_ref().map(Uri::as_str),
+            (relay.body.len() as u64).cast_signed(),
+            BodyDigest::of(&relay.body).0,
+            parts.next().unwrap_or_default(),
         ])?;
+    for (number, part) in (1_i64..).zip(parts) {
+        on.prepare_cached("INSERT INTO relay_parts VALUES (?1, ?2, ?3)")?
+            .execute(params![relay.id.0.cast_signed(), number, part])?;
+    }
     Ok(())
 }

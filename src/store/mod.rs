@@ -119,6 +119,7 @@ use crate::store::integrity::{OpenedFile, beside};
 
 pub use crate::store::changes::{KeyReader, TakenRows};
 pub use crate::store::directory::inspect_directory;
+pub use crate::store::hub::RelayConnection;
 pub use crate::store::lock::is_in_use;
 
 /// The schema of a new state file.

@@ -245,10 +245,23 @@ CREATE TABLE relays (
     id INTEGER PRIMARY KEY,
     topic TEXT NOT NULL,
     seq INTEGER NOT NULL,
-    body BLOB NOT NULL,
     content_type TEXT NOT NULL,             -- headers that it is relayed with (S2)
-    capability_list TEXT
+    capability_list TEXT,
+    size INTEGER NOT NULL,                  -- of the whole body
+    digest BLOB NOT NULL,                   -- of the whole body
+    beginning BLOB NOT NULL                 -- the first 64 KiB of the body
 ) STRICT;
+
+-- A start reads nothing else of relays.
+CREATE INDEX relays_by_topic ON relays (topic, id, size);
+
+-- The rest of bodies that are longer than the beginning, 64 KiB a row.
+CREATE TABLE relay_parts (
+    relay INTEGER NOT NULL REFERENCES relays (id) ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (relay, part)
+) STRICT, WITHOUT ROWID;
 
 -- A topic that was published at `rsnotify hub` (S1, S3).
 CREATE TABLE published_topics (

@@ -23,7 +23,10 @@ fn the_table_of_the_hub_s_limits_is_true() {
         requests_per_minute,
         verifications,
         subscriptions,
+        backlog_bytes,
     } = HubLimits::default();
+    assert_eq!(backlog_bytes, 1 << 30);
+    assert!(page.contains("`max_backlog` (1 GiB)"));
     assert_eq!(verifications.per_host, requests_per_minute);
     assert_eq!(verifications.per_address, requests_per_minute);
     assert_eq!(subscriptions.per_host, subscriptions.per_address);

@@ -26,8 +26,10 @@ use rsnotify::announce::state::{
 };
 use rsnotify::store::{Store, StoreError, is_in_use};
 use websub::http::clock::Clock;
+use websub::hub::publication::BodyDigest;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
+    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedTopic,
+    Subscription,
 };
 use websub::publisher::reason::RefusalKind;
 use websub::secret::Secret;
@@ -487,12 +489,25 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
     let records = [
         HubRecord::Progressed(renewed.key(), tried),
         HubRecord::Subscribed(renewed.clone(), RelayId(6)),
-        HubRecord::Ended(RelayId(5)),
+        HubRecord::Ended(topic.clone(), RelayId(5)),
     ];
     store.save(&Save::default(), &records, &[]).unwrap();
     let saved = store.load_hub().unwrap();
     assert_eq!(saved.subscriptions, [(renewed.clone(), tried)]);
-    assert_eq!(saved.relays, [relay(6)]);
+    assert_eq!(store.load_relays().unwrap(), [relay(6)]);
+    let pending = PendingRelay {
+        id: RelayId(6),
+        size: 9,
+    };
+    let last = BodyDigest::of(b"<urlset/>");
+    let want = SavedTopic {
+        topic: topic.clone(),
+        relays: vec![pending],
+        last,
+    };
+    assert_eq!(saved.topics, [want]);
+    assert_eq!(store.seq_after(&topic, RelayId(5)).unwrap(), Some(6));
+    assert_eq!(store.seq_after(&topic, RelayId(6)).unwrap(), None);
     let ended = HubRecord::Unsubscribed(renewed.key());
     store.save(&Save::default(), &[ended], &[]).unwrap();
     assert_eq!(store.load_hub().unwrap().subscriptions, []);

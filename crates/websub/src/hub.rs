@@ -17,7 +17,7 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 use sha2::{Digest, Sha256};
 
-use crate::hub::publication::PublishedTopic;
+use crate::hub::publication::{BodyDigest, PublishedTopic};
 use crate::secret::Secret;
 
 pub mod address;
@@ -116,7 +116,10 @@ impl Subscription {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelayId(pub u64);
 
-/// A notification to deliver to each subscriber of a topic that has not received it.
+/// Bytes of a body that are stored, read and sent at a time.
+pub const PART_BYTES: usize = 64 * 1024;
+
+/// A notification to deliver to each subscriber of a topic that has not received it. In memory only until it is saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
     pub id: RelayId,
@@ -125,6 +128,29 @@ pub struct Relay {
     pub seq: u64,
     pub body: Arc<[u8]>,
     pub headers: RelayHeaders,
+}
+
+/// A notification of the state file that some subscriber has not received, without its body.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PendingRelay {
+    pub id: RelayId,
+    /// Bytes of its body.
+    pub size: u64,
+}
+
+/// A notification as it is read from the state file to be delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRelay {
+    pub id: RelayId,
+    /// The one before it on its topic that is still in the state file, or 0.
+    pub previous: RelayId,
+    /// The notification's number in its channel.
+    pub seq: u64,
+    pub headers: RelayHeaders,
+    /// Bytes of its body.
+    pub size: u64,
+    /// The first [`PART_BYTES`] of its body.
+    pub beginning: Arc<[u8]>,
 }
 
 /// Header values of a notification, which stay its own whatever is published on the topic later.
@@ -164,8 +190,8 @@ pub enum HubRecord {
     /// Unsubscribed, gone (410), or expired.
     Unsubscribed(SubscriptionKey),
     Progressed(SubscriptionKey, DeliveryProgress),
-    /// A notification that is no longer pending for any subscriber.
-    Ended(RelayId),
+    /// The notifications of a topic up to this one are no longer pending for any subscriber.
+    Ended(Topic, RelayId),
     /// A topic that was published or pinged, in a hub for many Sources.
     Published(Box<PublishedTopic>),
     /// A topic that is forgotten.
@@ -176,7 +202,18 @@ pub enum HubRecord {
 #[derive(Debug, Clone, Default)]
 pub struct SavedHub {
     pub subscriptions: Vec<(Subscription, DeliveryProgress)>,
-    pub relays: Vec<Relay>,
+    /// The topics with notifications in the state file.
+    pub topics: Vec<SavedTopic>,
+}
+
+/// The notifications of a topic in the state file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedTopic {
+    pub topic: Topic,
+    /// In order; at least one.
+    pub relays: Vec<PendingRelay>,
+    /// The digest of the last one's body.
+    pub last: BodyDigest,
 }
 
 #[cfg(test)]

@@ -10,6 +10,33 @@ pub mod http;
 /// Body of the answer for an unknown topic, by which it is recognised.
 pub const NO_SUCH_TOPIC: &str = "no such topic\n";
 
+/// Returns a topic with the escapes of unreserved characters decoded, and those of others in capitals, which are the same
+/// topic (WebSub section 5.1.1, RFC 3986 section 6.2.2). `a%2Fb` and `a/b` are two.
+pub fn normalized(topic: &str) -> String {
+    let mut normalized = Vec::with_capacity(topic.len());
+    let mut rest = topic.as_bytes();
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        let escaped = match (byte, after) {
+            (b'%', [high, low, ..]) => digit(high).zip(digit(low)),
+            _ => None,
+        };
+        let Some((high, low)) = escaped else {
+            normalized.push(*byte);
+            continue;
+        };
+        let decoded = u8::try_from(high * 16 + low).unwrap_or_default();
+        match decoded {
+            b'-' | b'.' | b'_' | b'~' => normalized.push(decoded),
+            _ if decoded.is_ascii_alphanumeric() => normalized.push(decoded),
+            _ => normalized.extend(format!("%{decoded:02X}").into_bytes()),
+        }
+        rest = &after[2..];
+    }
+    String::from_utf8_lossy(&normalized).into_owned()
+}
+
 /// The answer of a topic URI (R25 and the contract).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPage {
@@ -36,6 +63,23 @@ impl TopicRequests {
             200..=299 => self.answered += 1,
             300..=399 => self.not_modified += 1,
             _ => self.refused += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normalized;
+
+    #[test]
+    fn escapes_of_reserved_characters_make_another_topic() {
+        for (topic, want) in [
+            ("https://e.org/%74%2d%7E", "https://e.org/t-~"),
+            ("https://e.org/a%2fb", "https://e.org/a%2Fb"),
+            ("https://e.org/%c3%a9?%3f%25", "https://e.org/%C3%A9?%3F%25"),
+            ("é%4%zz%", "é%4%zz%"),
+        ] {
+            assert_eq!(normalized(topic), want);
         }
     }
 }

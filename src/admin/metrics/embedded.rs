@@ -22,6 +22,11 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
         "Pending deliveries over all subscriptions",
         count(hub.owed),
     );
+    exposition.gauge(
+        "rsnotify_backlog_bytes",
+        "Bytes of the notifications that are pending for some subscription",
+        hub.backlog_bytes,
+    );
     let topics = hub.topics.iter();
     exposition.gauges(
         "rsnotify_topic_subscriptions",
@@ -69,6 +74,11 @@ fn expose_counts(exposition: &mut Exposition, counts: &EmbeddedHubCounts) {
         "rsnotify_deliveries_total",
         "Delivery attempts, by outcome; refused and failed (no answer) are retried, given_up are not",
         by("outcome", outcomes),
+    );
+    exposition.counter(
+        "rsnotify_cut_off_subscriptions_total",
+        "Subscriptions that ended because more than max_backlog was pending",
+        deliveries.cut_off,
     );
     exposition.histogram(
         "rsnotify_delivery_seconds",

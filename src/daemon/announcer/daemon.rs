@@ -200,6 +200,7 @@ fn change_hub(
     saved: SavedHub,
     topics: &Topics,
 ) {
+    let relays = parts.saver.store().relay_reader();
     let RunParts {
         clock,
         inputs,
@@ -209,7 +210,9 @@ fn change_hub(
     } = parts;
     let topics = HubTopics::Served(topics.clone());
     hub.change(settings, |settings| {
-        start_hub(settings, saved, topics, *clock, inputs, failpoints)
+        start_hub(
+            settings, saved, relays, topics, *clock, inputs, failpoints,
+        )
     });
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use websub::hub::SubscriptionKey;
 use websub::hub::http::EmbeddedHub;
@@ -18,6 +19,7 @@ use crate::control::{
 };
 use crate::report;
 use crate::report::outbox::AccountNames;
+use crate::store::Store;
 
 /// An answer to a command that waits for its step to be saved.
 pub struct CommandReply {
@@ -49,8 +51,14 @@ impl CommandReply {
 }
 
 /// Answers a question about the subscriptions of a hub, and ends the one that it names to be ended.
-pub fn ask_hub(hub: &EmbeddedHub, about: SubscriptionsAction, now: Timestamp) -> ControlReply {
-    let (answer, ended) = hub.inspect(|subscriptions| ask_subscriptions(subscriptions, about, now));
+pub fn ask_hub(
+    hub: &EmbeddedHub,
+    about: SubscriptionsAction,
+    now: Timestamp,
+    store: &Store,
+) -> ControlReply {
+    let (answer, ended) =
+        hub.inspect(|subscriptions| ask_subscriptions(subscriptions, about, now, Some(store)));
     if let Some(key) = ended {
         hub.end(key, "removed by the hub's operator");
     }
@@ -68,12 +76,17 @@ pub fn ask_subscriptions(
     subscriptions: &Subscriptions,
     about: SubscriptionsAction,
     now: Timestamp,
+    store: Option<&Store>,
 ) -> (ControlReply, Option<SubscriptionKey>) {
-    let named =
-        |name: &SubscriptionName| subscriptions.find(&name.callback, name.topic.as_deref(), now);
+    // What cannot be read is not shown.
+    let seq_after = |topic: &Topic, heard| store?.seq_after(topic, heard).ok().flatten();
+    let named = |name: &SubscriptionName| {
+        subscriptions.find(&name.callback, name.topic.as_deref(), now, &seq_after)
+    };
     let found = match &about {
         SubscriptionsAction::List => {
-            return (ControlReply::Subscriptions(subscriptions.list(now)), None);
+            let list = subscriptions.list(now, &seq_after);
+            return (ControlReply::Subscriptions(list), None);
         }
         SubscriptionsAction::Show(name) | SubscriptionsAction::Remove(name) => named(name),
     };

@@ -1,11 +1,13 @@
 //! The embedded hub as the loop uses it: opened and closed by reloads, drained by a shutdown. Each change of it is saved
 //! by the loop, which delivers what it owes.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use websub::http::clock::Clock;
+use websub::hub::delivery::bodies::RelayFile;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::PreparedHub;
 use websub::hub::published_topics::directory::HubTopics;
@@ -13,6 +15,8 @@ use websub::hub::{HubRecord, Relay, SavedHub};
 
 use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::daemon::log::error_chain;
+use crate::store::RelayConnection;
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]
@@ -106,6 +110,7 @@ impl<I> LoopParts<I> {
 pub fn start_hub<I: Send + 'static>(
     settings: PreparedHub,
     saved: SavedHub,
+    relays: RelayConnection,
     topics: HubTopics,
     clock: Clock,
     inputs: &Sender<Input<I>>,
@@ -120,5 +125,17 @@ pub fn start_hub<I: Send + 'static>(
         }
         let _ = inputs.send(Input::HubRecords(changed));
     };
-    EmbeddedHub::start(settings, saved, topics, clock, records)
+    let relays = Arc::new(relays);
+    let parts = Arc::clone(&relays);
+    let relays = RelayFile {
+        next: Box::new(move |topic, heard| {
+            let next = relays.next(topic, heard);
+            next.map_err(|error| error_chain(&error))
+        }),
+        part: Box::new(move |id, number| {
+            let part = parts.part(id, number);
+            part.map_err(|error| error_chain(&error))
+        }),
+    };
+    EmbeddedHub::start(settings, saved, relays, topics, clock, records)
 }

@@ -35,7 +35,7 @@ impl Daemon<Intake, HubConfig> {
         let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
         let client = Arc::new(client);
         let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
-        let saved = store.load_hub()?;
+        let (saved, relays) = (store.load_hub()?, store.relay_reader());
         let clock = Clock::start(store.load_clock()?);
         let mut parts: HubParts = process.loop_parts(store, clock);
         let HubParts {
@@ -45,7 +45,9 @@ impl Daemon<Intake, HubConfig> {
             ..
         } = &mut parts;
         let topics = HubTopics::Published(Arc::clone(&directory));
-        let subscribers = start_hub(settings, saved, topics, clock, inputs, failpoints);
+        let subscribers = start_hub(
+            settings, saved, relays, topics, clock, inputs, failpoints,
+        );
         *hub = HubLink::new(subscribers.clone());
         let accept_inputs = inputs.clone();
         let hub = PublicHub::new(

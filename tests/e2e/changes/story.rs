@@ -132,7 +132,7 @@ impl Story {
         let state = self.state();
         let mut ledgers = state.ledgers.values();
         ledgers.all(|ledger| ledger.flight.is_none())
-            && self.store().load_hub().unwrap().relays.is_empty()
+            && self.store().load_hub().unwrap().topics.is_empty()
     }
 
     /// Waits until so many sets have change channels that know what was listed when they opened.

@@ -165,7 +165,7 @@ impl Story {
                 .iter()
                 .any(|(_, progress)| progress.heard < id)
         };
-        let relays = saved.relays.iter();
+        let relays = saved.topics.iter().flat_map(|topic| &topic.relays);
         relays.filter(|relay| waits(relay.id)).count()
     }
 
@@ -324,7 +324,7 @@ impl Story {
             let is_fetched = ledger.ping.is_none_or(|ping| ping.fetched);
             is_down(hub) || (ledger.flight.is_none() && is_fetched && is_level(&state, *id, hub))
         });
-        self.is_seen(&state) && is_told && self.store().load_hub().unwrap().relays.is_empty()
+        self.is_seen(&state) && is_told && self.store().load_hub().unwrap().topics.is_empty()
     }
 
     /// Takes in what came, and fetches the topic for a ping.

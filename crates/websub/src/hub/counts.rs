@@ -69,10 +69,12 @@ pub struct DeliveryCounts {
     pub refused: u64,
     /// Not answered; to be retried.
     pub failed: u64,
-    /// Failed at the last attempt, or abandoned because too many were pending.
+    /// Failed at the last attempt.
     pub abandoned: u64,
     /// 410: the subscription has ended.
     pub gone: u64,
+    /// Subscriptions that ended because too much was pending for them.
+    pub cut_off: u64,
 }
 
 impl DeliveryCounts {
@@ -123,6 +125,7 @@ mod tests {
             failed: 3,
             abandoned: 4,
             gone: 5,
+            cut_off: 0,
         };
         assert_eq!(deliveries, want);
     }

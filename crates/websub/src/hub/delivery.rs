@@ -1,19 +1,22 @@
 //! The delivery request to a subscriber, its signature, and the meaning of the answer (WebSub section 7).
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use hmac::digest::KeyInit;
 use hmac::{EagerHash, Hmac, Mac};
 use jiff::Timestamp;
-use resourcesync::uri::Hub;
+use resourcesync::uri::{Hub, Topic};
 use sha2::{Sha256, Sha384, Sha512};
 
 use crate::answer::Answer;
-use crate::hub::{Relay, RelayHeaders};
+use crate::hub::RelayHeaders;
 use crate::link::link_header;
 use crate::retry::{MAX_ATTEMPTS, next_try};
 use crate::secret::Secret;
 
+#[cfg(feature = "hub")]
+pub mod bodies;
 #[cfg(feature = "hub")]
 pub(crate) mod http;
 
@@ -48,27 +51,62 @@ pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> D
     }
 }
 
+/// The least speed at which a subscriber takes a body and answers, in bytes a second.
+const SLOWEST: u64 = 10_000;
+
+/// Returns the longest time for a delivery of a body of `size` bytes, where `usual` is that of any request.
+pub fn timeout(usual: Duration, size: u64) -> Duration {
+    usual + Duration::from_millis(size.saturating_mul(1_000) / SLOWEST)
+}
+
 /// Returns the headers of a delivery (Framework Notification 1.0.1 section 4.3).
-pub fn headers(relay: &Relay, hub: &Hub, secret: Option<&Secret>) -> Vec<(&'static str, String)> {
+pub fn headers(
+    topic: &Topic,
+    headers: &RelayHeaders,
+    hub: &Hub,
+    signature: Option<String>,
+) -> Vec<(&'static str, String)> {
     let RelayHeaders {
         content_type,
         capability_list,
-    } = &relay.headers;
+    } = headers;
     let hub = std::slice::from_ref(hub);
-    let links = link_header(&relay.topic, hub, capability_list.as_ref());
+    let links = link_header(topic, hub, capability_list.as_ref());
     let mut headers = vec![("Content-Type", content_type.clone()), ("Link", links)];
-    headers.extend(secret.map(|secret| ("X-Hub-Signature", signature(secret, &relay.body))));
+    headers.extend(signature.map(|signature| ("X-Hub-Signature", signature)));
     headers
 }
 
 /// Returns the value of `X-Hub-Signature`.
 pub fn signature(secret: &Secret, body: &[u8]) -> String {
-    let mut text = String::from("sha256=");
-    for byte in mac::<Sha256>(secret, body).finalize().into_bytes() {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
+    let mut signer = Signer::new(secret);
+    signer.update(body);
+    signer.finish()
+}
+
+/// Signs a body that comes in parts.
+#[derive(Debug)]
+pub struct Signer(Hmac<Sha256>);
+
+impl Signer {
+    pub fn new(secret: &Secret) -> Signer {
+        Signer(mac(secret))
     }
-    text
+
+    /// Adds the next part of the body.
+    pub fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// Returns the value of `X-Hub-Signature`.
+    pub fn finish(self) -> String {
+        let mut text = String::from("sha256=");
+        for byte in self.0.finalize().into_bytes() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
 }
 
 /// Returns true if `X-Hub-Signature` proves that the sender knows the secret, by a method of WebSub section 7.1 that is
@@ -81,18 +119,24 @@ pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
         return false;
     };
     match method.to_ascii_lowercase().as_str() {
-        "sha256" => mac::<Sha256>(secret, body).verify_slice(&given).is_ok(),
-        "sha384" => mac::<Sha384>(secret, body).verify_slice(&given).is_ok(),
-        "sha512" => mac::<Sha512>(secret, body).verify_slice(&given).is_ok(),
+        "sha256" => mac::<Sha256>(secret)
+            .chain_update(body)
+            .verify_slice(&given)
+            .is_ok(),
+        "sha384" => mac::<Sha384>(secret)
+            .chain_update(body)
+            .verify_slice(&given)
+            .is_ok(),
+        "sha512" => mac::<Sha512>(secret)
+            .chain_update(body)
+            .verify_slice(&given)
+            .is_ok(),
         _ => false,
     }
 }
 
-fn mac<H: EagerHash>(secret: &Secret, body: &[u8]) -> Hmac<H> {
-    let mut mac = Hmac::<H>::new_from_slice(secret.reveal().as_bytes())
-        .expect("HMAC takes a key of any length");
-    mac.update(body);
-    mac
+fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
+    Hmac::<H>::new_from_slice(secret.reveal().as_bytes()).expect("HMAC takes a key of any length")
 }
 
 fn bytes(digits: &str) -> Option<Vec<u8>> {
@@ -113,13 +157,10 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use resourcesync::uri::{Topic, Uri};
+    use resourcesync::uri::Uri;
     use rstest::rstest;
 
     use super::*;
-    use crate::hub::RelayId;
 
     fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
@@ -151,6 +192,16 @@ mod tests {
     }
 
     #[test]
+    fn a_large_body_has_more_time() {
+        let usual = Duration::from_secs(10);
+        let want = Duration::from_secs(110);
+        assert_eq!(
+            (timeout(usual, 0), timeout(usual, 1_000_000)),
+            (usual, want)
+        );
+    }
+
+    #[test]
     fn retry_after_and_failures_count_as_with_hubs() {
         let at = "2026-11-20T12:01:00Z".parse().unwrap();
         assert_eq!(
@@ -167,17 +218,15 @@ mod tests {
 
     #[test]
     fn a_delivery_has_the_headers_that_came_with_its_notification() {
-        let relay = Relay {
-            id: RelayId(1),
-            topic: Topic::new("https://e.org/t"),
-            seq: 1,
-            body: Arc::from(&b"<a/>"[..]),
-            headers: RelayHeaders {
-                content_type: "application/xml; charset=utf-8".to_owned(),
-                capability_list: Some(Uri::parse("https://e.org/cl.xml").unwrap()),
-            },
+        let of_relay = RelayHeaders {
+            content_type: "application/xml; charset=utf-8".to_owned(),
+            capability_list: Some(Uri::parse("https://e.org/cl.xml").unwrap()),
         };
-        let headers = headers(&relay, &Hub::new("https://hub.example/"), None);
+        let (topic, hub) = (
+            Topic::new("https://e.org/t"),
+            Hub::new("https://hub.example/"),
+        );
+        let headers = headers(&topic, &of_relay, &hub, None);
         let links = "<https://e.org/t>; rel=\"self\", <https://hub.example/>; rel=\"hub\", \
                      <https://e.org/cl.xml>; rel=\"resourcesync\"";
         assert_eq!(

@@ -12,6 +12,7 @@ use resourcesync::uri::Topic;
 use crate::http::clock::Clock;
 use crate::hub::admission::Admission;
 use crate::hub::counts::EmbeddedHubCounts;
+use crate::hub::delivery::bodies::{RelayFile, RelayReader};
 use crate::hub::delivery::http::Deliveries;
 use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
 use crate::hub::limits::HubLimits;
@@ -49,11 +50,12 @@ struct HubInner {
 }
 
 impl EmbeddedHub {
-    /// Starts the hub with the state of earlier runs, within a tokio runtime. `records` is called, in order, with the
+    /// Starts the hub with the state of earlier runs, within a tokio runtime. `relays` reads what was saved. `records` is called, in order, with the
     /// records to save, each time with those to save together; it must neither block nor call the hub.
     pub fn start(
         prepared: PreparedHub,
         mut saved: SavedHub,
+        relays: RelayFile,
         topics: HubTopics,
         clock: Clock,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
@@ -67,11 +69,14 @@ impl EmbeddedHub {
         let table = SubscriptionTable::restore(saved, Arc::clone(&admission), clock, records);
         let table = Arc::new(table);
         let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
-        let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table));
+        let relays = RelayReader::new(relays);
+        let deliveries = Deliveries::new(Arc::clone(&settings), Arc::clone(&table), relays);
+        let deliveries = Arc::new(deliveries);
         let verifications = Arc::new(Verifications::new(
             Arc::clone(&settings),
             Arc::clone(&admission),
             Arc::clone(&table),
+            Arc::clone(&deliveries),
         ));
         let endpoint = SubscriptionEndpoint::new(
             Arc::clone(&settings),
@@ -83,7 +88,7 @@ impl EmbeddedHub {
             settings,
             admission,
             table,
-            deliveries: Arc::new(deliveries),
+            deliveries,
             verifications,
             endpoint,
         });
@@ -103,6 +108,7 @@ impl EmbeddedHub {
         let admission = &self.inner.admission;
         admission.with(|admission, _| admission.set_limits(limits));
         self.inner.settings.replace(prepared);
+        self.cut_off();
     }
 
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
@@ -130,14 +136,20 @@ impl EmbeddedHub {
         table.with(|subscriptions| subscriptions.relay(notification, table.clock.now()))
     }
 
-    /// Delivers saved notifications, to each subscriber in order. Beyond the limits of a topic the oldest pending ones are
-    /// abandoned.
+    /// Delivers saved notifications, to each subscriber in order. If more than `max_backlog` is pending, the subscriptions
+    /// that are owed most end.
     pub fn dispatch(&self, relays: Vec<Relay>) {
-        for relay in relays {
-            let topic = relay.topic.clone();
-            self.inner.table.enqueue(relay);
-            self.inner.deliveries.trim(&topic);
+        for Relay { id, topic, .. } in relays {
+            self.inner.table.saved(&topic, id);
+            self.cut_off();
             self.inner.deliveries.begin(&topic);
+        }
+    }
+
+    fn cut_off(&self) {
+        for key in self.inner.deliveries.cut_off() {
+            let why = "too many notifications were pending";
+            self.inner.verifications.deny(key, why);
         }
     }
 

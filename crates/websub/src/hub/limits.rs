@@ -13,6 +13,8 @@ pub struct HubLimits {
     /// Verifications under way. Renewals have a total of their own, of the same size.
     pub verifications: Quota,
     pub subscriptions: Quota,
+    /// Bytes of pending notifications; beyond it the subscriptions that are owed most end.
+    pub backlog_bytes: u64,
 }
 
 /// The maximum number of something: in total, for one callback host, and for one client address.
@@ -46,6 +48,7 @@ impl Default for HubLimits {
                 per_host: 1_000,
                 per_address: 1_000,
             },
+            backlog_bytes: 1 << 30,
         }
     }
 }

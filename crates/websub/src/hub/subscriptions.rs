@@ -1,10 +1,10 @@
 //! Subscriptions, and the notifications pending for each: those relayed on its topic after the last one it received.
 //!
-//! A notification is kept once for all its subscribers, and each subscriber has the number of the last one it received:
-//! relaying to a hundred thousand subscribers costs no more than to one until the deliveries begin.
+//! A notification is kept once for all its subscribers, in the state file, and each subscriber has the number of the last
+//! one it received: relaying to a hundred thousand subscribers costs no more than to one until the deliveries begin, and
+//! memory does not grow with what subscribers are behind.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,10 +13,11 @@ use resourcesync::uri::Topic;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::fair_queue::Priority;
 use crate::hub::publication::BodyDigest;
+use crate::hub::subscriptions::backlog::{Extent, TopicBacklog};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
-    SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
+    SavedTopic, Subscription, SubscriptionKey,
 };
 use crate::secret::Secret;
 
@@ -25,6 +26,7 @@ pub(crate) mod table;
 #[cfg(feature = "hub")]
 mod wakers;
 
+pub mod backlog;
 pub mod view;
 
 /// All subscriptions, and the notifications pending for them.
@@ -33,14 +35,16 @@ pub struct Subscriptions {
     topics: HashMap<Topic, TopicSubscribers>,
     /// The highest number given to a notification.
     last: RelayId,
+    /// Bytes of the notifications that some subscriber has not received.
+    backlog_bytes: u64,
     assignments: u64,
 }
 
 /// The subscribers of one topic.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct TopicSubscribers {
     subscribers: HashMap<Callback, Subscriber>,
-    pending: BTreeMap<RelayId, PendingRelay>,
+    backlog: TopicBacklog,
     /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
     /// pending.
     last: Option<BodyDigest>,
@@ -74,50 +78,71 @@ pub struct Assignment {
     number: u64,
 }
 
-#[derive(Debug)]
-struct PendingRelay {
-    relay: Arc<Relay>,
-    /// The number of subscribers that have not received it; at least one.
-    remaining: usize,
-}
-
-/// One notification for one subscriber.
+/// A delivery to one subscriber, of the notification that follows the one it received last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    pub relay: Arc<Relay>,
     pub secret: Option<Secret>,
     pub progress: DeliveryProgress,
     pub priority: Priority,
 }
 
-/// A notification that is abandoned because too many are pending.
+/// The subscriptions to one topic that are furthest behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Abandoned {
-    pub relay: Arc<Relay>,
-    /// The number of subscribers that have not received it.
-    pub subscribers: usize,
+pub struct LargestDebt {
+    pub topic: Topic,
+    pub callbacks: Vec<Callback>,
+    /// What is pending for each of them.
+    pub owed: Extent,
 }
 
 impl Subscriptions {
     /// Restores the state of earlier runs. Returns the records that remove what is obsolete.
     pub fn restore(saved: SavedHub) -> (Subscriptions, Vec<HubRecord>) {
         let mut restored = Subscriptions::default();
+        let mut subscribers: HashMap<Topic, HashMap<Callback, Subscriber>> = HashMap::new();
         for (subscription, progress) in saved.subscriptions {
             restored.last = restored.last.max(progress.heard);
-            let key = subscription.key();
-            let on_topic = restored.topics.entry(key.topic).or_default();
-            on_topic
-                .subscribers
-                .insert(key.callback, Subscriber::new(subscription, progress));
+            let SubscriptionKey { topic, callback } = subscription.key();
+            let on_topic = subscribers.entry(topic).or_default();
+            on_topic.insert(callback, Subscriber::new(subscription, progress));
         }
         let mut records = Vec::new();
-        for relay in saved.relays {
-            restored.last = restored.last.max(relay.id);
-            if let Some(on_topic) = restored.topics.get_mut(&relay.topic) {
-                on_topic.last = Some(BodyDigest::of(&relay.body));
+        let mut insert = |topic: Topic,
+                          subscribers: HashMap<Callback, Subscriber>,
+                          relays: &[PendingRelay],
+                          last: Option<BodyDigest>| {
+            let heard = subscribers.values();
+            let heard = heard.map(|subscriber| subscriber.progress.heard).collect();
+            let (backlog, obsolete) = TopicBacklog::restore(relays, heard);
+            restored.backlog_bytes += backlog.size().bytes;
+            records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
+            let on_topic = TopicSubscribers {
+                subscribers,
+                backlog,
+                last,
+            };
+            restored.topics.insert(topic, on_topic);
+        };
+        let mut unneeded = Vec::new();
+        let mut last_relay = RelayId::default();
+        for SavedTopic {
+            topic,
+            relays,
+            last,
+        } in saved.topics
+        {
+            let last_id = relays.last().map_or(RelayId::default(), |relay| relay.id);
+            last_relay = last_relay.max(last_id);
+            match subscribers.remove(&topic) {
+                Some(subscribers) => insert(topic, subscribers, &relays, Some(last)),
+                None => unneeded.push(HubRecord::Ended(topic, last_id)),
             }
-            records.extend(restored.enqueue(relay));
         }
+        for (topic, subscribers) in subscribers {
+            insert(topic, subscribers, &[], None);
+        }
+        restored.last = restored.last.max(last_relay);
+        records.extend(unneeded);
         (restored, records)
     }
 
@@ -126,11 +151,9 @@ impl Subscriptions {
     pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
         let key = subscription.key();
         let SubscriptionKey { topic, callback } = key.clone();
-        let on_topic = self.topics.entry(topic).or_default();
-        let progress = DeliveryProgress {
-            heard: self.last,
-            ..DeliveryProgress::default()
-        };
+        let last = self.last;
+        let on_topic = self.topics.entry(topic);
+        let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(last));
         let mut progressed = None;
         let progress = match on_topic.subscribers.get_mut(&callback) {
             Some(subscriber) => {
@@ -147,6 +170,10 @@ impl Subscriptions {
                 due
             }
             None => {
+                let progress = DeliveryProgress {
+                    heard: on_topic.backlog.subscribe(),
+                    ..DeliveryProgress::default()
+                };
                 let subscriber = Subscriber::new(subscription.clone(), progress);
                 on_topic.subscribers.insert(callback, subscriber);
                 progress
@@ -161,11 +188,18 @@ impl Subscriptions {
         let Some(on_topic) = self.topics.get_mut(&key.topic) else {
             return Vec::new();
         };
-        let records = on_topic.remove(key);
+        let Some(subscriber) = on_topic.subscribers.remove(&key.callback) else {
+            return Vec::new();
+        };
+        let before = on_topic.backlog.size().bytes;
+        let obsolete = on_topic.backlog.unsubscribe(subscriber.progress.heard);
+        self.backlog_bytes -= before - on_topic.backlog.size().bytes;
         if on_topic.subscribers.is_empty() {
             self.topics.remove(&key.topic);
         }
-        records
+        let ended = obsolete.map(|id| HubRecord::Ended(key.topic.clone(), id));
+        let removed = HubRecord::Unsubscribed(key.clone());
+        std::iter::once(removed).chain(ended).collect()
     }
 
     /// Returns true if there is a subscription whose lease has not ended.
@@ -228,10 +262,10 @@ impl Subscriptions {
         self.relay(notification, now)
     }
 
-    /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then passes it to
-    /// [`enqueue`](Subscriptions::enqueue).
+    /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then calls
+    /// [`saved`](Subscriptions::saved).
     pub fn relay(&mut self, notification: NotificationToRelay, now: Timestamp) -> Option<Relay> {
-        let on_topic = self.topics.get(&notification.topic)?;
+        let on_topic = self.topics.get_mut(&notification.topic)?;
         on_topic
             .subscribers
             .values()
@@ -243,6 +277,12 @@ impl Subscriptions {
             headers,
         } = notification;
         self.last = RelayId(self.last.0 + 1);
+        let before = on_topic.backlog.size().bytes;
+        on_topic.backlog.relay(PendingRelay {
+            id: self.last,
+            size: body.len() as u64,
+        });
+        self.backlog_bytes += on_topic.backlog.size().bytes - before;
         Some(Relay {
             id: self.last,
             topic,
@@ -252,25 +292,39 @@ impl Subscriptions {
         })
     }
 
-    /// Makes a saved notification pending for the subscribers that subscribed before it was numbered.
-    pub fn enqueue(&mut self, relay: Relay) -> Option<HubRecord> {
-        let id = relay.id;
-        let ended = HubRecord::Ended(id);
-        let Some(on_topic) = self.topics.get_mut(&relay.topic) else {
-            return Some(ended);
-        };
-        let subscribers = on_topic.subscribers.values();
-        let remaining = subscribers
-            .filter(|subscriber| subscriber.progress.heard < id)
-            .count();
-        if remaining == 0 {
-            return Some(ended);
+    /// Takes note that a notification is saved: it may be delivered.
+    pub fn saved(&mut self, topic: &Topic, id: RelayId) -> Option<HubRecord> {
+        let on_topic = self.topics.get_mut(topic);
+        let is_needed = on_topic.is_some_and(|on_topic| on_topic.backlog.saved(id));
+        (!is_needed).then(|| HubRecord::Ended(topic.clone(), id))
+    }
+
+    /// Returns the bytes of the notifications that some subscriber has not received.
+    pub fn backlog_bytes(&self) -> u64 {
+        self.backlog_bytes
+    }
+
+    /// Returns the subscriptions for which most bytes are pending, if all topics together have more than `max`. A
+    /// subscription for which only the last notification of its topic is pending is none of them.
+    pub fn largest_debt(&self, max: u64) -> Option<LargestDebt> {
+        if self.backlog_bytes <= max {
+            return None;
         }
-        let relay = Arc::new(relay);
-        on_topic
-            .pending
-            .insert(id, PendingRelay { relay, remaining });
-        None
+        let (topic, on_topic) = self
+            .topics
+            .iter()
+            .filter(|(_, on_topic)| on_topic.backlog.size().count > 1)
+            .max_by_key(|(topic, on_topic)| (on_topic.backlog.size().bytes, *topic))?;
+        let lowest = on_topic.backlog.lowest();
+        let behind = on_topic
+            .subscribers
+            .iter()
+            .filter(|(_, subscriber)| Some(subscriber.progress.heard) == lowest);
+        Some(LargestDebt {
+            topic: topic.clone(),
+            callbacks: behind.map(|(callback, _)| callback.clone()).collect(),
+            owed: on_topic.backlog.size(),
+        })
     }
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
@@ -279,14 +333,9 @@ impl Subscriptions {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
-        let Some((last, _)) = on_topic.pending.last_key_value() else {
-            return Vec::new();
-        };
-        let is_idle = |subscriber: &Subscriber| {
-            subscriber.assigned.is_none() && subscriber.progress.heard < *last
-        };
+        let backlog = &on_topic.backlog;
         let idle = on_topic.subscribers.iter_mut();
-        let idle = idle.filter(|(_, subscriber)| is_idle(subscriber));
+        let idle = idle.filter(|(_, subscriber)| subscriber.is_idle(backlog));
         let assign = |(callback, subscriber): (&Callback, &mut Subscriber)| {
             self.assignments += 1;
             subscriber.assigned = Some(self.assignments);
@@ -307,12 +356,27 @@ impl Subscriptions {
             .collect()
     }
 
+    /// Assigns one subscriber, if it has notifications pending and no assignment.
+    pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<Assignment> {
+        let on_topic = self.topics.get_mut(&key.topic)?;
+        let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
+        if !subscriber.is_idle(&on_topic.backlog) {
+            return None;
+        }
+        self.assignments += 1;
+        subscriber.assigned = Some(self.assignments);
+        Some(Assignment {
+            key: key.clone(),
+            number: self.assignments,
+        })
+    }
+
     /// Returns the topics with pending notifications.
     pub fn topics_with_pending(&self) -> Vec<Topic> {
         let pending = self
             .topics
             .iter()
-            .filter(|(_, on_topic)| !on_topic.pending.is_empty());
+            .filter(|(_, on_topic)| on_topic.backlog.is_pending());
         pending.map(|(topic, _)| topic.clone()).collect()
     }
 
@@ -320,10 +384,8 @@ impl Subscriptions {
     pub fn next_delivery(&mut self, assignment: &Assignment, now: Timestamp) -> Option<Delivery> {
         let (on_topic, callback) = self.assigned(assignment)?;
         let subscriber = on_topic.subscribers.get_mut(callback)?;
-        let after = (Excluded(subscriber.progress.heard), Unbounded);
-        match on_topic.pending.range(after).next() {
-            Some((_, pending)) if now < subscriber.expires => Some(Delivery {
-                relay: Arc::clone(&pending.relay),
+        match on_topic.backlog.has_saved(subscriber.progress.heard) {
+            true if now < subscriber.expires => Some(Delivery {
                 secret: subscriber.secret.clone(),
                 progress: subscriber.progress,
                 priority: subscriber.priority(),
@@ -335,11 +397,18 @@ impl Subscriptions {
         }
     }
 
-    /// Applies the outcome of a delivery.
+    /// Returns the progress of the subscriber of an assignment.
+    pub fn progress(&mut self, assignment: &Assignment) -> DeliveryProgress {
+        let assigned = self.assigned(assignment);
+        let subscriber = assigned.and_then(|(on_topic, key)| on_topic.subscribers.get(key));
+        subscriber.map_or_else(DeliveryProgress::default, |subscriber| subscriber.progress)
+    }
+
+    /// Applies the outcome of a delivery of a notification.
     pub fn answered(
         &mut self,
         assignment: &Assignment,
-        id: RelayId,
+        relay: PendingRelay,
         outcome: DeliveryOutcome,
     ) -> Vec<HubRecord> {
         let key = &assignment.key;
@@ -350,7 +419,8 @@ impl Subscriptions {
             return Vec::new();
         };
         let progress = &mut subscriber.progress;
-        let mut ended = None;
+        let mut obsolete = None;
+        let mut freed = 0;
         match outcome {
             DeliveryOutcome::Gone => return self.unsubscribe(key),
             DeliveryOutcome::Retry { at } => {
@@ -358,16 +428,19 @@ impl Subscriptions {
                 progress.next_try = Some(at);
             }
             DeliveryOutcome::Delivered | DeliveryOutcome::Abandoned => {
+                let backlog = &mut on_topic.backlog;
+                let before = backlog.size().bytes;
+                obsolete = backlog.receive(progress.heard, relay);
+                freed = before - backlog.size().bytes;
                 *progress = DeliveryProgress {
-                    heard: id,
+                    heard: relay.id,
                     ..DeliveryProgress::default()
                 };
             }
         }
         let progressed = HubRecord::Progressed(key.clone(), *progress);
-        if progress.heard == id {
-            ended = on_topic.received(id);
-        }
+        self.backlog_bytes -= freed;
+        let ended = obsolete.map(|id| HubRecord::Ended(key.topic.clone(), id));
         std::iter::once(progressed).chain(ended).collect()
     }
 
@@ -382,50 +455,15 @@ impl Subscriptions {
         let subscriber = on_topic.subscribers.get(callback)?;
         (subscriber.assigned == Some(assignment.number)).then_some((on_topic, callback))
     }
-
-    /// Abandons the oldest pending notifications of a topic beyond the limits; the newest stays.
-    pub fn trim(&mut self, topic: &Topic, max_count: usize, max_bytes: usize) -> Vec<Abandoned> {
-        let Some(on_topic) = self.topics.get_mut(topic) else {
-            return Vec::new();
-        };
-        let bytes = |pending: &PendingRelay| pending.relay.body.len();
-        let mut total_bytes: usize = on_topic.pending.values().map(bytes).sum();
-        let mut abandoned = Vec::new();
-        while on_topic.pending.len() > 1
-            && (on_topic.pending.len() > max_count || total_bytes > max_bytes)
-            && let Some((_, oldest)) = on_topic.pending.pop_first()
-        {
-            total_bytes -= bytes(&oldest);
-            abandoned.push(Abandoned {
-                relay: oldest.relay,
-                subscribers: oldest.remaining,
-            });
-        }
-        abandoned
-    }
 }
 
 impl TopicSubscribers {
-    fn remove(&mut self, key: &SubscriptionKey) -> Vec<HubRecord> {
-        let Some(subscriber) = self.subscribers.remove(&key.callback) else {
-            return Vec::new();
-        };
-        let after = (Excluded(subscriber.progress.heard), Unbounded);
-        let pending: Vec<RelayId> = self.pending.range(after).map(|(id, _)| *id).collect();
-        let mut records = vec![HubRecord::Unsubscribed(key.clone())];
-        records.extend(pending.into_iter().filter_map(|id| self.received(id)));
-        records
-    }
-
-    /// Counts a notification as received or abandoned for one subscriber.
-    fn received(&mut self, id: RelayId) -> Option<HubRecord> {
-        let pending = self.pending.get_mut(&id)?;
-        pending.remaining -= 1;
-        if pending.remaining > 0 {
-            return None;
+    fn new(last: RelayId) -> TopicSubscribers {
+        TopicSubscribers {
+            subscribers: HashMap::new(),
+            backlog: TopicBacklog::new(last),
+            last: None,
         }
-        self.pending.remove(&id);
-        Some(HubRecord::Ended(id))
     }
 }
 
@@ -438,6 +476,11 @@ impl Subscriber {
             last: None,
             assigned: None,
         }
+    }
+
+    /// Returns true if something is pending for it and not being delivered.
+    fn is_idle(&self, backlog: &TopicBacklog) -> bool {
+        self.assigned.is_none() && backlog.has_saved(self.progress.heard)
     }
 
     fn priority(&self) -> Priority {

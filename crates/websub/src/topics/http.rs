@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValue};
-use percent_encoding::percent_decode_str;
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 
@@ -16,7 +15,7 @@ use crate::http::server::{FullResponse, text};
 use crate::link::link_header;
 use crate::topics::NO_SUCH_TOPIC;
 use crate::topics::TopicPage;
-use crate::topics::TopicRequests;
+use crate::topics::{TopicRequests, normalized};
 
 /// The topics served. Clones share them.
 #[derive(Clone)]
@@ -89,10 +88,9 @@ impl Topics {
         }
     }
 
-    /// Finds the topic that a subscriber named: compared byte for byte, else after percent-decoding.
+    /// Finds the topic that a subscriber named: compared byte for byte, else in normal form.
     pub fn find(&self, name: &str) -> Option<Topic> {
-        let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
-        let wanted = decoded(name);
+        let wanted = normalized(name);
         let pages = self.read();
         let exact = pages
             .get(&*host_and_target(name).1)
@@ -106,7 +104,7 @@ impl Topics {
                 pages
                     .values()
                     .flatten()
-                    .find(|served| decoded(served.page.topic.as_str()) == wanted)
+                    .find(|served| normalized(served.page.topic.as_str()) == wanted)
             })
             .map(|served| served.page.topic.clone())
     }

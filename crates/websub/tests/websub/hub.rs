@@ -1,6 +1,8 @@
 //! The embedded hub against callbacks that confirm, refuse, hang and lie.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -8,12 +10,15 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use websub::hub::callback::CallbackPolicy;
+use websub::hub::delivery::bodies::RelayFile;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
+use websub::hub::publication::BodyDigest;
 use websub::hub::published_topics::directory::HubTopics;
 use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayId, SavedHub,
+    SavedTopic, StoredRelay, Subscription, SubscriptionKey,
 };
 use websub::subscriber::{CallbackKey, CallbackRequest, Destination};
 use websub::topics::http::Topics;
@@ -37,13 +42,87 @@ struct Running {
     url: Hub,
     address: std::net::SocketAddr,
     records: mpsc::UnboundedReceiver<HubRecord>,
+    saved: Saved,
 }
 
-async fn start(restored: SavedHub) -> Running {
+/// The notifications of the state file.
+type Saved = Arc<Mutex<BTreeMap<RelayId, Relay>>>;
+
+/// The state of an earlier run.
+#[derive(Default)]
+struct Restored {
+    subscriptions: Vec<(Subscription, DeliveryProgress)>,
+    relays: Vec<Relay>,
+}
+
+impl Restored {
+    fn saved(self) -> (SavedHub, Saved) {
+        let relays = self.relays.into_iter();
+        let relays = BTreeMap::from_iter(relays.map(|relay| (relay.id, relay)));
+        let mut topics: Vec<SavedTopic> = Vec::new();
+        for relay in relays.values() {
+            let pending = PendingRelay {
+                id: relay.id,
+                size: relay.body.len() as u64,
+            };
+            let last = BodyDigest::of(&relay.body);
+            match topics.iter_mut().find(|topic| topic.topic == relay.topic) {
+                Some(topic) => {
+                    topic.relays.push(pending);
+                    topic.last = last;
+                }
+                None => topics.push(SavedTopic {
+                    topic: relay.topic.clone(),
+                    relays: vec![pending],
+                    last,
+                }),
+            }
+        }
+        let saved = SavedHub {
+            subscriptions: self.subscriptions,
+            topics,
+        };
+        (saved, Arc::new(Mutex::new(relays)))
+    }
+}
+
+/// Reads what a test saved.
+fn file_of(saved: &Saved) -> RelayFile {
+    let (relays, parts) = (Arc::clone(saved), Arc::clone(saved));
+    RelayFile {
+        next: Box::new(move |topic, heard| {
+            let relays = relays.lock().unwrap();
+            let mut of_topic = relays.values().filter(|relay| relay.topic == *topic);
+            let previous = of_topic.clone().rfind(|relay| relay.id <= heard);
+            let next = of_topic.find(|relay| relay.id > heard);
+            Ok(next.map(|relay| StoredRelay {
+                id: relay.id,
+                previous: previous.map_or(RelayId(0), |relay| relay.id),
+                seq: relay.seq,
+                headers: relay.headers.clone(),
+                size: relay.body.len() as u64,
+                beginning: relay
+                    .body
+                    .chunks(PART_BYTES)
+                    .next()
+                    .unwrap_or_default()
+                    .into(),
+            }))
+        }),
+        part: Box::new(move |id, number| {
+            let relays = parts.lock().unwrap();
+            let mut of_body = relays[&id].body.chunks(PART_BYTES);
+            let part = of_body.nth(usize::try_from(number).unwrap());
+            Ok(part.map(<[u8]>::to_vec))
+        }),
+    }
+}
+
+async fn start(restored: Restored) -> Running {
     start_with(restored, |_| {}).await
 }
 
-async fn start_with(restored: SavedHub, set: impl Fn(&mut EmbeddedHubSettings)) -> Running {
+async fn start_with(restored: Restored, set: impl Fn(&mut EmbeddedHubSettings)) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Hub::new(format!("http://{}/hub", listener.local_addr().unwrap()));
     let topics = Topics::new(|_| {});
@@ -59,9 +138,11 @@ async fn start_with(restored: SavedHub, set: impl Fn(&mut EmbeddedHubSettings)) 
         }
     };
     let prepared = PreparedHub::new(settings).unwrap();
+    let (restored, saved) = restored.saved();
     let hub = EmbeddedHub::start(
         prepared,
         restored,
+        file_of(&saved),
         HubTopics::Served(topics.clone()),
         websub::http::clock::Clock::start(None),
         record,
@@ -72,6 +153,7 @@ async fn start_with(restored: SavedHub, set: impl Fn(&mut EmbeddedHubSettings)) 
         url,
         address,
         records,
+        saved,
     }
 }
 
@@ -97,8 +179,14 @@ impl Running {
 
     fn send(&self, notification: NotificationToRelay) -> Option<Relay> {
         let relay = self.hub.relay(notification);
-        self.hub.dispatch(relay.iter().cloned().collect());
+        self.dispatch(relay.iter().cloned().collect());
         relay
+    }
+
+    fn dispatch(&self, relays: Vec<Relay>) {
+        let saved = relays.iter().map(|relay| (relay.id, relay.clone()));
+        self.saved.lock().unwrap().extend(saved);
+        self.hub.dispatch(relays);
     }
 
     fn notification(&self, seq: u64) -> NotificationToRelay {
@@ -145,7 +233,7 @@ fn unsubscribed(callback: &str) -> HubRecord {
 
 #[tokio::test]
 async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let subscriber = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
         .await
         .unwrap();
@@ -178,7 +266,10 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
         assert_eq!(notification.body, &*running.notification(seq).body);
         notification.acknowledge();
         assert_eq!(running.record().await, heard(&subscription, relay.id));
-        assert_eq!(running.record().await, HubRecord::Ended(relay.id));
+        assert_eq!(
+            running.record().await,
+            HubRecord::Ended(Topic::new(TOPIC), relay.id)
+        );
     }
 
     soon(subscriber.unsubscribe(&mut ours, &running.url, &topic))
@@ -193,7 +284,7 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
 
 #[tokio::test]
 async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
-    let running = start(SavedHub::default()).await;
+    let running = start(Restored::default()).await;
     let callback = "hub.callback=http%3A%2F%2F127.0.0.1%3A9%2Fc";
     for (form, want, words) in [
         (
@@ -230,7 +321,7 @@ async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
 #[tokio::test]
 async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let topic = "https%3A%2F%2Fe.org%2Fset1%2F%2566ramework%2F";
     let callback = format!("hub.callback=http%3A%2F%2F{}%2Fc", peer.address);
     let form = format!("hub.mode=subscribe&hub.topic={topic}&{callback}");
@@ -263,7 +354,7 @@ async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
         _ => say("302 Found", "Location: /willing\r\n", ""),
     })
     .await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let callback = peer.url("/c");
     let first = running.subscribe(&callback).await;
     // Forged: the subscriber did not ask for these.
@@ -297,7 +388,7 @@ async fn acceptance_does_not_wait_for_verification_which_survives_a_broken_conne
     })
     .await;
     let hanging = Peer::start(|_| Say::Hang(String::new())).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let begun = Instant::now();
     assert_eq!(
         running.ask("subscribe", &hanging.url("/c"), "").await.0,

@@ -6,21 +6,25 @@ use std::time::Duration;
 use hyper::Method;
 use resourcesync::uri::Topic;
 use tokio::runtime::Handle;
-use tracing::{debug, warn};
+use tokio::sync::watch;
+use tracing::{debug, error, warn};
 
 use crate::answer::Answer;
 use crate::http::client;
-use crate::hub::HubRecord;
+use crate::hub::SubscriptionKey;
 use crate::hub::callback::http::{CallbackError, CallbackLocation};
 use crate::hub::counts::DeliveryMeasurements;
-use crate::hub::delivery::{DeliveryOutcome, headers, outcome};
+use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayReader};
+use crate::hub::delivery::{DeliveryOutcome, headers, outcome, timeout};
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
-use crate::hub::http::settings::{EffectiveSettings, EmbeddedHubSettings, PreparedHub};
+use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
 use crate::hub::log_limit::LogLimit;
+use crate::hub::subscriptions::backlog::Extent;
 use crate::hub::subscriptions::table::SubscriptionTable;
 use crate::hub::subscriptions::view::LastAttempt;
-use crate::hub::subscriptions::{Abandoned, Assignment, Delivery};
-use crate::secret::Mask;
+use crate::hub::subscriptions::{Assignment, Delivery, LargestDebt};
+use crate::retry::MAX_ATTEMPTS;
+use crate::secret::{Mask, Secret};
 
 /// The error of a request that was cut off in favour of others.
 pub const CUT_OFF: &str = "cut off: it took too long while others waited";
@@ -33,6 +37,7 @@ const ABANDONED_LINES: u32 = 10;
 pub struct Deliveries {
     settings: Arc<EffectiveSettings>,
     table: Arc<SubscriptionTable>,
+    relays: RelayReader,
     slots: FairSlots,
     /// Locked only to count.
     measurements: Mutex<DeliveryMeasurements>,
@@ -42,11 +47,16 @@ pub struct Deliveries {
 
 impl Deliveries {
     /// Must be called within a tokio runtime.
-    pub fn new(settings: Arc<EffectiveSettings>, table: Arc<SubscriptionTable>) -> Deliveries {
+    pub fn new(
+        settings: Arc<EffectiveSettings>,
+        table: Arc<SubscriptionTable>,
+        relays: RelayReader,
+    ) -> Deliveries {
         let count = settings.current().settings().concurrent_deliveries;
         Deliveries {
             settings,
             table,
+            relays,
             slots: FairSlots::new(count),
             measurements: Mutex::default(),
             abandoned_lines: Mutex::new(LogLimit::new(ABANDONED_LINES)),
@@ -54,29 +64,39 @@ impl Deliveries {
         }
     }
 
-    /// Abandons the oldest pending notifications of a topic beyond its limits.
-    pub fn trim(&self, topic: &Topic) {
-        let prepared = self.settings.current();
-        let EmbeddedHubSettings {
-            waiting_notifications: max_count,
-            waiting_bytes: max_bytes,
-            ..
-        } = *prepared.settings();
-        self.table.change(|subscriptions| {
-            let abandoned = subscriptions.trim(topic, max_count, max_bytes).into_iter();
-            abandoned
-                .map(|Abandoned { relay, subscribers }| {
-                    let seq = relay.seq;
-                    self.lock_measurements().counts.abandoned += subscribers as u64;
+    /// Ends the subscriptions that are owed most until no more than `max_backlog` is pending in all. Returns them, to
+    /// notify the subscribers.
+    pub fn cut_off(&self) -> Vec<SubscriptionKey> {
+        let max = self.settings.current().settings().limits.backlog_bytes;
+        let mut ended = Vec::new();
+        while let Some(debt) = self
+            .table
+            .with(|subscriptions| subscriptions.largest_debt(max))
+        {
+            let LargestDebt {
+                topic,
+                callbacks,
+                owed: Extent { count, bytes },
+            } = debt;
+            for callback in callbacks {
+                self.lock_measurements().counts.cut_off += 1;
+                if self.abandoned_lines().allow() {
                     warn!(
-                        %topic, seq, subscribers,
-                        "giving up on delivering notification {seq} of {topic} to {subscribers} subscribers: \
-                         too many notifications are pending"
+                        %topic, %callback, notifications = count, bytes,
+                        "ended the subscription of {callback} to {topic}: {count} notifications were pending for it, \
+                         {bytes} bytes, the most of all, and more than max_backlog in all"
                     );
-                    HubRecord::Ended(relay.id)
-                })
-                .collect()
-        });
+                }
+                let key = SubscriptionKey {
+                    topic: topic.clone(),
+                    callback,
+                };
+                self.table
+                    .change(|subscriptions| subscriptions.unsubscribe(&key));
+                ended.push(key);
+            }
+        }
+        ended
     }
 
     /// Begins to deliver what is pending for a topic to the subscribers that have no delivery under way.
@@ -84,6 +104,16 @@ impl Deliveries {
         let assignments = self.table.with(|subscriptions| subscriptions.assign(topic));
         self.runtime
             .spawn(Arc::clone(self).deliver_to_all(assignments));
+    }
+
+    /// Begins to deliver what is pending for one subscriber, if it has no delivery under way.
+    pub fn begin_one(self: &Arc<Self>, key: &SubscriptionKey) {
+        let assignment = self
+            .table
+            .with(|subscriptions| subscriptions.assign_one(key));
+        if let Some(assignment) = assignment {
+            self.runtime.spawn(Arc::clone(self).deliver_all(assignment));
+        }
     }
 
     /// Begins no more deliveries, and waits for those under way.
@@ -163,28 +193,29 @@ impl Deliveries {
     ) {
         // Read at the last moment: the subscription may have ended, or have a new secret.
         let Some(Delivery {
-            relay,
-            secret,
-            progress,
-            ..
+            secret, progress, ..
         }) = self.table.next_delivery(assignment)
         else {
             return;
         };
-        let key = &assignment.key;
-        let (url, secret) = (&prepared.settings().hub, secret.as_ref());
-        let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
+        let topic = &assignment.key.topic;
+        let relay = match self.relays.next(topic, progress.heard).await {
+            Ok(relay) => relay,
+            Err(error) => {
+                if self.abandoned_lines().allow() {
+                    error!(
+                        %topic, error,
+                        "cannot read a pending notification of {topic} from the state file, will retry: {error}"
+                    );
+                }
+                let failed = Answer::Failed(format!("cannot read the notification: {error}"));
+                return self.attempted(assignment, None, &failed);
+            }
+        };
         let answer = match (&location, &mut slot) {
             (Ok(location), Some(slot)) => {
-                let mut post = prepared
-                    .client()
-                    .request(Method::POST, callback.as_str(), location);
-                for (name, value) in headers(&relay, url, secret) {
-                    post = post.header(name, value.as_bytes());
-                }
-                let post = post.body(client::body(&relay.body));
-                let answered = async { client::answer(post.send().await, &Mask::default()).await };
-                let answer = slot.unless_cut_off(answered).await;
+                let posted = post(prepared, assignment, &relay, secret.as_ref(), location);
+                let answer = slot.unless_cut_off(posted).await;
                 let answer = answer.unwrap_or_else(|| Answer::Failed(CUT_OFF.to_owned()));
                 if let Answer::Status { .. } = answer {
                     slot.answered();
@@ -194,12 +225,25 @@ impl Deliveries {
             (Ok(_), None) => return,
             (Err(error), _) => Answer::Failed(error.to_string()),
         };
-        let attempts = progress.attempts + 1;
+        self.attempted(assignment, Some(&relay), &answer);
+    }
+
+    /// Applies the answer to an attempt to deliver a notification, if it could be read.
+    fn attempted(&self, assignment: &Assignment, relay: Option<&LoadedRelay>, answer: &Answer) {
+        let SubscriptionKey { topic, callback } = &assignment.key;
         let now = self.table.clock.now();
-        let outcome = outcome(&answer, attempts, now, fastrand::f64());
-        let last = LastAttempt::new(&answer, now);
-        let took = self.table.age(relay.id);
-        self.lock_measurements().attempted(&answer, outcome, took);
+        // Read now: a renewal during the attempt ended the count of those before.
+        let progress = self
+            .table
+            .with(|subscriptions| subscriptions.progress(assignment));
+        let attempts = progress.attempts + 1;
+        // What cannot be read is not given up.
+        let counted = relay.map_or(attempts.min(MAX_ATTEMPTS - 1), |_| attempts);
+        let outcome = outcome(answer, counted, now, fastrand::f64());
+        let last = LastAttempt::new(answer, now);
+        let took = relay.and_then(|relay| self.table.age(relay.stored.id));
+        self.lock_measurements().attempted(answer, outcome, took);
+        let seq = relay.map_or(0, |relay| relay.stored.seq);
         match outcome {
             DeliveryOutcome::Delivered => debug!(
                 %topic, %callback, seq, attempts, "delivered notification {seq} to {callback}"
@@ -221,7 +265,8 @@ impl Deliveries {
         }
         self.table.end("it is gone (410)", |subscriptions| {
             subscriptions.attempted(assignment, last);
-            subscriptions.answered(assignment, relay.id, outcome)
+            let relay = relay.map(LoadedRelay::pending);
+            subscriptions.answered(assignment, relay.unwrap_or_default(), outcome)
         });
     }
 
@@ -235,5 +280,56 @@ impl Deliveries {
         self.abandoned_lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Posts a notification to a subscriber.
+async fn post(
+    prepared: &PreparedHub,
+    assignment: &Assignment,
+    relay: &Arc<LoadedRelay>,
+    secret: Option<&Secret>,
+    location: &CallbackLocation,
+) -> Answer {
+    let SubscriptionKey { topic, callback } = &assignment.key;
+    let signature = match secret {
+        Some(secret) => match relay.signature(secret).await {
+            Ok(signature) => Some(signature),
+            Err(error) => return Answer::Failed(format!("cannot read the notification: {error}")),
+        },
+        None => None,
+    };
+    let hub = &prepared.settings().hub;
+    let client = prepared.client();
+    let mut post = client.request(Method::POST, callback.as_str(), location);
+    for (name, value) in headers(topic, &relay.stored.headers, hub, signature) {
+        post = post.header(name, value.as_bytes());
+    }
+    let usual = prepared.settings().timeout;
+    let (taken, progress) = watch::channel(BodyProgress::default());
+    let post = post
+        .timeout(timeout(usual, relay.stored.size))
+        .body(relay.body(taken));
+    let answered = async { client::answer(post.send().await, &Mask::default()).await };
+    tokio::select! {
+        answer = answered => answer,
+        () = stalled(progress, usual) => {
+            Answer::Failed(format!("it took nothing more of the body for {} s", usual.as_secs()))
+        }
+    }
+}
+
+/// Returns when nothing more of a body was taken for a time. Waits forever once all of it is.
+async fn stalled(mut progress: watch::Receiver<BodyProgress>, silence: Duration) {
+    loop {
+        if *progress.borrow_and_update() == BodyProgress::Complete {
+            return std::future::pending().await;
+        }
+        match tokio::time::timeout(silence, progress.changed()).await {
+            Ok(Ok(())) => {}
+            // The request has ended.
+            Ok(Err(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
     }
 }

@@ -21,13 +21,10 @@ pub struct EmbeddedHubSettings {
     pub limits: HubLimits,
     /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Timeout of each request to a callback, from connecting to the end of the answer.
+    /// Timeout of each request to a callback, from connecting to the end of the answer. Large deliveries have more time.
     pub timeout: Duration,
     /// Maximum deliveries under way, and as many slow ones.
     pub concurrent_deliveries: usize,
-    /// Maximum pending notifications of a topic, and their total size; beyond it the oldest is abandoned.
-    pub waiting_notifications: usize,
-    pub waiting_bytes: usize,
     /// Maximum verifications under way, and as many slow ones; the others wait.
     pub concurrent_verifications: usize,
     /// Maximum concurrent lookups, and as many slow ones. Each uses a thread.
@@ -49,8 +46,6 @@ impl EmbeddedHubSettings {
             trusted_proxies: Vec::new(),
             timeout: Duration::from_secs(10),
             concurrent_deliveries: 512,
-            waiting_notifications: 1_000,
-            waiting_bytes: 16 * 1024 * 1024,
             concurrent_verifications: 64,
             concurrent_lookups: 64,
             own_hosts: None,

@@ -1,9 +1,10 @@
 //! The subscriptions, changed together with the records to save and with the usage counters.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use resourcesync::uri::Topic;
 use tracing::{debug, info};
 
 use crate::http::clock::Clock;
@@ -12,10 +13,13 @@ use crate::hub::log_limit::LogLimit;
 use crate::hub::subscriptions::wakers::{Wakers, Woken};
 use crate::hub::subscriptions::{Assignment, Delivery, Subscriptions};
 use crate::hub::usage::QuotaKey;
-use crate::hub::{HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey};
+use crate::hub::{HubRecord, RelayId, SavedHub, Subscription, SubscriptionKey};
 
 /// Interval at which subscriptions with ended leases are removed. Nothing is delivered to them meanwhile.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Notifications whose time is remembered.
+const MAX_RELAYED: usize = 10_000;
 
 /// The subscriptions. Records are emitted while they are locked, so that they are in the order of the changes.
 pub struct SubscriptionTable {
@@ -31,8 +35,8 @@ pub struct SubscriptionTable {
 struct TableState {
     subscriptions: Subscriptions,
     quota_keys: HashMap<SubscriptionKey, QuotaKey>,
-    /// The time at which a pending notification was relayed, if in this run.
-    relayed: HashMap<RelayId, Instant>,
+    /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
+    relayed: BTreeMap<RelayId, Instant>,
 }
 
 /// Limits on log lines that strangers can cause.
@@ -67,7 +71,7 @@ impl SubscriptionTable {
             state: Mutex::new(TableState {
                 subscriptions,
                 quota_keys,
-                relayed: HashMap::new(),
+                relayed: BTreeMap::new(),
             }),
             records: Box::new(records),
             admission,
@@ -112,10 +116,15 @@ impl SubscriptionTable {
         is_new
     }
 
-    /// Makes a saved notification pending for its subscribers.
-    pub fn enqueue(&self, relay: Relay) {
-        self.state().relayed.insert(relay.id, Instant::now());
-        self.change(|subscriptions| subscriptions.enqueue(relay).into_iter().collect());
+    /// Takes note that a notification is saved: it may be delivered.
+    pub fn saved(&self, topic: &Topic, id: RelayId) {
+        let mut state = self.state();
+        state.relayed.insert(id, Instant::now());
+        if state.relayed.len() > MAX_RELAYED {
+            state.relayed.pop_first();
+        }
+        drop(state);
+        self.change(|subscriptions| subscriptions.saved(topic, id).into_iter().collect());
     }
 
     /// Returns the time since a notification was relayed.
@@ -142,21 +151,12 @@ impl SubscriptionTable {
         let records = change(&mut state.subscriptions);
         let mut ended = Vec::new();
         for record in &records {
-            match record {
-                HubRecord::Unsubscribed(key) => {
-                    if let Some(quota_key) = state.quota_keys.remove(key) {
-                        self.admission
-                            .with(|admission, _| admission.unsubscribed(&quota_key));
-                    }
-                    ended.push(key.clone());
+            if let HubRecord::Unsubscribed(key) = record {
+                if let Some(quota_key) = state.quota_keys.remove(key) {
+                    self.admission
+                        .with(|admission, _| admission.unsubscribed(&quota_key));
                 }
-                HubRecord::Ended(relay) => {
-                    state.relayed.remove(relay);
-                }
-                HubRecord::Subscribed(..)
-                | HubRecord::Progressed(..)
-                | HubRecord::Published(_)
-                | HubRecord::Forgotten(_) => {}
+                ended.push(key.clone());
             }
         }
         if !records.is_empty() {

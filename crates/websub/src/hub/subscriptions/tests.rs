@@ -31,9 +31,9 @@ enum Act {
     Wait {
         seconds: i64,
     },
-    Trim {
-        topic: usize,
-        max: usize,
+    /// Ends the subscriptions that are owed most while more than this is pending.
+    CutOff {
+        max: u64,
     },
     Restart,
 }
@@ -60,7 +60,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (0..2_usize).prop_map(|topic| Act::Assign { topic }),
         12 => (0..8_usize, taken).prop_map(|(which, taken)| Act::Deliver { which, taken }),
         1 => (1..30_i64).prop_map(|seconds| Act::Wait { seconds }),
-        1 => (0..2_usize, 1..4_usize).prop_map(|(topic, max)| Act::Trim { topic, max }),
+        1 => (0..2_000_u64).prop_map(|max| Act::CutOff { max }),
         1 => Just(Act::Restart),
     ]
 }
@@ -85,6 +85,21 @@ struct SavedRows {
 }
 
 impl SavedRows {
+    fn topics(&self) -> Vec<SavedTopic> {
+        let topics = [0, 1].map(|number| {
+            let relays = self.relays.values();
+            let relays = relays.filter(|relay| relay.topic == topic(number));
+            let relays = Vec::from_iter(relays);
+            let last = relays.last()?;
+            Some(SavedTopic {
+                topic: topic(number),
+                relays: relays.iter().map(|relay| pending(relay)).collect(),
+                last: BodyDigest::of(&last.body),
+            })
+        });
+        topics.into_iter().flatten().collect()
+    }
+
     fn save(&mut self, records: impl IntoIterator<Item = HubRecord>) {
         for record in records {
             match record {
@@ -103,12 +118,21 @@ impl SavedRows {
                 HubRecord::Progressed(key, progress) => {
                     self.subscriptions.get_mut(&key).expect("a row").1 = progress;
                 }
-                HubRecord::Ended(id) => assert!(self.relays.remove(&id).is_some()),
+                HubRecord::Ended(topic, last) => self
+                    .relays
+                    .retain(|id, relay| *id > last || relay.topic != topic),
                 record @ (HubRecord::Published(_) | HubRecord::Forgotten(_)) => {
                     panic!("{record:?} is about no subscription")
                 }
             }
         }
+    }
+}
+
+fn pending(relay: &Relay) -> PendingRelay {
+    PendingRelay {
+        id: relay.id,
+        size: relay.body.len() as u64,
     }
 }
 
@@ -158,7 +182,8 @@ impl World {
                         .iter_mut()
                         .filter(|(key, _)| key.topic == relay.topic);
                     of_topic.for_each(|(_, owed)| _ = owed.insert(relay.id));
-                    self.saved.save(self.subscriptions.enqueue(relay));
+                    self.saved
+                        .save(self.subscriptions.saved(&relay.topic, relay.id));
                     let again = self.subscriptions.relay_once(again, self.now);
                     assert_eq!(again, None, "it was relayed already");
                 }
@@ -183,18 +208,11 @@ impl World {
                     |(saved, _): &(Subscription, DeliveryProgress)| saved.is_live(self.now);
                 assert!(saved.values().all(is_live));
             }
-            Act::Trim { topic: number, max } => {
-                for abandoned in self.subscriptions.trim(&topic(number), max, usize::MAX) {
-                    let id = abandoned.relay.id;
-                    let waiting = self.owed.values_mut().filter_map(|owed| owed.take(&id));
-                    assert_eq!(waiting.count(), abandoned.subscribers);
-                    self.saved.save([HubRecord::Ended(id)]);
-                }
-            }
+            Act::CutOff { max } => self.cut_off(max),
             Act::Restart => {
                 let (subscriptions, obsolete) = Subscriptions::restore(SavedHub {
                     subscriptions: self.saved.subscriptions.values().cloned().collect(),
-                    relays: self.saved.relays.values().cloned().collect(),
+                    topics: self.saved.topics(),
                 });
                 assert_eq!(obsolete, []);
                 self.subscriptions = subscriptions;
@@ -203,6 +221,29 @@ impl World {
         }
         let waiting: BTreeSet<RelayId> = self.owed.values().flatten().copied().collect();
         assert_eq!(waiting, self.saved.relays.keys().copied().collect());
+        let relays = self.saved.relays.values();
+        let bytes: u64 = relays.map(|relay| relay.body.len() as u64 + 256).sum();
+        assert_eq!(self.subscriptions.backlog_bytes(), bytes);
+    }
+
+    fn cut_off(&mut self, max: u64) {
+        while let Some(debt) = self.subscriptions.largest_debt(max) {
+            let key = |callback: &Callback| SubscriptionKey {
+                topic: debt.topic.clone(),
+                callback: callback.clone(),
+            };
+            let most = self.owed.values().map(BTreeSet::len).max();
+            for key in debt.callbacks.iter().map(key) {
+                let owed = self.owed.remove(&key).expect("it subscribes");
+                assert_eq!(
+                    (Some(owed.len()), debt.owed.count),
+                    (most, owed.len() as u64)
+                );
+                self.saved.save(self.subscriptions.unsubscribe(&key));
+            }
+        }
+        let is_small = self.subscriptions.backlog_bytes() <= max;
+        assert!(is_small || self.owed.values().all(|owed| owed.len() <= 1));
     }
 
     fn deliver(&mut self, which: usize, taken: Receipt) {
@@ -224,7 +265,12 @@ impl World {
             return;
         };
         let owed = self.owed.get_mut(&assignment.key).expect("it subscribes");
-        let id = delivery.relay.id;
+        let heard = delivery.progress.heard;
+        let relays = self.saved.relays.values();
+        let mut of_topic = relays.filter(|relay| relay.topic == assignment.key.topic);
+        let next = of_topic.find(|relay| relay.id > heard);
+        let relay = pending(next.expect("it is saved"));
+        let id = relay.id;
         assert_eq!(owed.first(), Some(&id));
         let outcome = match taken {
             Receipt::Yes => DeliveryOutcome::Delivered,
@@ -238,7 +284,7 @@ impl World {
             Receipt::Later => {}
         }
         self.saved
-            .save(self.subscriptions.answered(&assignment, id, outcome));
+            .save(self.subscriptions.answered(&assignment, relay, outcome));
     }
 }
 

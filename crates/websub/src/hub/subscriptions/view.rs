@@ -26,6 +26,9 @@ pub struct HubStatus {
     pub subscriptions: usize,
     /// Pending deliveries over all subscriptions.
     pub owed: usize,
+    /// Bytes of the notifications that are pending for some subscription.
+    #[serde(skip)]
+    pub backlog_bytes: u64,
     /// Subscriptions whose last delivery attempt failed.
     pub failing: usize,
     /// The topics with the most subscriptions, and their numbers.
@@ -130,7 +133,10 @@ impl Subscriptions {
 
     /// Returns the status without the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
-        let mut status = HubStatus::default();
+        let mut status = HubStatus {
+            backlog_bytes: self.backlog_bytes,
+            ..HubStatus::default()
+        };
         for (topic, on_topic) in &self.topics {
             let before = status.subscriptions;
             for live in on_topic.live(topic, now) {
@@ -148,10 +154,11 @@ impl Subscriptions {
     }
 
     /// Returns the subscriptions, first those with most failed attempts, then those with most pending notifications.
-    pub fn list(&self, now: Timestamp) -> SubscriptionList {
+    /// `seq_after` returns the number in its channel of the notification that follows one of the same topic.
+    pub fn list(&self, now: Timestamp, seq_after: SeqAfter<'_>) -> SubscriptionList {
         let (listed, more) = top(self.live(now).collect(), MAX_LISTED);
         SubscriptionList {
-            subscriptions: listed.iter().map(LiveSubscription::view).collect(),
+            subscriptions: listed.iter().map(|live| live.view(seq_after)).collect(),
             more,
         }
     }
@@ -163,6 +170,7 @@ impl Subscriptions {
         callback: &str,
         topic: Option<&str>,
         now: Timestamp,
+        seq_after: SeqAfter<'_>,
     ) -> Result<(SubscriptionKey, SubscriptionView), SubscriptionNameError> {
         let name = callback.to_owned();
         let of_callback = self.live(now).filter(|live| live.has_name(callback));
@@ -176,7 +184,7 @@ impl Subscriptions {
         let found: Vec<LiveSubscription<'_>> =
             of_callback.iter().filter(is_on_topic).copied().collect();
         match (&found[..], topic) {
-            ([live], _) => Ok((live.key(), live.view())),
+            ([live], _) => Ok((live.key(), live.view(seq_after))),
             ([], Some(topic)) => Err(SubscriptionNameError::Topic {
                 name,
                 topic: topic.to_owned(),
@@ -195,6 +203,9 @@ impl Subscriptions {
     }
 }
 
+/// Returns the number in its channel of the notification that follows one of the same topic, from the state file.
+pub type SeqAfter<'a> = &'a dyn Fn(&Topic, RelayId) -> Option<u64>;
+
 /// A subscription whose lease has not ended.
 #[derive(Clone, Copy)]
 struct LiveSubscription<'a> {
@@ -202,7 +213,6 @@ struct LiveSubscription<'a> {
     callback: &'a Callback,
     subscriber: &'a Subscriber,
     pending: usize,
-    next: Option<u64>,
 }
 
 impl TopicSubscribers {
@@ -211,21 +221,17 @@ impl TopicSubscribers {
         topic: &'a Topic,
         now: Timestamp,
     ) -> impl Iterator<Item = LiveSubscription<'a>> {
-        let relays = self.pending.values().map(|pending| &pending.relay);
-        // Sorted by number: a hundred thousand subscribers may each have a thousand of them pending.
-        let relays: Vec<(RelayId, u64)> = relays.map(|relay| (relay.id, relay.seq)).collect();
         let live = self
             .subscribers
             .iter()
             .filter(move |(_, subscriber)| now < subscriber.expires);
         live.map(move |(callback, subscriber)| {
-            let heard = relays.partition_point(|(id, _)| *id <= subscriber.progress.heard);
+            let owed = self.backlog.owed(subscriber.progress.heard);
             LiveSubscription {
                 topic,
                 callback,
                 subscriber,
-                pending: relays.len() - heard,
-                next: relays.get(heard).map(|(_, seq)| *seq),
+                pending: usize::try_from(owed.count).unwrap_or(usize::MAX),
             }
         })
     }
@@ -254,8 +260,9 @@ impl<'a> LiveSubscription<'a> {
         }
     }
 
-    fn view(&self) -> SubscriptionView {
+    fn view(&self, seq_after: SeqAfter<'_>) -> SubscriptionView {
         let progress = self.subscriber.progress;
+        let next = (self.pending > 0).then(|| seq_after(self.topic, progress.heard));
         SubscriptionView {
             topic: self.topic.clone(),
             callback: self.callback.to_string(),
@@ -263,7 +270,7 @@ impl<'a> LiveSubscription<'a> {
             expires: self.subscriber.expires,
             signed: self.subscriber.secret.is_some(),
             owed: self.pending,
-            next: self.next,
+            next: next.flatten(),
             attempts: progress.attempts,
             next_try: progress.next_try,
             last: self.subscriber.last.clone(),

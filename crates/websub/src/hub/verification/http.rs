@@ -16,7 +16,7 @@ use crate::http::failure::describe;
 use crate::hub::admission::VerificationKind;
 use crate::hub::callback::http::CallbackLocation;
 use crate::hub::counts::VerificationCounts;
-use crate::hub::delivery::http::CUT_OFF;
+use crate::hub::delivery::http::{CUT_OFF, Deliveries};
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::SharedAdmission;
@@ -41,6 +41,7 @@ pub struct Verifications {
     settings: Arc<EffectiveSettings>,
     admission: Arc<SharedAdmission>,
     table: Arc<SubscriptionTable>,
+    deliveries: Arc<Deliveries>,
     queue: KeyedQueue<PendingVerification>,
     slots: FairSlots,
     /// Locked only to count.
@@ -72,12 +73,14 @@ impl Verifications {
         settings: Arc<EffectiveSettings>,
         admission: Arc<SharedAdmission>,
         table: Arc<SubscriptionTable>,
+        deliveries: Arc<Deliveries>,
     ) -> Verifications {
         let count = settings.current().settings().concurrent_verifications;
         Verifications {
             settings,
             admission,
             table,
+            deliveries,
             queue: KeyedQueue::default(),
             slots: FairSlots::new(count),
             counts: Mutex::default(),
@@ -144,6 +147,8 @@ impl Verifications {
                             expires: after(sent_at, lease),
                         };
                         self.table.subscribe(subscription, quota_key.clone());
+                        // Its lease may have ended with something pending.
+                        self.deliveries.begin_one(&key);
                     }
                     Action::Unsubscribe => {
                         self.table.end("it unsubscribed", |subscriptions| {

@@ -6,19 +6,22 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use websub::hub::delivery::signature;
+use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
 use websub::secret::Secret;
 
-use crate::hub::{TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
+use crate::hub::{Restored, TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
 use crate::support::{BODY, Peer, Say, say, to_relay};
 
 #[tokio::test]
 async fn a_delivery_arrives_as_the_specification_says() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let callback = peer.url("/c%41?k=%20x");
     let (answered, _) = running.ask("subscribe", &callback, "&hub.secret=s").await;
     assert_eq!(answered, 202);
@@ -59,7 +62,7 @@ async fn a_hanging_callback_delays_no_other() {
     })
     .await;
     let mut quick = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     for n in 0..20 {
         running.subscribe(&hanging.url(&format!("/{n}"))).await;
     }
@@ -88,7 +91,7 @@ async fn order_is_kept_across_failures() {
         None => say("204 No Content", "", ""),
     })
     .await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let subscription = running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     let ids: Vec<_> = (1..=5)
@@ -106,43 +109,108 @@ async fn order_is_kept_across_failures() {
     assert!(tried.next_try.unwrap() <= Timestamp::now());
     for id in ids {
         assert_eq!(running.record().await, heard(&subscription, id));
-        assert_eq!(running.record().await, HubRecord::Ended(id));
+        assert_eq!(
+            running.record().await,
+            HubRecord::Ended(Topic::new(TOPIC), id)
+        );
     }
 }
 
 #[tokio::test]
-async fn what_waits_on_a_topic_is_bounded_and_the_oldest_goes() {
-    // In notifications, and in bytes: each body has 18.
-    for (notifications, bytes) in [(3, usize::MAX), (usize::MAX, 3 * 18 + 1)] {
-        let tried = AtomicUsize::new(0);
-        let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
-            Some(_) => willing(seen),
-            None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
-                say("503 Busy", "Retry-After: 1\r\n", "")
-            }
-            None => say("200 OK", "", ""),
-        })
-        .await;
-        let mut running = start_with(SavedHub::default(), |settings| {
-            settings.waiting_notifications = notifications;
-            settings.waiting_bytes = bytes;
-        })
-        .await;
-        running.subscribe(&peer.url("/c")).await;
-        peer.next().await;
-        let mut ids = Vec::from_iter(running.send(running.notification(1)));
-        assert_eq!(peer.next().await.body, &*running.notification(1).body);
-        let HubRecord::Progressed(..) = running.record().await else {
-            panic!()
-        };
-        ids.extend((2..=6).flat_map(|seq| running.send(running.notification(seq))));
-        for relay in &ids[..3] {
-            assert_eq!(running.record().await, HubRecord::Ended(relay.id));
+async fn nothing_accepted_is_dropped_for_whoever_takes_it() {
+    let tried = AtomicUsize::new(0);
+    let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
+            say("503 Busy", "Retry-After: 1\r\n", "")
         }
-        for seq in [4, 5, 6] {
-            assert_eq!(peer.next().await.body, &*running.notification(seq).body);
+        None => say("200 OK", "", ""),
+    })
+    .await;
+    let mut running = start(Restored::default()).await;
+    running.subscribe(&peer.url("/c")).await;
+    peer.next().await;
+    // More than a thousand, and more than 16 MiB.
+    let notification = |seq: u64| {
+        let mut body = vec![b' '; 16 * 1024];
+        body.extend(seq.to_string().into_bytes());
+        NotificationToRelay {
+            body: body.into(),
+            ..to_relay(seq)
+        }
+    };
+    for seq in 1..=1_100 {
+        running.send(notification(seq)).unwrap();
+    }
+    assert_eq!(peer.next().await.body, &*notification(1).body);
+    for seq in 1..=1_100 {
+        assert_eq!(peer.next().await.body, &*notification(seq).body);
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_is_sent_and_signed_part_by_part() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(Restored::default()).await;
+    let callback = peer.url("/c");
+    running.ask("subscribe", &callback, "&hub.secret=s").await;
+    peer.next().await;
+    running.record().await;
+    let body: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let notification = NotificationToRelay {
+        body: body.clone().into(),
+        ..to_relay(1)
+    };
+    running.send(notification).unwrap();
+    let seen = peer.next().await;
+    assert_eq!(seen.header("Content-Length"), ["1000000"]);
+    let want = signature(&Secret::new("s"), &body);
+    assert_eq!(seen.header("X-Hub-Signature"), [want]);
+    assert!(seen.body == body);
+}
+
+#[tokio::test]
+async fn whoever_is_owed_most_is_cut_off_when_the_backlog_is_full() {
+    let mut dead = Peer::start(|seen| match seen.parameter("hub.mode") {
+        Some(_) => willing(seen),
+        None => say("503 Busy", "", ""),
+    })
+    .await;
+    let mut quick = Peer::start(willing).await;
+    let mut running = start_with(Restored::default(), |settings| {
+        settings.limits.backlog_bytes = 2_000;
+    })
+    .await;
+    let callback = dead.url("/dead");
+    running.subscribe(&callback).await;
+    dead.next().await;
+    running.subscribe(&quick.url("/c")).await;
+    quick.next().await;
+    let mut sent = 0;
+    while running.hub.status(Timestamp::now()).subscriptions == 2 {
+        sent += 1;
+        running.send(running.notification(sent)).unwrap();
+        assert_eq!(quick.next().await.body, &*running.notification(sent).body);
+    }
+    // A notification of 18 bytes counts 274.
+    assert_eq!(sent, 8);
+    loop {
+        let told = dead.next().await;
+        if told.parameter("hub.mode").as_deref() == Some("denied") {
+            let reason = told.parameter("hub.reason");
+            assert_eq!(
+                reason.as_deref(),
+                Some("too many notifications were pending")
+            );
+            break;
         }
     }
+    let status = running.hub.status(Timestamp::now());
+    assert_eq!(status.counts.deliveries.cut_off, 1);
+    let records = std::iter::from_fn(|| running.records.try_recv().ok());
+    assert!(Vec::from_iter(records).contains(&unsubscribed(&callback)));
+    running.send(running.notification(100)).unwrap();
+    assert_eq!(quick.next().await.body, &*running.notification(100).body);
 }
 
 #[tokio::test]
@@ -152,15 +220,14 @@ async fn a_callback_that_is_gone_ends_its_subscription() {
         None => say("410 Gone", "", ""),
     })
     .await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let callback = peer.url("/c");
     running.subscribe(&callback).await;
     let relays = [1, 2].map(|seq| running.hub.relay(running.notification(seq)).unwrap());
-    running.hub.dispatch(relays.to_vec());
+    running.dispatch(relays.to_vec());
     assert_eq!(running.record().await, unsubscribed(&callback));
-    for relay in relays {
-        assert_eq!(running.record().await, HubRecord::Ended(relay.id));
-    }
+    let ended = HubRecord::Ended(Topic::new(TOPIC), relays[1].id);
+    assert_eq!(running.record().await, ended);
     assert_eq!(running.hub.relay(running.notification(3)), None);
 }
 
@@ -187,7 +254,7 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
         next_try: Some(now),
     };
     let (live, ended) = (subscription("/live", 300), subscription("/ended", -1));
-    let restored = SavedHub {
+    let restored = Restored {
         subscriptions: vec![
             (live.clone(), progress(6)),
             (ended.clone(), progress(6)),
@@ -197,8 +264,11 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
         relays: vec![relay(8), relay(5), relay(7)],
     };
     let mut running = start(restored).await;
-    assert_eq!(running.record().await, HubRecord::Ended(RelayId(5)));
-    let (mut seen, mut records) = (Vec::new(), Vec::new());
+    assert_eq!(
+        running.record().await,
+        HubRecord::Ended(Topic::new(TOPIC), RelayId(6))
+    );
+    let mut seen = Vec::new();
     for _ in 0..4 {
         let post = peer.next().await;
         seen.push(format!("{} {}", post.line(), post.body.escape_ascii()));
@@ -207,14 +277,14 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
     let expected = ["ended", "live"]
         .map(|path| ["7", "8"].map(|body| format!("POST /{path} HTTP/1.1 {body}")));
     assert_eq!(seen, expected.as_flattened());
-    for _ in 0..6 {
-        records.push(running.record().await);
-    }
-    for id in [7, 8].map(RelayId) {
-        for subscription in [&live, &ended] {
-            assert!(records.contains(&heard(subscription, id)), "{records:?}");
-        }
-        assert!(records.contains(&HubRecord::Ended(id)), "{records:?}");
+    let ids = [7, 8].map(RelayId);
+    let mut unheard: Vec<HubRecord> = ids
+        .into_iter()
+        .flat_map(|id| [&live, &ended].map(|subscription| heard(subscription, id)))
+        .collect();
+    while !unheard.is_empty() {
+        let record = running.record().await;
+        unheard.retain(|expected| *expected != record);
     }
     let next = running.hub.relay(running.notification(10)).unwrap();
     assert_eq!(next.id, RelayId(9), "a number of its own");
@@ -223,7 +293,7 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
 #[tokio::test]
 async fn relay_and_dispatch_need_no_runtime() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     let running = Arc::new(running);
@@ -232,4 +302,84 @@ async fn relay_and_dispatch_need_no_runtime() {
         .join()
         .unwrap();
     assert_eq!(peer.next().await.body, &*running.notification(1).body);
+}
+
+/// A subscriber that confirms, and then takes 256 KiB of a body every 100 ms until it has so many bytes.
+async fn slow_reader(most: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut head = vec![0; 4096];
+                let read = stream.read(&mut head).await.unwrap();
+                let head = String::from_utf8_lossy(&head[..read]).into_owned();
+                if let Some((_, challenge)) = head.split_once("hub.challenge=") {
+                    let challenge = &challenge[..36];
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: 36\r\n\r\n{challenge}");
+                    return stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+                let mut part = vec![0; 256 * 1024];
+                let mut taken = 0;
+                while taken < most {
+                    taken += stream.read_exact(&mut part).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+                tokio::time::sleep(Duration::from_secs(60)).await;
+            });
+        }
+    });
+    format!("http://{address}/c")
+}
+
+#[tokio::test]
+async fn a_subscriber_that_takes_a_large_body_slowly_has_time_for_it() {
+    const SIZE: usize = 16 << 20;
+    let callback = slow_reader(SIZE - (512 << 10)).await;
+    let mut running = start_with(Restored::default(), |settings| {
+        settings.timeout = Duration::from_secs(1);
+    })
+    .await;
+    let subscription = running.subscribe(&callback).await;
+    let begun = Instant::now();
+    let large = NotificationToRelay {
+        body: vec![b' '; SIZE].into(),
+        ..to_relay(1)
+    };
+    let relay = running.send(large).unwrap();
+    assert_eq!(running.record().await, heard(&subscription, relay.id));
+    assert!(begun.elapsed() > Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn a_subscriber_that_stops_taking_a_body_fails_soon() {
+    let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let now = Timestamp::now();
+    let subscription = Subscription {
+        topic: Topic::new(TOPIC),
+        callback: Callback::new(format!("http://{}/c", hanging.local_addr().unwrap())),
+        secret: None,
+        expires: now + jiff::SignedDuration::from_secs(300),
+    };
+    let restored = Restored {
+        subscriptions: vec![(subscription, DeliveryProgress::default())],
+        relays: vec![Relay {
+            id: RelayId(1),
+            topic: Topic::new(TOPIC),
+            seq: 1,
+            body: vec![b' '; 16 << 20].into(),
+            headers: RelayHeaders::default(),
+        }],
+    };
+    let mut running = start_with(restored, |settings| {
+        settings.timeout = Duration::from_secs(1);
+    })
+    .await;
+    let HubRecord::Progressed(_, progress) = running.record().await else {
+        panic!("it is tried")
+    };
+    assert_eq!((progress.heard, progress.attempts), (RelayId(0), 1));
 }

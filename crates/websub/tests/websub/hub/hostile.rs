@@ -12,10 +12,10 @@ use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::lookups::dns::Resolver;
 use websub::hub::network;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
 
-use crate::hub::{Running, TOPIC, heard, start_with, willing};
+use crate::hub::{Restored, Running, TOPIC, heard, start_with, willing};
 use crate::support::{Peer, Say, Seen, say};
 
 /// Answers of hostile subscribers to a challenge. `elsewhere` is the callback of another.
@@ -83,7 +83,7 @@ async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
         _ => willing(seen),
     })
     .await;
-    let mut running = start_with(SavedHub::default(), |settings| {
+    let mut running = start_with(Restored::default(), |settings| {
         settings.verification_attempts = 1;
         settings.limits.verifications.per_host = 1_000;
         settings.limits.verifications.per_address = 1_000;
@@ -120,7 +120,7 @@ async fn bad_subscribers_delay_no_others() {
     })
     .await;
     // Far longer than anything here may take: whatever waits for one that hangs, misses its deadline.
-    let mut running = start_with(SavedHub::default(), |settings| {
+    let mut running = start_with(Restored::default(), |settings| {
         settings.timeout = Duration::from_secs(120);
     })
     .await;
@@ -180,7 +180,7 @@ async fn peer_and_victim() -> (Peer, Peer) {
 #[tokio::test]
 async fn a_name_that_moves_inside_is_followed_nowhere() {
     let (mut peer, mut victim) = peer_and_victim().await;
-    let mut running = start_with(SavedHub::default(), |settings| {
+    let mut running = start_with(Restored::default(), |settings| {
         moving(
             settings,
             &[
@@ -211,7 +211,7 @@ async fn a_name_that_moves_inside_is_followed_nowhere() {
 #[tokio::test]
 async fn a_name_of_the_inside_is_answered_like_any_other_and_never_called() {
     let (peer, mut victim) = peer_and_victim().await;
-    let mut running = start_with(SavedHub::default(), |settings| {
+    let mut running = start_with(Restored::default(), |settings| {
         moving(settings, &[&["127.0.0.2"], &[], &["127.0.0.1"]]);
     })
     .await;
@@ -235,7 +235,7 @@ async fn a_name_of_this_system_is_called_where_that_is_allowed() {
         return;
     }
     let mut peer = Peer::start(willing).await;
-    let mut running = start_with(SavedHub::default(), |_| {}).await;
+    let mut running = start_with(Restored::default(), |_| {}).await;
     let callback = format!("http://localhost:{}/c", peer.address.port());
     running.subscribe(&callback).await;
     let host = format!("localhost:{}", peer.address.port());
@@ -244,7 +244,7 @@ async fn a_name_of_this_system_is_called_where_that_is_allowed() {
 
 #[tokio::test]
 async fn refused_addresses_are_not_told_apart() {
-    let running = start_with(SavedHub::default(), |settings| {
+    let running = start_with(Restored::default(), |settings| {
         settings.policy = CallbackPolicy::default();
     })
     .await;
@@ -284,7 +284,7 @@ async fn what_was_saved_under_another_policy_is_judged_by_this_one() {
         body: b"1".as_slice().into(),
         headers: RelayHeaders::default(),
     };
-    let restored = SavedHub {
+    let restored = Restored {
         subscriptions: vec![(subscription, DeliveryProgress::default())],
         relays: vec![relay],
     };

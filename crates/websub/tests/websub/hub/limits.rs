@@ -6,15 +6,15 @@ use std::sync::Arc;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use websub::http::server::{Listener, ServerLimits};
+use websub::hub::DeliveryProgress;
 use websub::hub::http::public::serve_public;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::Quota;
 use websub::hub::lookups::dns::Resolver;
 use websub::hub::network;
-use websub::hub::{DeliveryProgress, SavedHub};
 use websub::topics::http::Topics;
 
-use crate::hub::{Running, form, start_with, unsubscribed, willing};
+use crate::hub::{Restored, Running, form, start_with, unsubscribed, willing};
 use crate::support::{Peer, Say, exchange, exchange_on, form_request, status};
 
 /// A name for each test callback's host, all of them here.
@@ -46,7 +46,7 @@ fn read((head, body): (String, Vec<u8>)) -> (u16, Option<u64>, String) {
 #[tokio::test]
 async fn subscriptions_of_a_host_are_bounded_and_may_be_renewed_and_ended() {
     let peer = Peer::start(willing).await;
-    let mut running = start_with(SavedHub::default(), |settings| {
+    let mut running = start_with(Restored::default(), |settings| {
         names_are_here(settings);
         settings.limits.subscriptions = Quota {
             in_all: 3,
@@ -82,9 +82,9 @@ async fn what_an_earlier_run_left_counts() {
         names_are_here(settings);
         settings.limits.subscriptions.per_host = 1;
     };
-    let mut first = start_with(SavedHub::default(), set).await;
+    let mut first = start_with(Restored::default(), set).await;
     let subscription = first.subscribe(&callback(&peer, "a", "/1")).await;
-    let restored = SavedHub {
+    let restored = Restored {
         subscriptions: vec![(subscription, DeliveryProgress::default())],
         relays: Vec::new(),
     };
@@ -97,7 +97,7 @@ async fn what_an_earlier_run_left_counts() {
 async fn verifications_that_hang_take_no_more_than_their_share() {
     let hanging = Peer::start(|_| Say::Hang(String::new())).await;
     let peer = Peer::start(willing).await;
-    let mut running = start_with(SavedHub::default(), |settings| {
+    let mut running = start_with(Restored::default(), |settings| {
         names_are_here(settings);
         settings.limits.verifications.per_host = 2;
     })
@@ -130,7 +130,7 @@ async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
     };
     let bad = "http://10.0.0.1/";
     let by = |address: &str| format!("X-Forwarded-For: {address}\r\n");
-    let running = start_with(SavedHub::default(), set(&["127.0.0.0/8"])).await;
+    let running = start_with(Restored::default(), set(&["127.0.0.0/8"])).await;
     // What a stranger writes before the proxy does makes it no other stranger.
     for (header, want) in [
         (by("9.9.9.9"), 403),
@@ -146,7 +146,7 @@ async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
             assert_eq!(words, "too many requests from your address\n");
         }
     }
-    let running = start_with(SavedHub::default(), set(&["10.0.0.0/8"])).await;
+    let running = start_with(Restored::default(), set(&["10.0.0.0/8"])).await;
     for (address, want) in [("9.9.9.9", 403), ("8.8.8.8", 403), ("7.7.7.7", 429)] {
         assert_eq!(running.ask_as(bad, &by(address)).await.0, want);
     }
@@ -154,7 +154,7 @@ async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
 
 #[tokio::test]
 async fn behind_a_unix_socket_the_proxy_names_the_client() {
-    let running = start_with(SavedHub::default(), |settings| {
+    let running = start_with(Restored::default(), |settings| {
         settings.limits.requests_per_minute = 1;
     })
     .await;

@@ -13,11 +13,11 @@ use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::lookups::dns::Resolver;
 use websub::hub::network;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
 
-use crate::hub::{Running, TOPIC, form, start_with, willing};
-use crate::support::{Peer, allow_many_files, exchange, form_request, say, soon, status};
+use crate::hub::{Restored, Running, TOPIC, form, start_with, willing};
+use crate::support::{Peer, Say, allow_many_files, exchange, form_request, say, soon, status};
 
 /// The deadline for serving the others, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -50,8 +50,8 @@ fn subscribed(callback: String) -> (Subscription, DeliveryProgress) {
     (subscription, DeliveryProgress::default())
 }
 
-fn restored(subscriptions: Vec<(Subscription, DeliveryProgress)>) -> SavedHub {
-    SavedHub {
+fn restored(subscriptions: Vec<(Subscription, DeliveryProgress)>) -> Restored {
+    Restored {
         subscriptions,
         relays: Vec::new(),
     }
@@ -194,7 +194,7 @@ async fn names_of_one_address_make_no_more_requests_to_it_than_one_host_may() {
         say("404 Not Found", "", "")
     })
     .await;
-    let running = start_with(SavedHub::default(), |settings| {
+    let running = start_with(Restored::default(), |settings| {
         behind_a_proxy(settings);
         settings.limits.set_requests_per_minute(50);
         settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
@@ -222,7 +222,7 @@ async fn names_of_one_address_make_no_more_requests_to_it_than_one_host_may() {
 async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
     let victim = Peer::start(|_| say("404 Not Found", "", "")).await;
     let mut peers = honest(1).await;
-    let mut running = start_with(SavedHub::default(), |settings| {
+    let mut running = start_with(Restored::default(), |settings| {
         behind_a_proxy(settings);
         settings.limits.set_requests_per_minute(10);
         settings.limits.verifications.in_all = 40;
@@ -262,7 +262,7 @@ async fn while_the_queue_is_full_a_verification_is_tried_once() {
     for (in_all, most) in [(1, 1), (100, 3)] {
         let tried = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tried);
-        let running = start_with(SavedHub::default(), |settings| {
+        let running = start_with(Restored::default(), |settings| {
             let counted = Arc::clone(&counted);
             settings.limits.verifications.in_all = in_all;
             settings.resolver = Resolver::Given(Arc::new(move |_| {
@@ -292,7 +292,7 @@ async fn while_the_queue_is_full_a_verification_is_tried_once() {
 #[tokio::test]
 async fn three_hundred_subscriptions_may_come_at_once() {
     let peer = Peer::start(willing).await;
-    let mut running = start_with(SavedHub::default(), |_| {}).await;
+    let mut running = start_with(Restored::default(), |_| {}).await;
     for n in 0..300 {
         let (status, words) = running
             .ask("subscribe", &peer.url(&format!("/{n}")), "")
@@ -315,16 +315,9 @@ async fn a_subscriber_that_is_verified_again_gets_pending_deliveries_at_once() {
         next_try: Some(later),
         ..DeliveryProgress::default()
     };
-    let relay = Relay {
-        id: RelayId(1),
-        topic: Topic::new(TOPIC),
-        seq: 1,
-        body: b"1".as_slice().into(),
-        headers: RelayHeaders::default(),
-    };
-    let restored = SavedHub {
+    let restored = Restored {
         subscriptions: vec![(subscription, progress)],
-        relays: vec![relay],
+        relays: vec![relay()],
     };
     let mut running = start_with(restored, |_| {}).await;
     let begun = Instant::now();
@@ -348,7 +341,7 @@ async fn a_subscriber_that_is_verified_again_gets_pending_deliveries_at_once() {
 
 #[tokio::test]
 async fn an_answer_that_comes_before_the_request_was_read_is_not_lost() {
-    let running = start_with(SavedHub::default(), |settings| {
+    let running = start_with(Restored::default(), |settings| {
         settings.limits.set_requests_per_minute(1);
     })
     .await;
@@ -359,5 +352,63 @@ async fn an_answer_that_comes_before_the_request_was_read_is_not_lost() {
         let (head, body) = exchange(running.address, &request).await;
         assert_eq!(status(&head), want);
         assert!(!body.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_just_after_the_lease_ended_gets_pending_deliveries_at_once() {
+    let mut peer = Peer::start(willing).await;
+    let (subscription, progress) = subscribed(peer.url("/c"));
+    let subscription = Subscription {
+        expires: Timestamp::now() - SignedDuration::from_secs(1),
+        ..subscription
+    };
+    let restored = Restored {
+        subscriptions: vec![(subscription, progress)],
+        relays: vec![relay()],
+    };
+    let running = start_with(restored, |_| {}).await;
+    assert_eq!(running.ask("subscribe", &peer.url("/c"), "").await.0, 202);
+    assert!(peer.next().await.line().starts_with("GET "));
+    assert_eq!(peer.next().await.body, b"1");
+}
+
+#[tokio::test]
+async fn an_attempt_that_hangs_during_a_renewal_is_not_judged_with_the_failures_before() {
+    let mut peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => Say::Hang(String::new()),
+    })
+    .await;
+    let (subscription, _) = subscribed(peer.url("/c"));
+    let progress = DeliveryProgress {
+        attempts: 99,
+        ..DeliveryProgress::default()
+    };
+    let restored = Restored {
+        subscriptions: vec![(subscription, progress)],
+        relays: vec![relay()],
+    };
+    let mut running = start_with(restored, |_| {}).await;
+    assert_eq!(peer.next().await.body, b"1");
+    running.ask("subscribe", &peer.url("/c"), "").await;
+    running.until_subscribed(&peer.url("/c")).await;
+    let HubRecord::Progressed(_, renewed) = running.record().await else {
+        panic!("it is due")
+    };
+    assert_eq!(renewed, DeliveryProgress::default());
+    let HubRecord::Progressed(_, failed) = running.record().await else {
+        panic!("it is tried again")
+    };
+    assert_eq!((failed.heard, failed.attempts), (RelayId(0), 1));
+}
+
+fn relay() -> Relay {
+    Relay {
+        id: RelayId(1),
+        topic: Topic::new(TOPIC),
+        seq: 1,
+        body: b"1".as_slice().into(),
+        headers: RelayHeaders::default(),
     }
 }

@@ -7,11 +7,9 @@ use resourcesync::uri::Topic;
 use websub::hub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
 use websub::hub::limits::Quota;
 use websub::hub::subscriptions::view::HubStatus;
-use websub::hub::{
-    Callback, DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
-};
+use websub::hub::{Callback, DeliveryProgress, Relay, RelayHeaders, RelayId, Subscription};
 
-use crate::hub::{Running, TOPIC, key, start, start_with, unsubscribed, willing};
+use crate::hub::{Restored, Running, TOPIC, key, start, start_with, unsubscribed, willing};
 use crate::support::{Peer, Say, Seen, ask, post_form, say};
 
 impl Running {
@@ -36,7 +34,7 @@ async fn requests_and_verifications_count_by_what_comes_of_them() {
         false => willing(seen),
     })
     .await;
-    let running = start_with(SavedHub::default(), |settings| {
+    let running = start_with(Restored::default(), |settings| {
         settings.verification_attempts = 1;
         settings.limits.subscriptions = Quota {
             in_all: 1,
@@ -131,7 +129,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
         body: b"1".to_vec().into(),
         headers: RelayHeaders::default(),
     };
-    let running = start(SavedHub {
+    let running = start(Restored {
         subscriptions: paths.map(restored).to_vec(),
         relays: vec![relay],
     })
@@ -142,6 +140,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
         failed: 0,
         abandoned: 1,
         gone: 1,
+        cut_off: 0,
     };
     let without_failed = |status: &HubStatus| DeliveryCounts {
         failed: 0,
@@ -177,41 +176,16 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
         .hub
         .inspect(|subscriptions| {
             let name = Callback::new(peer.url("/busy")).digest();
-            subscriptions.find(&name, None, Timestamp::now())
+            subscriptions.find(&name, None, Timestamp::now(), &|_, _| None)
         })
         .unwrap();
     assert_eq!((busy.attempts, busy.last.unwrap().status), (1, Some(503)));
 }
 
 #[tokio::test]
-async fn an_abandoned_notification_counts_as_given_up_for_each_subscriber() {
-    let peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
-        Some(_) => willing(seen),
-        None => in_its_way(seen),
-    })
-    .await;
-    let mut running = start_with(SavedHub::default(), |settings| {
-        settings.waiting_notifications = 1
-    })
-    .await;
-    for path in ["/busy/1", "/busy/2"] {
-        running.subscribe(&peer.url(path)).await;
-    }
-    running.send(running.notification(1)).unwrap();
-    running
-        .until(|status| status.counts.deliveries.refused == 2)
-        .await;
-    running.send(running.notification(2)).unwrap();
-    let status = running
-        .until(|status| status.counts.deliveries.abandoned == 2)
-        .await;
-    assert_eq!((status.owed, status.failing), (2, 2));
-}
-
-#[tokio::test]
 async fn a_removed_subscriber_is_notified_and_receives_nothing_more() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(SavedHub::default()).await;
+    let mut running = start(Restored::default()).await;
     let callback = peer.url("/c?k=1");
     running.subscribe(&callback).await;
     peer.next().await;

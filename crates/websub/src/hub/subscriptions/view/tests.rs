@@ -1,9 +1,8 @@
 //! Views of a few subscriptions, and of very many.
 
-use std::sync::Arc;
-
 use crate::hub::delivery::DeliveryOutcome;
-use crate::hub::{DeliveryProgress, Relay, RelayHeaders, SavedHub, Subscription};
+use crate::hub::publication::BodyDigest;
+use crate::hub::{DeliveryProgress, PendingRelay, SavedHub, SavedTopic, Subscription};
 use crate::secret::Secret;
 
 use super::*;
@@ -33,14 +32,25 @@ fn progress(heard: u64, attempts: u32) -> DeliveryProgress {
     }
 }
 
-fn relay(id: u64, on: &str) -> Relay {
-    Relay {
-        id: RelayId(id),
+fn pending(on: &str, ids: &[u64]) -> SavedTopic {
+    let relays = ids.iter().map(|id| PendingRelay {
+        id: RelayId(*id),
+        size: 8,
+    });
+    SavedTopic {
         topic: topic(on),
-        seq: id + 40,
-        body: Arc::from(*b"<urlset/>"),
-        headers: RelayHeaders::default(),
+        relays: relays.collect(),
+        last: BodyDigest([0; 32]),
     }
+}
+
+/// Each notification has the number of its row and 40.
+fn seq_after(topic: &Topic, heard: RelayId) -> Option<u64> {
+    let ids = match topic.as_str().ends_with('a') {
+        true => [1, 2, 3].as_slice(),
+        false => &[4],
+    };
+    ids.iter().find(|id| **id > heard.0).map(|id| id + 40)
 }
 
 const ONE: &str = "http://one.example/secret";
@@ -57,10 +67,9 @@ fn subscriptions() -> Subscriptions {
             progress(0, 7),
         ),
     ];
-    let relays = vec![relay(1, "a"), relay(2, "a"), relay(3, "a"), relay(4, "b")];
     let saved = SavedHub {
         subscriptions,
-        relays,
+        topics: vec![pending("a", &[1, 2, 3]), pending("b", &[4])],
     };
     Subscriptions::restore(saved).0
 }
@@ -71,7 +80,7 @@ fn digest(callback: &str) -> String {
 
 #[test]
 fn failing_subscriptions_come_first_and_no_callback_is_shown() {
-    let list = subscriptions().list(at(0));
+    let list = subscriptions().list(at(0), &seq_after);
     let rows: Vec<_> = list
         .subscriptions
         .iter()
@@ -120,7 +129,8 @@ fn the_status_counts_what_is_live() {
 #[test]
 fn a_callback_is_named_by_its_digest_and_an_unclear_name_is_answered_with_suggestions() {
     let subscriptions = subscriptions();
-    let named = |name: &str, on: Option<&str>| match subscriptions.find(name, on, at(0)) {
+    let named = |name: &str, on: Option<&str>| match subscriptions.find(name, on, at(0), &seq_after)
+    {
         Ok((key, view)) => {
             assert_eq!(
                 (&key.topic, key.callback.to_string()),
@@ -167,7 +177,7 @@ fn a_callback_is_named_by_its_digest_and_an_unclear_name_is_answered_with_sugges
         );
     }
     let none = Subscriptions::default()
-        .find("00000000", None, at(0))
+        .find("00000000", None, at(0), &seq_after)
         .unwrap_err();
     assert!(
         none.to_string().ends_with("; nobody has subscribed"),
@@ -184,7 +194,9 @@ fn the_last_attempt_is_known_until_the_next() {
         .find(|assignment| assignment.key.callback.as_str() == ONE)
         .unwrap();
     let last = |subscriptions: &Subscriptions| {
-        let (_, view) = subscriptions.find(&digest(ONE), None, at(0)).unwrap();
+        let (_, view) = subscriptions
+            .find(&digest(ONE), None, at(0), &seq_after)
+            .unwrap();
         view.last
     };
     assert_eq!(last(&subscriptions), None);
@@ -200,7 +212,7 @@ fn the_last_attempt_is_known_until_the_next() {
         subscriptions.attempted(&assignment, LastAttempt::new(&answer, at(5)));
         subscriptions.answered(
             &assignment,
-            RelayId(2),
+            PendingRelay::default(),
             DeliveryOutcome::Retry { at: at(6) },
         );
         let known = last(&subscriptions).unwrap();
@@ -219,13 +231,13 @@ fn of_very_many_the_worst_are_listed_and_the_others_counted() {
     });
     let (subscriptions, _) = Subscriptions::restore(SavedHub {
         subscriptions: many.collect(),
-        relays: vec![relay(1, "a")],
+        topics: vec![pending("a", &[1])],
     });
-    let list = subscriptions.list(at(0));
+    let list = subscriptions.list(at(0), &seq_after);
     assert_eq!((list.subscriptions.len(), list.more), (MAX_LISTED, 4_000));
     assert!(list.subscriptions.iter().all(|view| view.attempts == 1));
     let error = subscriptions
-        .find("x", None, at(0))
+        .find("x", None, at(0), &seq_after)
         .unwrap_err()
         .to_string();
     assert!(error.ends_with(", and 4990 more"), "{error}");

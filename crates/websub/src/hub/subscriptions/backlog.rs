@@ -1,0 +1,197 @@
+//! What is pending on a topic: a sum at each number that some subscription received last, and nothing for each
+//! notification, so that memory does not grow with what subscribers are behind.
+
+use std::ops::Sub;
+
+use crate::hub::{PendingRelay, RelayId};
+
+/// Bytes that each notification counts besides its body.
+const ROW_BYTES: u64 = 256;
+
+/// A number of notifications, and their size in the state file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// What was relayed on a topic, and how far its subscriptions are. Sums count from any one start.
+#[derive(Debug)]
+pub struct TopicBacklog {
+    /// The last notification before the sums.
+    begun: RelayId,
+    /// The last notification that was numbered.
+    last: RelayId,
+    relayed: Extent,
+    /// The number of notifications that are saved.
+    saved: u64,
+    /// In order, each with at least one subscription.
+    positions: Vec<Position>,
+}
+
+/// Where subscriptions are that received the same notification last.
+#[derive(Debug, Clone, Copy)]
+struct Position {
+    heard: RelayId,
+    subscriptions: usize,
+    /// What was relayed up to there.
+    relayed: Extent,
+}
+
+impl Extent {
+    fn add(&mut self, relay: PendingRelay) {
+        self.count += 1;
+        self.bytes += relay.size + ROW_BYTES;
+    }
+}
+
+impl Sub for Extent {
+    type Output = Extent;
+
+    fn sub(self, other: Extent) -> Extent {
+        Extent {
+            count: self.count.saturating_sub(other.count),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+impl TopicBacklog {
+    /// Returns the backlog of a topic without subscriptions, where notifications up to `last` concern nobody.
+    pub fn new(last: RelayId) -> TopicBacklog {
+        TopicBacklog {
+            begun: last,
+            last,
+            relayed: Extent::default(),
+            saved: 0,
+            positions: Vec::new(),
+        }
+    }
+
+    /// Restores a backlog from the saved notifications and the number that each subscription received last. Returns
+    /// it with the last notification that nobody needs, if there is one.
+    pub fn restore(
+        relays: &[PendingRelay],
+        mut heard: Vec<RelayId>,
+    ) -> (TopicBacklog, Option<RelayId>) {
+        heard.sort_unstable();
+        let last = relays
+            .last()
+            .map(|relay| relay.id)
+            .max(heard.last().copied());
+        let mut backlog = TopicBacklog::new(last.unwrap_or_default());
+        let mut relays = relays.iter().peekable();
+        for heard in heard {
+            while let Some(relay) = relays.next_if(|relay| relay.id <= heard) {
+                backlog.relayed.add(*relay);
+            }
+            let relayed = backlog.relayed;
+            backlog.join(heard, relayed);
+        }
+        let lowest = backlog.positions.first();
+        let lowest = lowest.filter(|lowest| lowest.relayed.count > 0);
+        let obsolete = lowest.map(|lowest| lowest.heard);
+        relays.for_each(|relay| backlog.relayed.add(*relay));
+        backlog.saved = backlog.relayed.count;
+        (backlog, obsolete)
+    }
+
+    /// Adds a notification that is not saved yet.
+    pub fn relay(&mut self, relay: PendingRelay) {
+        self.last = relay.id;
+        self.relayed.add(relay);
+    }
+
+    /// Takes note that a notification is saved. Returns false if nobody needs it.
+    pub fn saved(&mut self, id: RelayId) -> bool {
+        if id <= self.begun {
+            return false;
+        }
+        self.saved += 1;
+        self.positions
+            .first()
+            .is_some_and(|lowest| lowest.heard < id)
+    }
+
+    /// Adds a subscription, for which nothing is pending. Returns its number.
+    pub fn subscribe(&mut self) -> RelayId {
+        self.join(self.last, self.relayed);
+        self.last
+    }
+
+    /// Moves a subscription past a notification, which is the next one for it. Returns the last notification that nobody
+    /// needs any more, if that changed.
+    pub fn receive(&mut self, heard: RelayId, relay: PendingRelay) -> Option<RelayId> {
+        let mut relayed = self.relayed_up_to(heard);
+        relayed.add(relay);
+        self.join(relay.id, relayed);
+        self.unsubscribe(heard)
+    }
+
+    /// Removes a subscription. Returns the last notification that nobody needs any more, if that changed.
+    pub fn unsubscribe(&mut self, heard: RelayId) -> Option<RelayId> {
+        let index = self.index(heard).ok()?;
+        let position = &mut self.positions[index];
+        position.subscriptions -= 1;
+        if position.subscriptions > 0 {
+            return None;
+        }
+        let removed = self.positions.remove(index);
+        let lowest = self.positions.first();
+        let (heard, relayed) = lowest.map_or((self.last, self.relayed), |lowest| {
+            (lowest.heard, lowest.relayed)
+        });
+        (index == 0 && relayed.count > removed.relayed.count).then_some(heard)
+    }
+
+    /// Returns what is pending for the subscriptions that received this notification last, saved or not.
+    pub fn owed(&self, heard: RelayId) -> Extent {
+        self.relayed - self.relayed_up_to(heard)
+    }
+
+    /// Returns true if a saved notification is pending for the subscriptions that received this one last.
+    pub fn has_saved(&self, heard: RelayId) -> bool {
+        self.relayed_up_to(heard).count < self.saved
+    }
+
+    /// Returns true if a saved notification is pending for some subscription.
+    pub fn is_pending(&self) -> bool {
+        let lowest = self.positions.first();
+        lowest.is_some_and(|lowest| lowest.relayed.count < self.saved)
+    }
+
+    /// Returns what is in the state file: all that is pending for the subscriptions that are furthest behind.
+    pub fn size(&self) -> Extent {
+        let lowest = self.positions.first();
+        lowest.map_or_else(Extent::default, |lowest| self.relayed - lowest.relayed)
+    }
+
+    /// Returns the number that the subscriptions furthest behind received last.
+    pub fn lowest(&self) -> Option<RelayId> {
+        self.positions.first().map(|lowest| lowest.heard)
+    }
+
+    fn join(&mut self, heard: RelayId, relayed: Extent) {
+        match self.index(heard) {
+            Ok(index) => self.positions[index].subscriptions += 1,
+            Err(index) => {
+                let position = Position {
+                    heard,
+                    subscriptions: 1,
+                    relayed,
+                };
+                self.positions.insert(index, position);
+            }
+        }
+    }
+
+    fn relayed_up_to(&self, heard: RelayId) -> Extent {
+        let index = self.index(heard).ok();
+        index.map_or(self.relayed, |index| self.positions[index].relayed)
+    }
+
+    fn index(&self, heard: RelayId) -> Result<usize, usize> {
+        self.positions
+            .binary_search_by_key(&heard, |position| position.heard)
+    }
+}
