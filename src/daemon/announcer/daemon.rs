@@ -210,9 +210,7 @@ fn change_hub(
     } = parts;
     let topics = HubTopics::Served(topics.clone());
     hub.change(settings, |settings| {
-        start_hub(
-            settings, saved, relays, topics, *clock, inputs, failpoints,
-        )
+        start_hub(settings, saved, relays, topics, *clock, inputs, failpoints)
     });
 }
 

@@ -45,9 +45,7 @@ impl Daemon<Intake, HubConfig> {
             ..
         } = &mut parts;
         let topics = HubTopics::Published(Arc::clone(&directory));
-        let subscribers = start_hub(
-            settings, saved, relays, topics, clock, inputs, failpoints,
-        );
+        let subscribers = start_hub(settings, saved, relays, topics, clock, inputs, failpoints);
         *hub = HubLink::new(subscribers.clone());
         let accept_inputs = inputs.clone();
         let hub = PublicHub::new(
