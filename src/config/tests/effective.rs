@@ -237,5 +237,6 @@ fn what_is_effective_without_a_file_is_this() {
     max_subscriptions_per_host = 1000
     max_subscriptions_per_address = 1000
     max_requests_per_minute = 300
+    max_backlog = "1GiB"
     "#);
 }
