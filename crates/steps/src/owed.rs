@@ -1,0 +1,327 @@
+//! What each hub was told, where that is not what is seen, and which of it may be announced now (R6, R7, R10 to R15, R17).
+//!
+//! No row means: told what is seen. So whoever changes the version of a document writes what is owed first, by [`see`].
+
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::payload::ChangeKind;
+use rsnotify::announce::difference::{Difference, Permission, difference};
+use rsnotify::announce::ids::ChannelId;
+use rsnotify::announce::state::{Told, Version};
+use rsnotify::announce::time::later;
+use rusqlite::params;
+
+use crate::documents::{Document, Hold, forget_if_done, is_description, is_set};
+use crate::state::{DocId, HubId, Result, Sql};
+use crate::step::Step;
+
+/// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
+const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
+     CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL WHERE m.document = ?1";
+/// Accounts that are told of Source Descriptions: those of every channel of their source (R10).
+const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+     WHERE c.source = ?2 AND c.kind = 0 AND ?1 = ?1";
+
+/// Writes what is owed of a document before its version changes, or ends.
+pub fn see(
+    step: &mut Step<'_>,
+    position: usize,
+    before: &Document,
+    now: Option<&Version>,
+) -> Result<()> {
+    let told = before.seen().map(Told::from);
+    let source = step.live.sources[position].id;
+    if before.is_description() {
+        owe(step, OF_DESCRIPTION, before.id, source, told)?;
+    } else {
+        owe(step, OF_MEMBER, before.id, source, told)?;
+        if now.is_some_and(is_description) {
+            owe(step, OF_DESCRIPTION, before.id, source, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes what some accounts were told of a document, unless that is noted.
+fn owe(
+    step: &Step<'_>,
+    accounts: &str,
+    document: DocId,
+    source: i64,
+    told: Option<Told>,
+) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {accounts} AND ?2 = ?2 ON CONFLICT (channel, hub, document) DO NOTHING"
+    );
+    step.db.run(
+        &sql,
+        params![
+            Sql(document),
+            source,
+            told.map(|told| Sql(told.capability)),
+            told.map(|told| Sql(told.form)),
+            told.and_then(|told| told.fingerprint).map(Sql)
+        ],
+    )?;
+    Ok(())
+}
+
+/// Notes that no account of a source was told of a new Source Description.
+pub fn owe_description(step: &Step<'_>, document: DocId, source: i64) -> Result<()> {
+    owe(step, OF_DESCRIPTION, document, source, None)
+}
+
+/// Notes what the accounts of a set's live channels were told of a document that joined it.
+pub fn owe_of_set(step: &Step<'_>, set: DocId, document: DocId, told: Option<Told>) -> Result<()> {
+    let accounts = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+                    WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL";
+    owe(step, accounts, document, set.0, told)
+}
+
+/// Notes what one account was told of a document, unless that is noted.
+pub fn owe_to(
+    step: &Step<'_>,
+    channel: ChannelId,
+    hub: HubId,
+    document: DocId,
+    told: Option<Told>,
+    dormant: bool,
+) -> Result<()> {
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, hub, document) DO NOTHING",
+        params![
+            Sql(channel),
+            Sql(hub),
+            Sql(document),
+            told.map(|told| Sql(told.capability)),
+            told.map(|told| Sql(told.form)),
+            told.and_then(|told| told.fingerprint).map(Sql),
+            dormant
+        ],
+    )?;
+    Ok(())
+}
+
+/// Takes a version as told to an account; nothing of a document that ended.
+pub fn set_told(
+    step: &Step<'_>,
+    channel: ChannelId,
+    hub: HubId,
+    document: DocId,
+    told: Option<Told>,
+) -> Result<()> {
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO UPDATE SET \
+         told_capability = excluded.told_capability, told_form = excluded.told_form, \
+         told_fingerprint = excluded.told_fingerprint",
+        params![
+            Sql(channel),
+            Sql(hub),
+            Sql(document),
+            told.map(|told| Sql(told.capability)),
+            told.map(|told| Sql(told.form)),
+            told.and_then(|told| told.fingerprint).map(Sql)
+        ],
+    )?;
+    Ok(())
+}
+
+/// A channel and an account, as far as they decide what is due.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope {
+    pub channel: ChannelId,
+    pub hub: HubId,
+    pub set: DocId,
+    pub is_retired: bool,
+    pub has_left: bool,
+}
+
+/// What is due of a document on an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing, and nothing is noted any more.
+    Nothing,
+    /// Nothing now, and what was told stays noted.
+    Later { is_held: bool },
+    /// These changes.
+    Announce(Vec<(ChangeKind, Capability)>, Option<Told>),
+}
+
+/// Returns what is due of a document on an account that was told this version of it.
+pub fn due(
+    step: &Step<'_>,
+    position: usize,
+    scope: Scope,
+    document: &Document,
+    told: Option<Told>,
+) -> Result<Due> {
+    let is_live = !scope.is_retired && !scope.has_left;
+    let is_member = || {
+        step.db.exists(
+            "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2",
+            params![Sql(document.id), Sql(scope.set)],
+        )
+    };
+    let version = &document.version;
+    let is_index_of_descriptions =
+        version.capability == Capability::SourceDescription && version.form == Form::Index;
+    let is_told_description = told.is_some_and(|told| told.is_source_description());
+    if !document.is_gone() && is_index_of_descriptions && is_told_description {
+        return Ok(Due::Later { is_held: false });
+    }
+    let is_concerned = (document.is_description() && !scope.has_left) || is_member()?;
+    let is_same = told.is_none_or(|told| told.is_same_document(version));
+    let seen = if document.is_gone() {
+        None
+    } else if is_concerned || !is_live || !is_a_set(step, position, scope.set)? {
+        (is_same || is_concerned).then_some(version)
+    } else if is_same {
+        // R14: leaving a set announces nothing.
+        return Ok(Due::Nothing);
+    } else {
+        None
+    };
+    let permission = Permission {
+        archived: document.archived,
+        all_deletions: step.plan.sources[position].announce_all_deletions,
+    };
+    let changes = match difference(told.as_ref(), seen, permission) {
+        Difference::None | Difference::Silent => return Ok(Due::Nothing),
+        Difference::Say(changes) => changes,
+    };
+    let may_wait = !document.is_gone() && is_concerned && (is_live || document.is_description());
+    if may_wait && seen.is_some() {
+        let kinds = changes.iter().map(|(kind, _)| *kind);
+        for kind in kinds {
+            if must_be_listed(step, document, scope.set, kind, told.is_none())? {
+                return Ok(Due::Later { is_held: true });
+            }
+        }
+        if document.is_missing() {
+            return Ok(Due::Later { is_held: false });
+        }
+    }
+    Ok(Due::Announce(changes, seen.copied().map(Told::from)))
+}
+
+/// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
+pub fn is_a_set(step: &Step<'_>, position: usize, set: DocId) -> Result<bool> {
+    if step.live.sources[position].configured.contains(&set) {
+        return Ok(true);
+    }
+    has_capability_list(step, set)
+}
+
+pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
+    step.db.exists(
+        "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0",
+        [Sql(set)],
+    )
+}
+
+/// Returns true if a Capability List, an index or an archive in the tree lists a document (R17).
+pub fn is_listed(step: &Step<'_>, document: &Document) -> Result<bool> {
+    step.db.exists(
+        "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
+         AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3",
+        params![Sql(document.id), document.source],
+    )
+}
+
+// R17: a created document waits for its Capability List, an index or an archive to list it, an updated one only if the
+// index that it names is new to it.
+fn must_be_listed(
+    step: &Step<'_>,
+    document: &Document,
+    set: DocId,
+    kind: ChangeKind,
+    is_new: bool,
+) -> Result<bool> {
+    if is_set(&document.version) || document.is_description() || document.hold == Hold::Expired {
+        return Ok(false);
+    }
+    let must = match kind {
+        ChangeKind::Created if is_new => has_capability_list(step, set)?,
+        ChangeKind::Created | ChangeKind::Updated => document.newly_indexed,
+        ChangeKind::Deleted => false,
+    };
+    Ok(must && !is_listed(step, document)?)
+}
+
+/// Weighs what is owed of a document on all accounts: what is due opens their channels' windows, what is not is deleted.
+/// Begins or ends the hold of the document (R17).
+pub fn weigh(step: &mut Step<'_>, position: usize, id: DocId, is_changed: bool) -> Result<()> {
+    let Some(document) = step.db.document(id)? else {
+        return Ok(());
+    };
+    let rows = step.db.all(
+        "SELECT o.channel, o.hub, c.set_id, c.retired IS NOT NULL, a.left_at IS NOT NULL, o.told_capability, o.told_form, \
+         o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
+         CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
+        [Sql(id)],
+        |row| {
+            let scope = Scope {
+                channel: row.sql()?,
+                hub: row.sql()?,
+                set: row.sql()?,
+                is_retired: row.take()?,
+                has_left: row.take()?,
+            };
+            Ok((scope, row.told()?, row.take::<bool>()?))
+        },
+    )?;
+    let mut is_held = false;
+    for (scope, told, was_due) in rows {
+        let key = params![Sql(scope.channel), Sql(scope.hub), Sql(id)];
+        match due(step, position, scope, &document, told)? {
+            Due::Nothing => {
+                step.db.run(
+                    "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+                    key,
+                )?;
+                step.relieved.insert((scope.channel, scope.hub));
+            }
+            Due::Later { is_held: held } => {
+                is_held |= held;
+                step.db.run(
+                    "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3 AND due IS NOT NULL",
+                    key,
+                )?;
+            }
+            Due::Announce(..) => {
+                if !was_due {
+                    step.db.run(
+                        "UPDATE owed SET due = ?4 WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+                        params![Sql(scope.channel), Sql(scope.hub), Sql(id), Sql(step.now)],
+                    )?;
+                }
+                if !was_due || is_changed {
+                    step.touched_channels.insert(scope.channel);
+                }
+            }
+        }
+    }
+    match (is_held, document.hold) {
+        (true, Hold::Free) => {
+            let until = later(step.now, step.plan.window.hold);
+            step.db.run(
+                "UPDATE document SET hold = 1, held_until = ?2 WHERE id = ?1",
+                params![Sql(id), Sql(until)],
+            )?;
+        }
+        (false, Hold::Waiting) => {
+            step.db.run(
+                "UPDATE document SET hold = 0, held_until = NULL WHERE id = ?1",
+                [Sql(id)],
+            )?;
+        }
+        _ => {}
+    }
+    if document.is_gone() {
+        forget_if_done(step.db, id)?;
+    }
+    Ok(())
+}
