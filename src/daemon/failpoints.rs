@@ -151,10 +151,12 @@ mod enabled {
 
     /// Returns the failpoints before and after this is saved.
     fn crossed(save: &Save, records: &[HubRecord]) -> impl Iterator<Item = (Failpoint, Failpoint)> {
+        // A row is saved again if its topic is fetched before the hub has answered the ping.
         let is_cut = |row: &LedgerRow| {
-            row.flight
-                .as_ref()
-                .is_some_and(|flight| flight.attempts == 0)
+            row.flight.as_ref().is_some_and(|flight| {
+                let is_first = row.ping.is_none_or(|ping| ping.at < flight.cut);
+                flight.attempts == 0 && is_first
+            })
         };
         let is_heard = |row: &LedgerRow| row.flight.is_none() && row.position.heard > 0;
         let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
