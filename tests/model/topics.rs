@@ -42,7 +42,7 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What was told last on a topic.
+/// The last notification on a topic.
 #[derive(Debug)]
 struct Last {
     seq: u64,

@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
@@ -212,7 +211,7 @@ fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
         while size() > bytes {
             assert!(Instant::now() < deadline, "{}", size());
             operator.execute_batch(sql).unwrap();
-            sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20)); // poll: a file cannot be awaited
         }
     };
     shrinks_below(5_000_000, "");

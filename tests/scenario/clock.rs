@@ -11,7 +11,7 @@ use crate::world::{HUB, Reply, World, list, ping_hub, plan};
 const DAY: u64 = 86_400;
 const LIST: &str = "/a/changes.xml";
 
-/// What a hub and readers of topics see, with the second since the wall clock was set.
+/// The observations of a hub and of readers of topics, each with the second since the wall clock was set.
 type Course = Vec<(i64, String)>;
 
 /// A world of two sets with change channels, one of which has changes that were taken.

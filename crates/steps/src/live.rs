@@ -1,5 +1,5 @@
-//! What grows with the configuration or with what is open now: kept in memory, copied before each step and put back if it
-//! fails.
+//! The part of the state that grows with the configuration or with what is open now: kept in memory, copied before each
+//! step and put back if it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ pub struct LiveSource {
     pub away: BTreeSet<String>,
     /// True once it has settled in this run.
     pub has_settled: bool,
-    /// What changed since it last settled: documents, the versions before, and sets whose channels may change.
+    /// The changes since it last settled: documents, the versions before, and sets whose channels may change.
     pub changed: BTreeSet<DocId>,
     pub previous: BTreeMap<DocId, Option<Version>>,
     pub sets: BTreeSet<DocId>,

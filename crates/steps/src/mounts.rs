@@ -340,7 +340,7 @@ pub fn found(
     Ok(())
 }
 
-/// What is away with its mount is not seen to be absent, and its grace begins anew.
+/// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn stop_watching(db: Db<'_>, id: MountId) -> Result<()> {
     db.run(
         "UPDATE document SET grace_ends = NULL, look_at = NULL, is_replaced = 0 WHERE mount = ?1 AND presence IN (2, 3)",

@@ -1,6 +1,7 @@
-//! What each hub was told, where that is not what is seen, and which of it may be announced now (R6, R7, R10 to R15, R17).
+//! The difference between what each hub was told and what is seen, and the part of it that may be announced now (R6, R7,
+//! R10 to R15, R17).
 //!
-//! No row means: told what is seen. So whoever changes the version of a document writes what is owed first, by [`see`].
+//! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
@@ -139,7 +140,7 @@ pub struct Scope {
     pub has_left: bool,
 }
 
-/// What is due of a document on an account.
+/// A document's change that is due on an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
     /// Nothing, and nothing is noted any more.

@@ -4,7 +4,7 @@
 //! [`hub`], embedded or for many publishers. A subscriber: [`subscriber`]. [`probe`] looks at topics and hubs as others see
 //! them. [`http`] has the clients and the server that they share.
 //!
-//! What is compiled without a feature has no I/O, clock or randomness. The features `publisher`, `hub` and `subscriber` add
+//! The code that is compiled without a feature has no I/O, clock or randomness. The features `publisher`, `hub` and `subscriber` add
 //! what speaks HTTP, each beside the decisions that it carries out: `hub/verification.rs`, `hub/verification/http.rs`.
 
 pub mod answer;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Time for which a run ends nothing that an earlier one left: whoever renews it needs a while, and a wall clock that was
+/// Time for which a run ends nothing that an earlier one left: its renewal needs a while, and a wall clock that was
 /// wrong at the start of either may have moved its end.
 const FIRST_HOUR: Duration = Duration::from_secs(60 * 60);
 

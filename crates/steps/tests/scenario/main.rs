@@ -23,7 +23,7 @@ mod payload;
 #[path = "../../../../tests/scenario/spans.rs"]
 mod spans;
 
-/// What a scenario above takes of one that is not tried here.
+/// Helpers of a scenario that is not tried here, for those above.
 mod channels {
     use resourcesync::channel_kind::ChannelKind;
     use resourcesync::uri::{Topic, Uri};
@@ -39,7 +39,7 @@ mod channels {
     }
 }
 
-/// What a scenario above takes of one that is not tried here.
+/// Helpers of a scenario that is not tried here, for those above.
 mod moves {
     use crate::world::{Doc, list};
 

@@ -91,7 +91,7 @@ pub struct Delivery {
 pub struct LargestDebt {
     pub topic: Topic,
     pub callbacks: Vec<Callback>,
-    /// What is pending for each of them.
+    /// The notifications that are pending for each of them.
     pub owed: Extent,
 }
 

@@ -158,7 +158,7 @@ impl LoadedRelay {
     }
 }
 
-/// How much of a body the connection has taken.
+/// The part of a body that the connection has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyProgress {
     Parts(u64),

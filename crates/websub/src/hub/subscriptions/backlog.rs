@@ -1,4 +1,4 @@
-//! What is pending on a topic: a sum at each number that some subscription received last, and nothing for each
+//! The backlog of a topic: a sum at each number that some subscription received last, and nothing for each
 //! notification, so that memory does not grow with what subscribers are behind.
 
 use std::ops::Sub;
@@ -15,7 +15,7 @@ pub struct Extent {
     pub bytes: u64,
 }
 
-/// What was relayed on a topic, and how far its subscriptions are. Sums count from any one start.
+/// The notifications relayed on a topic, and how far its subscriptions are. Sums count from any one start.
 #[derive(Debug)]
 pub struct TopicBacklog {
     /// The last notification before the sums.
@@ -34,7 +34,7 @@ pub struct TopicBacklog {
 struct Position {
     heard: RelayId,
     subscriptions: usize,
-    /// What was relayed up to there.
+    /// The sum of what was relayed up to there.
     relayed: Extent,
 }
 

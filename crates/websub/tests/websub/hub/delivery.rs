@@ -117,7 +117,7 @@ async fn order_is_kept_across_failures() {
 }
 
 #[tokio::test]
-async fn nothing_accepted_is_dropped_for_whoever_takes_it() {
+async fn nothing_accepted_is_dropped_for_a_subscriber_that_takes_it() {
     let tried = AtomicUsize::new(0);
     let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
         Some(_) => willing(seen),
@@ -170,7 +170,7 @@ async fn a_large_body_is_sent_and_signed_part_by_part() {
 }
 
 #[tokio::test]
-async fn whoever_is_owed_most_is_cut_off_when_the_backlog_is_full() {
+async fn the_subscriber_that_is_owed_most_is_cut_off_when_the_backlog_is_full() {
     let mut dead = Peer::start(|seen| match seen.parameter("hub.mode") {
         Some(_) => willing(seen),
         None => say("503 Busy", "", ""),
