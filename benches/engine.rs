@@ -11,14 +11,14 @@ use resourcesync::parse::parse;
 use resourcesync::uri::{Hub, Uri};
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event};
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
 use rsnotify::announce::plan::{
     ChangeWindowPlan, DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces,
     SourcePlan, WindowPlan,
 };
-use rsnotify::announce::state::State;
+use rsnotify::announce::steps::step::Engine;
+use rsnotify::state::open::in_memory;
 use websub::answer::Answer;
 
 const URL: &str = "https://source.example/";
@@ -45,7 +45,9 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
     let sweeps: Vec<Vec<Vec<Observation>>> = (0..2)
         .map(|version| sweep(version, start, sets, documents_per_set))
         .collect();
-    let (mut engine, _) = Engine::new(plan(), State::default(), start.into());
+    let state = in_memory().expect("a state in memory");
+    let (mut engine, _) = Engine::start(state, plan(), start.into(), None).expect("a start");
+    let mut step = |event, now: Timestamp| engine.step(vec![event], now.into()).expect("a step");
     let mut notifications = 0;
     let mut now = start;
     let (mut seen, mut answered) = (Duration::ZERO, Duration::ZERO);
@@ -56,25 +58,25 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
             device: 1,
             inode: 1,
         };
-        engine.step(
+        step(
             Event::MountFound {
                 mount: MountId(1),
                 identity,
                 started: now,
             },
-            now.into(),
+            now,
         );
         let mut effects = Vec::new();
         for batch in sweep {
-            effects.extend(engine.step(Event::Observed(batch), now.into()));
+            effects.extend(step(Event::Observed(batch), now));
         }
-        effects.extend(engine.step(
+        effects.extend(step(
             Event::Swept {
                 mount: MountId(1),
                 complete: true,
                 candidates: (sets * documents_per_set) as u64,
             },
-            now.into(),
+            now,
         ));
         seen += begin.elapsed();
         let begin = Instant::now();
@@ -86,7 +88,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
             });
             for submission in submissions {
                 notifications += 1;
-                effects.extend(engine.step(accepted(submission), now.into()));
+                effects.extend(step(accepted(submission), now));
             }
         }
         answered += begin.elapsed();

@@ -225,7 +225,7 @@ fn subscribers(count: usize) {
     for number in 0..count {
         transaction
             .execute(
-                "INSERT INTO subscriptions (topic, callback, expires) VALUES (?1, ?2, '2100-01-01T00:00:00Z')",
+                "INSERT INTO subscription (topic, callback, expires, heard) VALUES (?1, ?2, 4102444800000000000, 0)",
                 [TOPIC.to_owned(), format!("http://{address}/{number}")],
             )
             .expect("a subscription");

@@ -40,10 +40,11 @@ use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::log::error_chain;
 use crate::daemon::signals::Signals;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
-use crate::store::Store;
+use crate::state::open::StateFile;
 
-pub use crate::daemon::announcer::logged_bodies::reduced;
-pub use crate::daemon::event_loop::commands::{ask_subscriptions, execute, no_embedded_hub};
+pub use crate::daemon::event_loop::commands::{
+    answer, ask_subscriptions, counted, event_of, no_embedded_hub,
+};
 pub use crate::daemon::intake::no_sources;
 
 /// Runs `rsnotify run` until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can.
@@ -207,9 +208,9 @@ impl<I: Send + 'static> Process<I> {
     }
 
     /// Returns the parts of the event loop. Must be called within a tokio runtime.
-    fn loop_parts(&self, store: Store, clock: Clock) -> LoopParts<I> {
+    fn loop_parts(&self, file: StateFile, clock: Clock) -> LoopParts<I> {
         let failpoints = Failpoints::from_environment();
-        LoopParts::new(store, clock, self.inputs.clone(), failpoints, self.began)
+        LoopParts::new(file, clock, self.inputs.clone(), failpoints, self.began)
     }
 
     /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.

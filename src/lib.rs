@@ -10,7 +10,7 @@
 //! | [`report`] | the daemon's status as operators and programs read it; pure |
 //! | [`diagnostics`] | the findings of `check`, derived from facts that adaptors bring; pure |
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
-//! | [`store`] | the state file, one SQLite database: what was seen, told, and is in flight |
+//! | [`state`] | the state, one SQLite database: what was seen, told, and is in flight |
 //! | [`broker`] | STOMP: sending messages to the site's message broker, and reading them; the feeds in them, pure |
 //! | [`admin`] | the admin listener: health, metrics, status page |
 //! | [`control`] | requests of commands to a running daemon, over a socket |
@@ -19,7 +19,7 @@
 //! | [`cli`] | one file per subcommand, and what they share |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
-//! network, randomness or logging; adaptors (`tree`, `store`, `broker`, `admin`, `control`, and those of `websub`) never use
+//! network, randomness or logging; adaptors (`tree`, `state`, `broker`, `admin`, `control`, and those of `websub`) never use
 //! each other; nothing is sent before it is saved; the changes to announce are always the difference *seen − told*.
 //!
 //! A decision belongs in a pure folder, its input and output in an adaptor, and [`daemon`] joins them.
@@ -34,5 +34,5 @@ pub mod control;
 pub mod daemon;
 pub mod diagnostics;
 pub mod report;
-pub mod store;
+pub mod state;
 pub mod tree;

@@ -176,7 +176,7 @@ impl Stage {
         for number in 0..count {
             let topic = format!("http://{hub}/topics/main/s{set}/d0/");
             let callback = format!("http://{callbacks}/{number}");
-            let insert = "INSERT INTO subscriptions (topic, callback, expires) VALUES (?1, ?2, '2999-01-01T00:00:00Z')";
+            let insert = "INSERT INTO subscription (topic, callback, expires, heard) VALUES (?1, ?2, 4102444800000000000, 0)";
             saved.execute(insert, [topic, callback]).expect("a row");
         }
         saved.commit().expect("a commit");

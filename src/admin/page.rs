@@ -22,8 +22,8 @@ use url::form_urlencoded;
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::admin::{Admin, AdminResponse, Unanswered, page_of, plain};
+use crate::announce::history::NotificationView;
 use crate::report::status::Detail;
-use crate::report::status::notification::NotificationView;
 
 /// Serves `/`, the status page, which renews itself unless the query is `refresh=no`.
 pub(super) async fn overview(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use resourcesync::uri::Uri;
+use serde::{Deserialize, Serialize};
 
 /// The include and exclude globs of a source. They see the path of a file below its mount, and the path of its URI.
 /// Two are equal if their globs are.
@@ -32,7 +33,7 @@ struct Globs {
 }
 
 /// The reason why a file is no candidate.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exclusion {
     /// Its name, or one above it, is that of hidden or temporary files (R1).
     Hidden,

@@ -2,9 +2,48 @@
 
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
+use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
 
-use crate::announce::state::{Told, Version};
+/// One version of a document, as far as versions are compared (R4, R14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    pub capability: Capability,
+    pub form: Form,
+    pub fingerprint: Fingerprint,
+}
+
+/// The version of a document that a hub was last told of on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    pub capability: Capability,
+    pub form: Form,
+    /// Nothing where the document existed but its content was not known (R13).
+    pub fingerprint: Option<Fingerprint>,
+}
+
+impl From<Version> for Told {
+    fn from(version: Version) -> Told {
+        Told {
+            capability: version.capability,
+            form: version.form,
+            fingerprint: Some(version.fingerprint),
+        }
+    }
+}
+
+impl Told {
+    /// Returns true if `version` is a version of the same document: a path whose document changes capability or
+    /// form is an old document that ended and a new one that began (R14).
+    pub fn is_same_document(&self, version: &Version) -> bool {
+        (self.capability, self.form) == (version.capability, version.form)
+    }
+
+    /// Returns true for a Source Description, whose changes are announced on every channel (R10).
+    pub fn is_source_description(&self) -> bool {
+        (self.capability, self.form) == (Capability::SourceDescription, Form::List)
+    }
+}
 
 /// The difference between the version told and the version seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +138,7 @@ mod tests {
     use rstest::rstest;
 
     use super::{Difference, Permission, difference};
-    use crate::announce::state::{Told, Version};
+    use crate::announce::difference::{Told, Version};
 
     const ORDINARY: Permission = Permission {
         archived: false,

@@ -10,7 +10,6 @@ use websub::answer::Answer;
 use websub::publisher::reason::RefusalKind;
 use websub::topics::TopicPage;
 
-use crate::announce::changes::log::LogPart;
 use crate::announce::changes::round::{TakeRequest, TakenRound, UndatedChanges};
 use crate::announce::delivery::Submission;
 use crate::announce::finding::Finding;
@@ -18,7 +17,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
 };
-use crate::announce::state::Save;
 
 /// The moment of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,18 +95,12 @@ pub enum Event {
 /// An output of the engine, performed in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Commit this before anything that follows.
-    Save(Box<Save>),
     /// Serve this at a topic.
     Serve(TopicPage),
     /// Serve nothing at a topic any more.
     Withdraw(Topic),
-    /// Serve consecutive notifications of a change channel's log as one, from the first to the last of these numbers (C25).
-    ServeLogged(TopicPage, ChannelId, u64, u64),
     /// Submit a notification, and report the answer.
     Submit(Submission),
-    /// Submit a part of a logged notification, whose body is in the state file, and report the answer.
-    SubmitLogged(Submission, LogPart),
     /// Read Change Lists and compare them with what was taken; report it as [`Event::Taken`].
     Take(Box<TakeRequest>),
     /// Look at files again, and report what is found, even if nothing changed.

@@ -6,6 +6,7 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
 use resourcesync::uri::{Hub, Topic, Uri};
+use serde::{Deserialize, Serialize};
 
 use crate::announce::observation::NoDocument;
 
@@ -29,7 +30,7 @@ impl TopicAddressProblem {
 }
 
 /// A problem that a generator, or the configuration, should put right. Never a reason to guess.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Finding {
     /// A capability document belongs to no set of resources, so nobody can be told of it.
     Unrouted { uri: Uri, capability: Capability },
@@ -244,11 +245,6 @@ impl Finding {
                 | Finding::TooLarge { .. }
                 | Finding::RelativeLoc { .. }
         )
-    }
-
-    /// Returns true if it is about a document, and neither about a set's channel nor about another file.
-    pub fn is_about_document(&self) -> bool {
-        !self.is_about_channel() && !self.is_about_file() && !self.is_about_entries()
     }
 
     /// Returns true if nothing is sent on the set's channel because of it, or the set has no channel.

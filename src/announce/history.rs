@@ -1,262 +1,244 @@
 //! The last notifications and their outcomes, for the report. Nothing is decided by it, and it is not saved:
 //! after a restart it begins with what the state still holds.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
+use serde::{Deserialize, Serialize};
 
-use crate::announce::channel::Channel;
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::ids::ChannelId;
-use crate::announce::state::LedgerRow;
+use crate::announce::steps::cut::times;
+use crate::state::{Db, Result};
 
 /// Notifications that are kept.
-pub const MAX_NOTIFICATIONS: usize = 50;
+const MAX_NOTIFICATIONS: usize = 50;
 /// Bytes of payloads that are kept with them: of the oldest notifications, only that there was one.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The last notifications, over all channels.
 #[derive(Debug, Default)]
 pub struct History {
-    /// In the order in which they were made.
-    notifications: VecDeque<PastNotification>,
-    /// The size of the bodies that are kept.
+    /// In the order in which they were made. What is in flight may not be any more: the hub's account says
+    /// more.
+    pub notifications: VecDeque<(ChannelId, NotificationView)>,
+    /// The size of the payloads that are kept.
     bytes: usize,
 }
 
-/// One notification.
-pub struct PastNotification {
-    pub channel: ChannelId,
+/// A notification, whatever became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotificationView {
+    #[serde(default)]
+    pub kind: ChannelKind,
     pub topic: Topic,
     pub seq: u64,
+    /// The time when it was cut.
     pub cut: Timestamp,
+    /// The number of its changes; nothing where only its sequence number outlived a restart.
     pub changes: Option<usize>,
+    pub hubs: Vec<OutcomeView>,
     pub bytes: Option<usize>,
-    /// Shared with what is in flight and served.
-    pub body: Option<Arc<[u8]>>,
-    pub hubs: Vec<(Hub, Fate)>,
+    /// Nothing where it is not kept any more.
+    pub payload: Option<PayloadText>,
+}
+
+/// The outcome at one hub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeView {
+    pub hub: Hub,
+    pub outcome: Outcome,
+    /// The time of the last answer.
+    pub at: Option<Timestamp>,
+    /// Nothing where that is not known any more.
+    pub attempts: Option<u32>,
+    /// The reason why the last attempt failed.
+    pub reason: Option<String>,
+}
+
+impl OutcomeView {
+    pub fn new(hub: Hub, outcome: Outcome) -> OutcomeView {
+        OutcomeView {
+            hub,
+            outcome,
+            at: None,
+            attempts: None,
+            reason: None,
+        }
+    }
 }
 
 /// The outcome of a notification at a hub.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// The hub's account says more, if it still has it in flight.
-    Open,
-    Accepted {
-        at: Timestamp,
-        /// Number of attempts; nothing if it was accepted before a restart.
-        attempts: Option<u32>,
-    },
-    /// Too large for the hub (R23).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It follows another one in the log of a change channel, which the hub has not accepted yet.
+    Due,
+    /// It was not answered yet.
+    InFlight,
+    /// The hub did not accept it yet; it is retried.
+    Refused,
+    Accepted,
+    /// It was too large for the hub, which was then told in smaller ones.
     Withdrawn,
+    /// An operator dropped it, or it has no hub any more.
     Dropped,
 }
 
-impl fmt::Debug for PastNotification {
-    /// Leaves out the body, which would drown everything else.
+impl Outcome {
+    /// Returns the outcome in words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Outcome::Due => "due",
+            Outcome::InFlight => "in flight",
+            Outcome::Refused => "not accepted yet",
+            Outcome::Accepted => "accepted",
+            Outcome::Withdrawn => "too large, sent in parts",
+            Outcome::Dropped => "dropped",
+        }
+    }
+}
+
+/// A payload, shared and not copied until somebody reads it; ours, and so UTF-8.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct PayloadText(pub Arc<[u8]>);
+
+impl fmt::Debug for PayloadText {
+    /// Leaves it out: it would drown everything else.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PastNotification")
-            .field("topic", &self.topic)
-            .field("seq", &self.seq)
-            .field("hubs", &self.hubs)
-            .finish_non_exhaustive()
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl PayloadText {
+    pub fn as_text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl From<String> for PayloadText {
+    fn from(text: String) -> PayloadText {
+        PayloadText(text.into_bytes().into())
+    }
+}
+
+impl From<PayloadText> for String {
+    fn from(body: PayloadText) -> String {
+        body.as_text().into_owned()
     }
 }
 
 impl History {
     /// Adds a notification, and forgets the oldest beyond the limits.
-    pub fn push(&mut self, notification: PastNotification) {
-        self.bytes += notification.body.as_ref().map_or(0, |body| body.len());
-        self.notifications.push_back(notification);
+    pub fn push(&mut self, channel: ChannelId, notification: NotificationView) {
+        let size = |payload: Option<PayloadText>| payload.map_or(0, |payload| payload.0.len());
+        self.bytes += size(notification.payload.clone());
+        self.notifications.push_back((channel, notification));
         if self.notifications.len() > MAX_NOTIFICATIONS
-            && let Some(oldest) = self.notifications.pop_front()
+            && let Some((_, oldest)) = self.notifications.pop_front()
         {
-            self.bytes -= oldest.body.map_or(0, |body| body.len());
+            self.bytes -= size(oldest.payload);
         }
-        for old in &mut self.notifications {
+        for (_, old) in &mut self.notifications {
             if self.bytes <= MAX_BYTES {
                 break;
             }
-            self.bytes -= old.body.take().map_or(0, |body| body.len());
+            self.bytes -= size(old.payload.take());
         }
     }
 
-    /// Notes the outcome of a notification, if it is still among the last.
-    pub fn note(&mut self, channel: ChannelId, seq: u64, hub: &Hub, fate: Fate) {
-        let is_meant = |known: &&mut PastNotification| (known.channel, known.seq) == (channel, seq);
-        let notification = self.notifications.iter_mut().rev().find(is_meant);
-        let mut hubs = notification
-            .into_iter()
-            .flat_map(|notification| &mut notification.hubs);
-        if let Some((_, known)) = hubs.find(|(name, _)| name == hub) {
-            *known = fate;
+    /// Notes the outcome of a notification at a hub, if it is still among the last.
+    pub fn note(&mut self, channel: ChannelId, seq: u64, outcome: OutcomeView) {
+        let mut known = self.notifications.iter_mut().rev();
+        let known = known.find(|(of, known)| (*of, known.seq) == (channel, seq));
+        let mut hubs = known.into_iter().flat_map(|(_, known)| &mut known.hubs);
+        if let Some(known) = hubs.find(|known| known.hub == outcome.hub) {
+            *known = outcome;
         }
-    }
-
-    /// Returns the notifications, the newest first.
-    pub fn iter(&self) -> impl Iterator<Item = &PastNotification> {
-        self.notifications.iter().rev()
     }
 }
 
-/// Returns what a stored state holds: what is in flight, and the last notification of each channel.
-pub fn recalled<'a>(channels: impl Iterator<Item = (ChannelId, &'a Channel)>) -> History {
-    let mut known: Vec<PastNotification> = channels
-        .flat_map(|(id, channel)| remembered(id, channel))
-        .collect();
-    known.sort_by_key(|known| (known.cut, known.channel, known.seq));
-    let last = known.split_off(known.len().saturating_sub(MAX_NOTIFICATIONS));
-    let mut history = History::default();
-    for mut notification in last {
-        let body = notification.body.as_deref();
-        let payload = body.and_then(|body| Payload::parse(body).ok());
-        let entries = payload.map(|payload| payload.entries.len());
-        notification.changes = entries.or(notification.changes);
-        history.push(notification);
-    }
-    history
-}
-
-/// Returns the last notifications of a channel as its rows have them; changes are not counted yet.
-fn remembered(id: ChannelId, channel: &Channel) -> Vec<PastNotification> {
-    let row = &channel.row;
-    if channel.is_of_changes() {
-        return logged(id, channel);
-    }
-    let mut known: Vec<PastNotification> = Vec::new();
-    let mut add = |seq, cut: Timestamp, body: Option<Arc<[u8]>>, hub: &Hub, fate| {
-        let told = (hub.clone(), fate);
-        match known.iter_mut().find(|known| known.seq == seq) {
-            Some(known) => known.hubs.push(told),
-            None => known.push(PastNotification {
-                channel: id,
-                topic: row.topic.clone(),
-                seq,
-                cut,
-                changes: None,
-                bytes: body.as_ref().map(|body| body.len()),
-                body,
-                hubs: vec![told],
-            }),
-        }
-    };
-    for (hub, ledger) in &channel.ledgers {
-        if let Some(flight) = &ledger.row.flight {
-            let body = Arc::clone(&flight.body);
-            add(flight.seq, flight.cut, Some(body), hub, Fate::Open);
-        }
-    }
-    // A topic that ping hubs read holds more than the last notification.
-    let is_page = !row.said.is_empty() || channel.has_pinged();
-    let body = (!is_page && !row.body.is_empty()).then(|| Arc::clone(&row.body));
-    for (hub, ledger) in &channel.ledgers {
-        if let Some(at) = accepted_at(&ledger.row, row.seq) {
-            let fate = Fate::Accepted { at, attempts: None };
-            let cut = row.untils.last().copied().unwrap_or(at);
-            add(row.seq, cut, body.clone(), hub, fate);
-        }
-    }
-    known
-}
-
-/// Returns the notifications of a log, with the body of the last.
-fn logged(id: ChannelId, channel: &Channel) -> Vec<PastNotification> {
-    let row = &channel.row;
-    let notifications = channel.log.iter().map(|(seq, logged)| {
-        let hubs = channel.ledgers.iter().map(|(hub, ledger)| {
-            let fate = match accepted_at(&ledger.row, seq) {
-                Some(at) => Fate::Accepted { at, attempts: None },
-                None => Fate::Open,
-            };
-            (hub.clone(), fate)
-        });
-        PastNotification {
-            channel: id,
-            topic: row.topic.clone(),
-            seq,
-            cut: logged.cut,
-            changes: Some(logged.entries),
-            bytes: Some(logged.bytes),
-            body: (seq == row.seq && !row.body.is_empty()).then(|| Arc::clone(&row.body)),
-            hubs: hubs.collect(),
-        }
-    });
-    let before = channel.log.iter().count().saturating_sub(MAX_NOTIFICATIONS);
-    notifications.skip(before).collect()
-}
-
-/// Returns when this notification was accepted, if it was the last that the hub was asked to take.
-fn accepted_at(row: &LedgerRow, seq: u64) -> Option<Timestamp> {
-    let last = row.last.as_ref()?;
-    (last.seq == seq && last.refusal.is_none()).then_some(last.at)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn notification(seq: u64, bytes: usize) -> PastNotification {
-        PastNotification {
-            channel: ChannelId(1),
-            topic: Topic::new("https://e.org/topic/".to_owned()),
-            seq,
-            cut: Timestamp::UNIX_EPOCH,
-            changes: Some(1),
-            bytes: Some(bytes),
-            body: Some(vec![b'x'; bytes].into()),
-            hubs: vec![(Hub::new("https://h.example/".to_owned()), Fate::Open)],
-        }
-    }
-
-    #[test]
-    fn the_last_fifty_are_kept_and_of_what_they_said_four_mebibytes() {
-        let mut history = History::default();
-        for seq in 0..200 {
-            history.push(notification(seq, if seq < 100 { 10 } else { 1 << 20 }));
-            let kept: usize = history
-                .iter()
-                .flat_map(|notification| &notification.body)
-                .map(|body| body.len())
-                .sum();
-            assert!(kept <= MAX_BYTES);
-            assert_eq!(kept, history.bytes);
-        }
-        let seqs: Vec<u64> = history
-            .iter()
-            .map(|notification| notification.seq)
-            .collect();
-        assert_eq!(seqs, (150..200).rev().collect::<Vec<_>>());
-        let whole = history
-            .iter()
-            .take_while(|notification| notification.body.is_some());
-        assert_eq!(whole.count(), 4);
-        assert!(
-            history
-                .iter()
-                .skip(4)
-                .all(|notification| notification.body.is_none())
+/// Returns what a state holds of the last notifications: what is in flight, the last notification of each channel without
+/// a log, and the end of each log.
+pub fn recalled(db: Db<'_>) -> Result<History> {
+    let sql = format!(
+        "SELECT 0, a.channel, c.topic, a.seq, a.cut, NULL, length(a.body), a.body, h.uri, a.last, NULL, TRUE, c.kind \
+         FROM account a CROSS JOIN channel c ON c.id = a.channel CROSS JOIN hub h ON h.id = a.hub WHERE a.body IS NOT NULL \
+         UNION ALL SELECT 1, c.id, c.topic, c.seq, NULL, NULL, length(c.body), CASE WHEN NOT EXISTS \
+         (SELECT 1 FROM account p CROSS JOIN hub g ON g.id = p.hub WHERE p.channel = c.id AND g.mode = 'ping') \
+         THEN c.body END, h.uri, a.last, c.untils, FALSE, c.kind \
+         FROM channel c CROSS JOIN account a ON a.channel = c.id CROSS JOIN hub h ON h.id = a.hub \
+         WHERE c.kind = 0 AND c.seq > 0 AND a.last IS NOT NULL \
+         UNION ALL SELECT 1, c.id, c.topic, l.seq, l.cut, l.entries, l.bytes, CASE WHEN l.seq = c.seq THEN l.body END, \
+         h.uri, a.last, NULL, p.heard < l.seq, c.kind FROM (SELECT l.channel, l.seq FROM channel c CROSS JOIN change_log l ON l.channel = c.id \
+         WHERE c.kind = 1 AND l.seq > c.seq - {MAX_NOTIFICATIONS} ORDER BY l.cut DESC LIMIT {MAX_NOTIFICATIONS}) r \
+         CROSS JOIN channel c ON c.id = r.channel CROSS JOIN change_log l ON l.channel = r.channel AND l.seq = r.seq \
+         CROSS JOIN log_position p ON p.channel = c.id CROSS JOIN account a ON a.channel = c.id AND a.hub = p.hub \
+         CROSS JOIN hub h ON h.id = a.hub ORDER BY 2, 4, 1, 9"
+    );
+    let told = db.all(&sql, [], |row| {
+        let (_, channel, topic) = (row.take::<u8>()?, row.sql()?, row.sql()?);
+        let seq = row.take::<i64>()?.cast_unsigned();
+        let (cut, changes) = (row.option()?, row.take::<Option<u32>>()?);
+        let (bytes, body) = (row.count()?, row.take::<Option<Vec<u8>>>()?);
+        let (hub, last, untils) = (
+            row.sql()?,
+            Attempt::read(row)?,
+            row.take::<Option<Vec<u8>>>()?,
         );
-    }
-
-    #[test]
-    fn what_became_of_a_notification_is_noted_for_the_hub_and_forgotten_with_it() {
-        let mut history = History::default();
-        let hub = Hub::new("https://h.example/".to_owned());
-        let other = Hub::new("https://other.example/".to_owned());
-        for seq in 1..=2 {
-            history.push(notification(seq, 1));
+        let accepted = last.filter(|last| last.seq == seq && last.refusal.is_none());
+        let accepted = accepted.map(|last| last.at);
+        // What else was said of an older notification is not saved.
+        if !row.take::<bool>()? && accepted.is_none() {
+            return Ok(None);
         }
-        history.note(ChannelId(1), 1, &hub, Fate::Dropped);
-        history.note(ChannelId(1), 2, &other, Fate::Dropped);
-        history.note(ChannelId(2), 2, &hub, Fate::Dropped);
-        history.note(ChannelId(1), 3, &hub, Fate::Dropped);
-        let fates: Vec<Fate> = history
-            .iter()
-            .map(|notification| notification.hubs[0].1)
-            .collect();
-        assert_eq!(fates, [Fate::Open, Fate::Dropped]);
+        let until = cut.or(untils.and_then(|untils| times(&untils).pop()));
+        let body = body.filter(|body| !body.is_empty());
+        let outcome = match accepted {
+            Some(_) => Outcome::Accepted,
+            None => Outcome::InFlight,
+        };
+        let known = NotificationView {
+            kind: row.sql()?,
+            topic,
+            seq,
+            cut: until.or(accepted).unwrap_or_default(),
+            changes: changes.map(|changes| changes as usize),
+            hubs: vec![OutcomeView {
+                at: accepted,
+                ..OutcomeView::new(hub, outcome)
+            }],
+            bytes: Some(bytes).filter(|_| body.is_some() || changes.is_some()),
+            payload: body.map(|body| PayloadText(body.into())),
+        };
+        Ok(Some((channel, known)))
+    })?;
+    let mut known: Vec<(ChannelId, NotificationView)> = Vec::new();
+    for (channel, notification) in told.into_iter().flatten() {
+        match known.last_mut() {
+            Some((of, last)) if (*of, last.seq) == (channel, notification.seq) => {
+                last.hubs.extend(notification.hubs);
+            }
+            _ => known.push((channel, notification)),
+        }
     }
+    known.sort_by_key(|(channel, known)| (known.cut, *channel, known.seq));
+    let mut history = History::default();
+    for (channel, mut notification) in
+        known.split_off(known.len().saturating_sub(MAX_NOTIFICATIONS))
+    {
+        let payload = notification.payload.as_ref();
+        let payload = payload.and_then(|payload| Payload::parse(&payload.0).ok());
+        let entries = payload.map(|payload| payload.entries.len());
+        notification.changes = notification.changes.or(entries);
+        history.push(channel, notification);
+    }
+    Ok(history)
 }

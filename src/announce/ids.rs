@@ -3,7 +3,7 @@
 use resourcesync::uri::Hub;
 
 /// A channel, as the state file numbers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u64);
 
 /// The channel, hub and sequence number of a submission: unique among all that are under way at the same time.

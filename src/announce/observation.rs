@@ -121,7 +121,9 @@ pub enum Incomplete {
 }
 
 /// The reason why there is no document at a path that a Capability List names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
+)]
 pub enum NoDocument {
     /// Nothing, or nothing that can be told from it.
     #[error("no file is there")]

@@ -44,7 +44,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     for notice in &scan.notices {
         say(notice);
     }
-    let sets = sets(&scan.engine, options.kind);
+    let sets = sets(&scan.reader(), options.kind)?;
     for reservation in reservations(&config, &sets) {
         say(reservation);
     }

@@ -15,11 +15,11 @@ use resourcesync::escape::escaped;
 use serde_json::json;
 use websub::publisher::settings::PublishSettings;
 
-use crate::announce::engine::source::findings::EXAMPLES;
 use crate::announce::finding::Finding;
+use crate::announce::steps::findings::EXAMPLES;
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::{FindingLimit, OneShotScan, scan_in_detail, scan_without_state};
+use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::config::Config;
@@ -32,7 +32,8 @@ use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, Severity, changes, clock};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
-use crate::store::StoreError;
+use crate::state;
+use crate::state::open::{StateFileError, copy_to_memory};
 
 /// Diagnostics of one subject.
 struct CheckSection {
@@ -85,9 +86,9 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         sections.push(CheckSection::new("hubs", unverified));
     } else {
         let (scan, state) = scanned(&config, options.all)?;
-        let views = report::documents::all(&scan.engine);
+        let views = report::documents::all(&scan.reader())?;
         documents = views.len();
-        sections.push(tree(&scan, views, options.all));
+        sections.push(tree(&scan, views, options.all)?);
         sections.extend(machine::sections(&config, &scan, state));
         sections.extend(network::sections(
             &config, &scan, hubs, brokers, unverified,
@@ -142,21 +143,15 @@ fn report_sections(
 
 /// Scans the trees, with the saved state if it can be read, and else with the reason.
 fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Diagnostic>)> {
-    let detail = match all {
-        true => FindingLimit::Everything,
-        false => FindingLimit::Bounded,
-    };
-    let error = match scan_in_detail(config, detail) {
-        Ok(scan) => return Ok((scan, None)),
-        Err(error) => error,
-    };
-    let diagnostic = match error.downcast_ref() {
+    let (copy, diagnostic) = match copy_to_memory(&config.state_dir) {
+        Ok(copy) => (copy, None),
         // This concerns the user who runs the check, not the daemon.
-        Some(error @ StoreError::Denied { .. }) => Diagnostic::note(error_chain(error), ""),
-        Some(error) => Diagnostic::finding(error_chain(error), ""),
-        None => return Err(error),
+        Err(error @ StateFileError::Denied(..)) => {
+            (None, Some(Diagnostic::note(error_chain(&error), "")))
+        }
+        Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
     };
-    Ok((scan_without_state(config, detail)?, Some(diagnostic)))
+    Ok((scan_beside(config, copy, all)?, diagnostic))
 }
 
 fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
@@ -181,7 +176,12 @@ fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
     )
 }
 
-fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> CheckSection {
+fn tree(
+    scan: &OneShotScan,
+    documents: Vec<DocumentView>,
+    all: bool,
+) -> state::Result<CheckSection> {
+    let reader = &scan.reader();
     let mut tree = CheckSection::new("tree", Vec::new());
     tree.add("", scan.notices.iter().cloned(), 0);
     let broken = documents.into_iter();
@@ -194,10 +194,10 @@ fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> CheckSec
     let max = if all { usize::MAX } else { EXAMPLES };
     let first: Vec<String> = broken.by_ref().take(max).collect();
     tree.add("broken", first, broken.count());
-    let groups = report::findings::groups(&scan.engine);
+    let groups = report::findings::groups(reader)?;
     if all {
-        let plan = scan.engine.plan();
-        let findings = report::findings::all(&scan.engine).into_iter();
+        let plan = reader.plan;
+        let findings = report::findings::all(reader)?.into_iter();
         let is_news = |finding: &Finding| {
             !plan
                 .sources
@@ -211,19 +211,18 @@ fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> CheckSec
             tree.add(&group.kind, group.examples.iter().cloned(), group.more());
         }
     }
-    let suspensions = scan.suspensions().into_iter();
+    let suspensions = scan.suspensions()?.into_iter();
     let suspensions = suspensions.map(|(message, missing)| Diagnostic::finding(message, missing));
     tree.diagnostics.extend(suspensions);
     tree.diagnostics.extend(machine::unreadable(scan));
-    if let Some((path, changed)) = &scan.latest {
-        let diagnostic = clock::file_system(path, *changed, Timestamp::now());
+    if let Some((changed, path)) = &scan.latest {
+        let diagnostic = clock::file_system(&path.to_string(), *changed, Timestamp::now());
         tree.diagnostics.extend(diagnostic);
     }
-    let engine = &scan.engine;
-    let without_channel = report::change_sets::without_channel(engine);
+    let without_channel = report::channels::sets_without_channel(reader)?;
     tree.diagnostics
         .extend(changes::changes_not_enabled(&without_channel));
-    let without_list = report::change_sets::without_list(engine);
+    let without_list = report::channels::channels_without_list(reader)?;
     tree.diagnostics
         .extend(changes::no_change_list(&without_list));
     for group in groups.iter().filter(|group| group.acknowledged) {
@@ -234,7 +233,7 @@ fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> CheckSec
         );
         tree.diagnostics.push(Diagnostic::note(message, ""));
     }
-    tree
+    Ok(tree)
 }
 
 fn write_section(out: &mut impl Write, section: &CheckSection) -> io::Result<()> {

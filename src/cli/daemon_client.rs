@@ -3,25 +3,27 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use jiff::Timestamp;
 use resourcesync::escape::{escaped, escaped_lines};
 use resourcesync::uri::Uri;
+use rusqlite::Connection;
+use websub::http::clock::Clock;
 use websub::hub::subscriptions::Subscriptions;
 
-use crate::announce::engine::Engine;
-use crate::announce::event::Effect;
-use crate::announce::state::Save;
+use crate::announce::steps::step::Engine;
 use crate::cli::hub_state;
-use crate::cli::one_shot_scan::restored_engine;
+use crate::cli::one_shot_scan::plan;
 use crate::cli::options::TreeOptions;
 use crate::config::Config;
 use crate::config::error::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::config::partial::state_dir;
-use crate::control::{self, ControlReply, ControlRequest};
+use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
-use crate::daemon::{ask_subscriptions, execute, no_embedded_hub, reduced};
-use crate::store::{self, Store, StoreError};
+use crate::daemon::{answer, ask_subscriptions, counted, event_of, no_embedded_hub};
+use crate::state::open::{StateFile, StateFileError, in_memory, open_to_read};
+use crate::state::{self, Db, hub, last_time_saved, lock};
 
 /// A daemon, by its state directory.
 #[derive(Debug)]
@@ -46,12 +48,12 @@ impl<'a> DaemonClient<'a> {
     /// Returns the answer, and true if a daemon runs.
     pub fn ask(&self, request: ControlRequest) -> anyhow::Result<(ControlReply, bool)> {
         let (answer, is_running) = match open(&self.state_dir) {
-            Ok(store) if HubConfig::is_at(self.file, &self.overrides) => {
+            Ok(state) if HubConfig::is_at(self.file, &self.overrides) => {
                 let config = HubConfig::load(self.file, &self.overrides)?;
-                (hub_state::answer(&config, store, request)?, false)
+                (hub_state::answer(&config, state, request)?, false)
             }
-            Ok(store) => (answer_from(&self.config()?, store, request)?, false),
-            Err(StoreError::InUse { .. }) => {
+            Ok(state) => (answer_from(&self.config()?, state, request)?, false),
+            Err(StateFileError::InUse(_)) => {
                 self.warn_of_configuration();
                 (control::ask(&self.state_dir, &request)?, true)
             }
@@ -93,7 +95,7 @@ impl<'a> DaemonClient<'a> {
 
 /// Returns the public URL of a running daemon.
 pub fn public_url(config: &Config) -> Option<Uri> {
-    if !store::is_in_use(&config.state_dir).ok()? {
+    if !lock::is_in_use(&config.state_dir).ok()? {
         return None;
     }
     match control::ask(&config.state_dir, &ControlRequest::PublicUrl) {
@@ -107,10 +109,13 @@ pub fn unexpected_answer() -> anyhow::Error {
     anyhow::anyhow!("unexpected answer of the daemon: is it of another version?")
 }
 
+/// A state that no daemon uses, kept so.
+pub type OpenState = (StateFile, Connection);
+
 /// Opens the state, if there is one: a new one would belong to the operator, and the daemon may be another user.
-fn open(state_dir: &Path) -> Result<Option<Store>, StoreError> {
-    match Store::open_to_read(state_dir)? {
-        Some(_) => Store::open(state_dir).map(Some),
+fn open(state_dir: &Path) -> Result<Option<OpenState>, StateFileError> {
+    match open_to_read(state_dir)? {
+        Some(_) => StateFile::open(state_dir).map(Some),
         None => Ok(None),
     }
 }
@@ -118,78 +123,70 @@ fn open(state_dir: &Path) -> Result<Option<Store>, StoreError> {
 /// Answers from the state. Saves only the requested change; the next daemon does and announces the rest.
 fn answer_from(
     config: &Config,
-    mut store: Option<Store>,
+    state: Option<OpenState>,
     request: ControlRequest,
 ) -> anyhow::Result<ControlReply> {
-    if request.is_query() {
+    let (lock, state) = if request.is_query() {
         // A daemon may start meanwhile.
-        drop(store.take());
-        store = Store::open_to_read(&config.state_dir)?;
-    }
-    let mut engine = restored_engine(config, store.as_ref())?;
-    let now = engine.now();
-    if !matches!(
-        request,
-        ControlRequest::Accept { .. } | ControlRequest::Missing { .. }
-    ) {
-        engine.take_stock(now);
-    }
-    let mut subscriptions = match &request {
-        ControlRequest::Status | ControlRequest::Subscriptions(_) => {
-            saved_subscriptions(config, store.as_ref())?
-        }
-        _ => None,
+        drop(state);
+        (None, open_to_read(&config.state_dir)?)
+    } else {
+        state
+            .map(|(file, state)| (Some(file), Some(state)))
+            .unwrap_or_default()
     };
-    let mut records = Vec::new();
-    let ask_state = |about| {
-        let Some(subscriptions) = &mut subscriptions else {
-            return no_embedded_hub();
+    let state = state.map_or_else(in_memory, Ok)?;
+    let now = Clock::start(last_time_saved(&state)?).now();
+    if let ControlRequest::Subscriptions(about) = request {
+        let subscriptions = saved_subscriptions(config, Db(&state))?;
+        return match subscriptions {
+            Some(mut saved) => about_subscriptions(&mut saved, about, now, Db(&state)),
+            None => Ok(no_embedded_hub()),
         };
-        let (answer, ended) = ask_subscriptions(subscriptions, about, now, store.as_ref());
-        records.extend(ended.iter().flat_map(|key| subscriptions.unsubscribe(key)));
-        answer
-    };
-    let logged = |id, seq, part| {
-        let body = store.as_ref()?.logged_body(id, seq).ok()??;
-        reduced(body, seq, part).ok()
-    };
-    let (mut answer, effects) = execute(
-        &mut engine,
-        Engine::amend,
-        ask_state,
-        logged,
-        request,
-        now.into(),
-    );
-    if let ControlReply::Status(status) = &mut answer {
-        status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
     }
-    let mut save = Save {
-        clock: Some(now),
-        ..Save::default()
-    };
-    for effect in effects {
-        if let Effect::Save(asked) = effect {
-            save.merge(*asked);
+    let is_status = matches!(request, ControlRequest::Status);
+    let mut engine = Engine::read(state, plan(config)?, now.into())?;
+    if request.is_query() {
+        let mut answer = answer(&engine.reader(now), request);
+        if let ControlReply::Status(status) = &mut answer
+            && is_status
+        {
+            let subscriptions = saved_subscriptions(config, engine.db())?;
+            status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
         }
+        return Ok(answer);
     }
-    if let Some(mut store) = store.filter(|_| !(save.is_empty() && records.is_empty())) {
-        store
-            .save(&save, &records, &[])
-            .context("nothing was done")?;
+    let (event, answer) = match event_of(&engine.reader(now), request) {
+        Ok(commanded) => commanded,
+        Err(refusal) => return Ok(ControlReply::Error(refusal)),
+    };
+    let amended = engine.amend(event, now.into());
+    let effects = match (amended, &lock) {
+        (Err(error), Some(file)) => Err(file.save_error(error)).context("nothing was done")?,
+        (effects, _) => effects?,
+    };
+    Ok(counted(answer, &effects))
+}
+
+/// Answers a question about the subscriptions of a hub, or ends one.
+pub fn about_subscriptions(
+    subscriptions: &mut Subscriptions,
+    about: SubscriptionsAction,
+    now: Timestamp,
+    db: Db<'_>,
+) -> anyhow::Result<ControlReply> {
+    let (answer, ended) = ask_subscriptions(subscriptions, about, now, Some(db));
+    if let Some(key) = ended {
+        hub::write(db, &subscriptions.unsubscribe(&key), &[]).context("nothing was done")?;
     }
     Ok(answer)
 }
 
 /// Loads the embedded hub's subscriptions, if one is configured.
-fn saved_subscriptions(
-    config: &Config,
-    store: Option<&Store>,
-) -> anyhow::Result<Option<Subscriptions>> {
+fn saved_subscriptions(config: &Config, db: Db<'_>) -> state::Result<Option<Subscriptions>> {
     if config.embedded_hub.is_none() {
         return Ok(None);
     }
-    let saved = store.map(Store::load_hub).transpose()?.unwrap_or_default();
-    let (subscriptions, _) = Subscriptions::restore(saved);
+    let (subscriptions, _) = Subscriptions::restore(hub::load(db)?);
     Ok(Some(subscriptions))
 }

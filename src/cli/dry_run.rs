@@ -16,9 +16,8 @@ use websub::secret::MASKED;
 
 use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
-use crate::announce::dry_run::{ChangeFiles, play_forward};
-use crate::announce::engine::Engine;
-use crate::announce::plan::Mode;
+use crate::announce::dry_run::play_forward;
+use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
 use crate::broker::messages::{messages, send_frame};
 use crate::broker::settings::BrokerSettings;
@@ -27,8 +26,9 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
-use crate::daemon::{reduced, settings};
-use crate::store::Store;
+use crate::daemon::settings;
+use crate::state::open::{open_to_read, state_file};
+use crate::state::{Db, hub};
 use crate::tree::RecentKeys;
 
 /// A request with its description.
@@ -41,17 +41,18 @@ struct Shown {
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = settings::publish_settings(config)?;
     let brokers = settings::brokers(config)?;
-    let store = Store::open_to_read(&config.state_dir)?;
-    let saved = match &store {
-        Some(store) => store.load_hub()?,
-        None => SavedHub::default(),
+    let state = open_to_read(&config.state_dir)?;
+    let (saved, relays) = match &state {
+        Some(state) => (hub::load(Db(state))?, hub::load_relays(Db(state))?),
+        None => (SavedHub::default(), Vec::new()),
     };
     let mut scan = scan_once(config)?;
-    let now = scan.engine.now();
+    let now = scan.now;
     let until = later(now, horizon(config));
-    let plan = scan.engine.plan().clone();
+    let plan = scan.engine.plan.clone();
     let take = |request: TakeRequest| {
-        let keys = store.as_ref()?.key_reader();
+        state.as_ref()?;
+        let keys = state_file(&config.state_dir);
         let job = ReadJob::new(request, &plan, keys, RecentKeys::default());
         Some(TakenRound {
             outcome: take(&job, &mut Rounds::default()),
@@ -59,19 +60,10 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
             round: job.request.round,
         })
     };
-    let logged = |id, seq, part| {
-        let body = store.as_ref()?.logged_body(id, seq).ok()??;
-        reduced(body, seq, part).ok()
-    };
-    let changes = ChangeFiles {
-        take: &take,
-        logged: &logged,
-    };
-    let planned = play_forward(&mut scan.engine, scan.begun, &changes, now, until);
+    let planned = play_forward(&mut scan.engine, scan.begun, take, now, until)?;
 
-    let embedded = EmbeddedDeliveries::new(&scan.engine, &saved.subscriptions);
-    let relays = store.as_ref().map(Store::load_relays).transpose()?;
-    let mut shown = embedded.owed(&relays.unwrap_or_default(), now);
+    let embedded = EmbeddedDeliveries::new(&plan, &saved.subscriptions);
+    let mut shown = embedded.owed(&relays, now);
     for submission in &planned {
         let at = submission.at;
         let submission = &submission.submission;
@@ -174,10 +166,10 @@ struct EmbeddedDeliveries<'a> {
 
 impl<'a> EmbeddedDeliveries<'a> {
     fn new(
-        engine: &Engine,
+        plan: &Plan,
         subscriptions: &'a [(Subscription, DeliveryProgress)],
     ) -> EmbeddedDeliveries<'a> {
-        let hubs = engine.plan().hubs.iter();
+        let hubs = plan.hubs.iter();
         let mut embedded = hubs.filter(|hub| hub.mode == Mode::Embedded);
         EmbeddedDeliveries {
             hub: embedded.next().map(|hub| hub.hub.clone()),

@@ -5,28 +5,31 @@ use websub::hub::published_topics::PublishedTopics;
 use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;
 
-use crate::announce::state::Save;
+use crate::cli::daemon_client::{OpenState, about_subscriptions};
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::{ask_subscriptions, no_sources};
+use crate::daemon::no_sources;
 use crate::report;
-use crate::store::Store;
+use crate::state::open::in_memory;
+use crate::state::{Db, hub, last_time_saved};
 
 /// Answers a request from the state, if there is one. A subscription that ends is removed from it.
 pub fn answer(
     config: &HubConfig,
-    store: Option<Store>,
+    state: Option<OpenState>,
     request: ControlRequest,
 ) -> anyhow::Result<ControlReply> {
-    let clock = store.as_ref().map(Store::load_clock).transpose()?;
-    let now = Clock::start(clock.flatten()).now();
-    let saved = store.as_ref().map(Store::load_hub).transpose()?;
-    let (mut subscriptions, _) = Subscriptions::restore(saved.unwrap_or_default());
+    let (_lock, state) = match state {
+        Some((file, state)) => (Some(file), state),
+        None => (None, in_memory()?),
+    };
+    let db = Db(&state);
+    let now = Clock::start(last_time_saved(&state)?).now();
+    let (mut subscriptions, _) = Subscriptions::restore(hub::load(db)?);
     match request {
         ControlRequest::Status => {
-            let topics = store.as_ref().map(Store::load_published_topics);
-            let topics = PublishedTopics::restore(topics.transpose()?.unwrap_or_default());
+            let topics = PublishedTopics::restore(hub::load_published_topics(db)?);
             let publishers = publisher::plan(&config.publishers);
             let uncounted = publishers
                 .iter()
@@ -37,16 +40,7 @@ pub fn answer(
             Ok(ControlReply::Status(Box::new(status)))
         }
         ControlRequest::Subscriptions(about) => {
-            let (answer, ended) = ask_subscriptions(&subscriptions, about, now, store.as_ref());
-            if let (Some(key), Some(mut store)) = (ended, store) {
-                let records = subscriptions.unsubscribe(&key);
-                let save = Save {
-                    clock: Some(now),
-                    ..Save::default()
-                };
-                store.save(&save, &records, &[])?;
-            }
-            Ok(answer)
+            about_subscriptions(&mut subscriptions, about, now, db)
         }
         _ => Ok(no_sources()),
     }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::announce::naming::Naming;
-use crate::cli::one_shot_scan::{FindingLimit, scan_without_state};
+use crate::announce::steps::naming::Naming;
+use crate::cli::one_shot_scan::scan_beside;
 use crate::cli::output::say;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
@@ -31,11 +31,13 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
         ..overrides.clone()
     };
     let config = Config::load(file, &with(UNKNOWN))?;
-    let scan = scan_without_state(&config, FindingLimit::Bounded)?;
-    let catalog = scan.engine.sources()[0].catalog();
-    let mut mounts = scan.engine.plan().sources[0].mounts.iter();
-    let naming = mounts.next().map(|mount| Naming::of(catalog, mount));
-    let naming = naming.unwrap_or_default();
+    let scan = scan_beside(&config, None, false)?;
+    let source = &scan.engine.plan.sources[0];
+    let mut mounts = source.mounts.iter();
+    let naming = mounts
+        .next()
+        .map(|mount| Naming::of(scan.engine.db(), source, mount));
+    let naming = naming.transpose()?.unwrap_or_default();
     let Some(prefix) = naming.majority() else {
         let root = root.display().to_string();
         let reason = reason(&naming, &scan.notices);

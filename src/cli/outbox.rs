@@ -15,8 +15,9 @@ use crate::cli::options::{
     OutboxShowOptions,
 };
 use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
-use crate::cli::output::{counted, print, print_json};
-use crate::control::{AccountName, ControlReply, ControlRequest};
+use crate::cli::output::{counted, print_answer};
+use crate::control::{ControlReply, ControlRequest};
+use crate::report::outbox::AccountName;
 use crate::report::status::account::AccountView;
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
@@ -46,26 +47,22 @@ fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Resul
     let is_all = options.state.is_empty();
     rows.retain(|row| is_all || options.state.contains(&row.hub.state));
     rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
-    match options.ask.output.json {
-        true => print_json(is_running, &json!({ "outbox": rows }))?,
-        false if rows.is_empty() && !is_all => {
-            print(|out| writeln!(out, "no hub is in this state on any channel"))?;
+    let answer: Vec<_> = rows.iter().map(Row::as_json).collect();
+    let answer = json!({ "outbox": answer });
+    print_answer(options.ask.output.json, (&answer, is_running), |out| {
+        if rows.is_empty() && !is_all {
+            return writeln!(out, "no hub is in this state on any channel");
         }
-        false => print(|out| {
-            write_rows(out, &rows, Timestamp::now())?;
-            write_muted(out, &channels)
-        })?,
-    }
-    Ok(Exit::Fine)
+        write_rows(out, &rows, Timestamp::now())?;
+        write_muted(out, &channels)
+    })
 }
 
 fn show(daemon: &DaemonClient<'_>, options: &OutboxShowOptions) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.account, options.payload)?;
-    match options.ask.output.json {
-        true => print_json(is_running, &shown)?,
-        false => print(|out| write_account(out, &shown))?,
-    }
-    Ok(Exit::Fine)
+    print_answer(options.ask.output.json, (&shown, is_running), |out| {
+        write_account(out, &shown)
+    })
 }
 
 fn ask_for(
@@ -93,24 +90,20 @@ fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Res
     else {
         return Err(unexpected_answer());
     };
-    if options.ask.output.json {
-        print_json(is_running, &json!({ "tried": notifications }))?;
-        return Ok(Exit::Fine);
-    }
-    print(|out| match (notifications, is_running) {
-        (0, _) => writeln!(out, "nothing to retry: all is accepted, or in flight"),
-        (_, true) => writeln!(
-            out,
-            "retrying {} now",
-            counted(notifications, "notification")
-        ),
-        (_, false) => writeln!(
-            out,
-            "rsnotify is not running; it retries {} as soon as it is started",
-            counted(notifications, "notification")
-        ),
-    })?;
-    Ok(Exit::Fine)
+    let answer = json!({ "tried": notifications });
+    let counted = counted(notifications, "notification");
+    print_answer(options.ask.output.json, (&answer, is_running), |out| {
+        if notifications == 0 {
+            writeln!(out, "nothing to retry: all is accepted, or in flight")
+        } else if is_running {
+            writeln!(out, "retrying {counted} now")
+        } else {
+            writeln!(
+                out,
+                "rsnotify is not running; it retries {counted} as soon as it is started"
+            )
+        }
+    })
 }
 
 fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Result<Exit> {
@@ -125,20 +118,19 @@ fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Resul
         return Err(unexpected_answer());
     };
     let AccountName { channel, hub, .. } = account;
-    if options.ask.output.json {
-        let answer = json!({ "channel": channel, "hub": hub, "dropped": changes });
-        print_json(is_running, &answer)?;
-        return Ok(Exit::Fine);
-    }
-    print(|out| match changes {
-        0 => writeln!(out, "nothing is due to {hub} on {channel}"),
-        _ => writeln!(
-            out,
-            "dropped: {} that {hub} was due on {channel}; they count as told",
-            counted(changes, "change")
-        ),
-    })?;
-    Ok(Exit::Fine)
+    let answer = json!({ "channel": channel, "hub": hub, "dropped": changes });
+    print_answer(
+        options.ask.output.json,
+        (&answer, is_running),
+        |out| match changes {
+            0 => writeln!(out, "nothing is due to {hub} on {channel}"),
+            _ => writeln!(
+                out,
+                "dropped: {} that {hub} was due on {channel}; they count as told",
+                counted(changes, "change")
+            ),
+        },
+    )
 }
 
 fn say_what_would_be_dropped(
@@ -146,37 +138,26 @@ fn say_what_would_be_dropped(
     options: &OutboxDropOptions,
 ) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.account, false)?;
-    if options.ask.output.json {
-        let answer = json!({
-            "dropped": null,
-            "channel": options.account.channel,
-            "hub": options.account.hub,
-            "due": shown.hub.due,
-        });
-        print_json(is_running, &answer)?;
-    } else {
-        print(|out| {
-            if shown.hub.due == 0 {
-                return writeln!(
-                    out,
-                    "nothing is due to {} on {}",
-                    shown.hub.hub, shown.topic
-                );
-            }
-            writeln!(
-                out,
-                "these changes would be dropped, and never be announced to {} on {}:\n",
-                shown.hub.hub, shown.topic
-            )?;
-            write_due(out, &shown)?;
-            if !shown.held.is_empty() {
-                let held = counted(shown.held.len() + shown.more_held, "document");
-                writeln!(out, "\n{held} would stay held, and be announced later")?;
-            }
-            writeln!(out, "\nnothing was dropped; --yes drops it")
-        })?;
-    }
-    Ok(match shown.hub.due {
+    let AccountOptions { channel, hub, .. } = &options.account;
+    let due = shown.hub.due;
+    let answer = json!({ "dropped": null, "channel": channel, "hub": hub, "due": due });
+    print_answer(options.ask.output.json, (&answer, is_running), |out| {
+        let (hub, topic) = (&shown.hub.hub, &shown.topic);
+        if due == 0 {
+            return writeln!(out, "nothing is due to {hub} on {topic}");
+        }
+        writeln!(
+            out,
+            "these changes would be dropped, and never be announced to {hub} on {topic}:\n"
+        )?;
+        write_due(out, &shown)?;
+        if !shown.held.is_empty() {
+            let held = counted(shown.held.len() + shown.more_held, "document");
+            writeln!(out, "\n{held} would stay held, and be announced later")?;
+        }
+        writeln!(out, "\nnothing was dropped; --yes drops it")
+    })?;
+    Ok(match due {
         0 => Exit::Fine,
         _ => Exit::Failure,
     })

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use resourcesync::escape::{escaped, escaped_lines};
 use serde::Serialize;
 
+use crate::cli::exit::Exit;
 use crate::report::JSON_VERSION;
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
@@ -59,6 +60,20 @@ pub fn print(write: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()
     }
 }
 
+/// Prints an answer: as JSON, if that is asked for, or as text.
+pub fn print_answer(
+    as_json: bool,
+    (answer, running): (&impl Serialize, bool),
+    text: impl FnOnce(&mut Output) -> io::Result<()>,
+) -> anyhow::Result<Exit> {
+    if as_json {
+        print_json(running, answer)?;
+    } else {
+        print(text)?;
+    }
+    Ok(Exit::Fine)
+}
+
 #[derive(Serialize)]
 struct Printed<'a, T> {
     version: u64,
@@ -68,7 +83,7 @@ struct Printed<'a, T> {
 }
 
 /// Prints an answer as JSON: with the version of its shape, and whether a daemon gave it.
-pub fn print_json<T: Serialize>(running: bool, answer: &T) -> anyhow::Result<()> {
+fn print_json<T: Serialize>(running: bool, answer: &T) -> anyhow::Result<()> {
     let printed = Printed {
         version: JSON_VERSION,
         running,

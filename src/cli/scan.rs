@@ -22,7 +22,7 @@ use crate::tree::file_path;
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
     let scan = scan_once(&config)?;
-    let mut documents = report::documents::all(&scan.engine);
+    let mut documents = report::documents::all(&scan.reader())?;
     if !scan.has_state {
         for document in &mut documents {
             if matches!(
@@ -35,18 +35,18 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
             }
         }
     }
-    let plan = scan.engine.plan();
+    let plan = &scan.engine.plan;
     for document in &mut documents {
         read_changes(plan, document);
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
-    for finding in report::findings::all(&scan.engine) {
+    for finding in report::findings::all(&scan.reader())? {
         if let Finding::WrongUrl { .. } = finding {
             say(finding);
         }
     }
-    let suspensions = scan.suspensions().into_iter();
+    let suspensions = scan.suspensions()?.into_iter();
     let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
     for notice in scan.notices.iter().chain(&suspensions) {

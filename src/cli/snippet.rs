@@ -62,11 +62,14 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     for notice in &scan.notices {
         say(notice);
     }
-    let topics = report::channels::all(&scan.engine).into_iter();
-    let topics = topics.map(|channel| channel.topic);
-    // A topic that only names notifications for brokers is not served.
-    let topics = topics.filter(|topic| !is_for_brokers_only(&scan.engine, topic));
-    let topics: BTreeSet<_> = topics.collect();
+    let reader = &scan.reader();
+    let mut topics = BTreeSet::new();
+    for channel in report::channels::outline(reader)? {
+        // A topic that only names notifications for brokers is not served.
+        if !is_for_brokers_only(reader, &channel.topic)? {
+            topics.insert(channel.topic);
+        }
+    }
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.plan.unadvertised_channels);
     let mut sources = config.sources.iter();

@@ -7,16 +7,16 @@ use std::path::Path;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::escape::{escaped, excerpt};
 
+use crate::announce::history::NotificationView;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::RequestOptions;
 use crate::cli::outbox::text::{Row, write_rows};
-use crate::cli::output::{counted, grouped, print, print_json, relative, when};
+use crate::cli::output::{counted, grouped, print_answer, relative, when};
 use crate::control::{ControlReply, ControlRequest};
-use crate::report::status::alerts::{Part, Urgency, more_directories};
+use crate::report::status::alerts::{Health, Part, more_directories};
 use crate::report::status::hubs::HubSummary;
-use crate::report::status::notification::NotificationView;
-use crate::report::status::{SourceStatus, Status, WaitingView};
+use crate::report::status::{ChannelView, SourceStatus, Status, waiting};
 
 /// The maximum number of lines of one kind; for the others, the command that prints them is named.
 const MAX_LINES: usize = 20;
@@ -30,11 +30,9 @@ pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<E
     let (ControlReply::Status(status), is_running) = daemon.ask(ControlRequest::Status)? else {
         return Err(unexpected_answer());
     };
-    match options.output.json {
-        true => print_json(is_running, &status)?,
-        false => print(|out| write_status(out, &status, is_running))?,
-    }
-    Ok(Exit::Fine)
+    print_answer(options.output.json, (&status, is_running), |out| {
+        write_status(out, &status, is_running)
+    })
 }
 
 fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::Result<()> {
@@ -79,16 +77,9 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     if status.is_of_hub() {
         return Ok(());
     }
-    let pending: usize = status
-        .channels
-        .iter()
-        .map(|channel| channel.pending_count())
-        .sum();
-    let held: usize = status
-        .channels
-        .iter()
-        .map(|channel| channel.held_count())
-        .sum();
+    let channels = || status.channels.iter();
+    let pending: usize = channels().map(ChannelView::pending_count).sum();
+    let held: usize = channels().map(ChannelView::held_count).sum();
     writeln!(
         out,
         "{}: {pending} pending, {held} held",
@@ -120,7 +111,7 @@ fn write_publishers(out: &mut impl Write, status: &Status) -> io::Result<()> {
             write!(out, ", waiting to be fetched: {waiting}")?;
         }
         writeln!(out)?;
-        if let Some(refusal) = &publisher.last_refusal {
+        if let Some(refusal) = &publisher.counts.last_refusal {
             let reason = excerpt(&refusal.reason, MAX_CHARACTERS);
             let at = when(refusal.at, status.at);
             writeln!(out, "    refused {at}: {}", shown(&reason))?;
@@ -173,8 +164,8 @@ fn write_alerts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     alerts.retain(|alert| alert.part != Part::State);
     for alert in alerts.iter().take(MAX_LINES) {
         let mark = match alert.urgency {
-            Urgency::Act => "!!",
-            Urgency::Look => " !",
+            Health::Act => "!!",
+            _ => " !",
         };
         let since = alert
             .since
@@ -265,17 +256,10 @@ fn write_troubled(out: &mut impl Write, status: &Status) -> io::Result<()> {
 }
 
 fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
-    let channels = status.channels.iter();
-    let waiting = channels.flat_map(|channel| {
-        let pending = channel.pending.iter().map(|view| ("pending", view));
-        pending.chain(channel.held.iter().map(|view| ("held", view)))
-    });
-    let mut waiting: Vec<(&str, &WaitingView)> = waiting.collect();
+    let waiting = waiting(&status.channels);
     if waiting.is_empty() {
         return Ok(());
     }
-    waiting.sort_by_key(|(state, view)| (view.since, *state, &view.uri));
-    waiting.dedup_by(|one, other| one == other);
     writeln!(out, "\npending changes, the oldest first:")?;
     for (state, view) in waiting.iter().take(MAX_LINES) {
         let (since, capability) = (relative(view.since, status.at), view.capability.as_str());

@@ -12,7 +12,7 @@ use crate::cli::exit::Exit;
 use crate::cli::options::{
     SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions, SubscriptionsCommand,
 };
-use crate::cli::output::{aligned, counted, next_try, print, print_json, relative, when};
+use crate::cli::output::{aligned, counted, next_try, print_answer, relative, when};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
@@ -34,20 +34,16 @@ fn list(daemon: &DaemonClient<'_>, as_json: bool) -> anyhow::Result<Exit> {
     let (ControlReply::Subscriptions(list), is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    match as_json {
-        true => print_json(is_running, &list)?,
-        false => print(|out| write_list(out, &list, Timestamp::now()))?,
-    }
-    Ok(Exit::Fine)
+    print_answer(as_json, (&list, is_running), |out| {
+        write_list(out, &list, Timestamp::now())
+    })
 }
 
 fn show(daemon: &DaemonClient<'_>, options: &SubscriptionShowOptions) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.name)?;
-    match options.ask.output.json {
-        true => print_json(is_running, &shown)?,
-        false => print(|out| write_one(out, &shown, Timestamp::now()))?,
-    }
-    Ok(Exit::Fine)
+    print_answer(options.ask.output.json, (&shown, is_running), |out| {
+        write_one(out, &shown, Timestamp::now())
+    })
 }
 
 fn ask_for(
@@ -62,31 +58,27 @@ fn ask_for(
 }
 
 fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> anyhow::Result<Exit> {
+    let as_json = options.ask.output.json;
     if !options.yes {
         let (shown, is_running) = ask_for(daemon, &options.name)?;
-        match options.ask.output.json {
-            true => print_json(is_running, &json!({ "removed": null, "found": shown }))?,
-            false => print(|out| {
-                writeln!(out, "this subscription would be removed:\n")?;
-                write_one(out, &shown, Timestamp::now())?;
-                writeln!(out, "\nnothing was removed; --yes removes it")
-            })?,
-        }
+        let answer = json!({ "removed": null, "found": shown });
+        print_answer(as_json, (&answer, is_running), |out| {
+            writeln!(out, "this subscription would be removed:\n")?;
+            write_one(out, &shown, Timestamp::now())?;
+            writeln!(out, "\nnothing was removed; --yes removes it")
+        })?;
         return Ok(Exit::Failure);
     }
     let request = ControlRequest::Subscriptions(SubscriptionsAction::Remove(options.name.name()));
     let (ControlReply::Removed(removed), is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    if options.ask.output.json {
-        print_json(is_running, &json!({ "removed": removed }))?;
-        return Ok(Exit::Fine);
-    }
     let told = match is_running {
         true => "its subscriber is being notified",
         false => "rsnotify is not running, so its subscriber is not notified",
     };
-    print(|out| {
+    let answer = json!({ "removed": removed });
+    print_answer(as_json, (&answer, is_running), |out| {
         writeln!(
             out,
             "removed: the subscription of {} to {}, with {} owed; {told}",
@@ -94,8 +86,7 @@ fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> any
             removed.topic,
             counted(removed.owed, "notification")
         )
-    })?;
-    Ok(Exit::Fine)
+    })
 }
 
 impl SubscriptionOptions {

@@ -11,12 +11,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use resourcesync::channel_kind::ChannelKind;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
+use crate::report::outbox::AccountName;
 use crate::report::status::account::AccountView;
 use crate::report::status::{ChannelView, MissingView, Status};
 
@@ -71,17 +71,6 @@ pub struct SubscriptionName {
     pub topic: Option<String>,
 }
 
-/// The name of a hub on a channel in commands: the channel by its topic or its Capability List.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AccountName {
-    pub channel: String,
-    /// Needed with a Capability List that has a channel of each kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<ChannelKind>,
-    pub hub: String,
-}
-
 /// The reply to a request, sent after its changes are saved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -113,6 +102,16 @@ pub enum ControlReply {
 }
 
 impl ControlRequest {
+    /// Returns true if it is executed by a step of the engine.
+    pub fn is_action(&self) -> bool {
+        matches!(
+            self,
+            ControlRequest::Accept { .. }
+                | ControlRequest::Retry { .. }
+                | ControlRequest::Drop { .. }
+        )
+    }
+
     /// Returns true if it changes nothing.
     pub fn is_query(&self) -> bool {
         matches!(

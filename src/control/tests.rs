@@ -104,6 +104,9 @@ fn every_request_is_read_as_it_is_written() {
 fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
     let words = "ü".repeat(500);
     let hub = |number: usize| HubView {
+        id: Default::default(),
+        waits: None,
+        has_left: false,
         hub: Hub::new(format!("https://hub.example/{number}/{}", "h".repeat(200))),
         mode: Mode::ContentQuery,
         state: Condition::NeedsOperator,
@@ -142,6 +145,7 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
         })
         .collect();
     let channels = (0..1_000).map(|number| ChannelView {
+        id: Default::default(),
         source: "main".to_owned(),
         kind: ChannelKind::Change,
         set: Uri::parse(&format!("https://e.org/{}/{number}", "s".repeat(200))).unwrap(),

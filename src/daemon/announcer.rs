@@ -2,47 +2,50 @@
 
 mod daemon;
 mod effects;
-pub mod logged_bodies;
 mod reload;
 mod served_topics;
 mod status;
 mod submissions;
 mod watched_trees;
 
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tracing::warn;
 use websub::http::clock::Clock;
+use websub::hub::Relay;
 use websub::publisher::http::Submitter;
 use websub::topics::http::Topics;
 
 use crate::announce::changes::round::{TakeRequest, TakenRound};
-use crate::announce::delivery::Submission;
-use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event, Now};
+use crate::announce::observation::Observation;
+use crate::announce::steps::step::Engine;
 use crate::broker::client::Brokers;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::announcer::effects::accepted;
-use crate::daemon::announcer::logged_bodies::logged_part;
 use crate::daemon::announcer::served_topics::ServedTopics;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::{Generation, WatchedTrees};
 use crate::daemon::change_reader::ChangeReader;
-use crate::daemon::event_loop::commands::{execute, no_embedded_hub};
-use crate::daemon::event_loop::state_saver::Unsaved;
+use crate::daemon::event_loop::commands::{CommandAnswer, answer, counted, event_of};
 use crate::daemon::event_loop::status_reporter::Knowledge;
 use crate::daemon::event_loop::{Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoint;
-use crate::daemon::log;
+use crate::daemon::log::{self, error_chain};
 use crate::report;
-use crate::report::pending::PendingCount;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
+use crate::state::open::StateFileError;
+use crate::state::{self, StateError};
 use crate::tree::TreeReport;
+
+/// Observations that one step takes, so that the loop never stalls.
+const MAX_OBSERVATIONS: usize = 256;
 
 /// Inputs of `rsnotify run` alone.
 pub enum SourceInput {
@@ -66,13 +69,13 @@ pub struct Announcer {
     topics: ServedTopics,
     submissions: Submissions,
     change_reader: ChangeReader,
-    /// Effects to perform once the changes that came with them are saved.
+    /// What waits for a step.
+    inputs: VecDeque<Event>,
+    /// Effects to perform once what came with them is saved.
     effects: Vec<Effect>,
-    /// Submissions that the embedded hub accepts by owing them to its subscribers.
-    relayed: Vec<Submission>,
-    /// Its acceptances, which the engine receives in the next step.
-    accepted: Vec<Event>,
-    pending: PendingCount,
+    /// The answer to the command among the inputs, and then to the one that was executed.
+    commanded: Option<ControlReply>,
+    answer: Option<ControlReply>,
 }
 
 /// The adaptors that submit and serve notifications.
@@ -87,12 +90,11 @@ pub struct Adaptors {
 impl Announcer {
     /// Joins the parts. Trees are not watched yet; the effects of `loaded` are taken.
     fn new(
-        loaded: (Engine, Vec<Effect>),
+        (engine, effects): (Engine, Vec<Effect>),
         adaptors: Adaptors,
         began: Timestamp,
-        parts: &mut RunParts,
+        parts: &RunParts,
     ) -> Announcer {
-        let (engine, effects) = loaded;
         let inputs = parts.inputs.clone();
         let failpoints = parts.failpoints.clone();
         let answer = move |round, request, took| {
@@ -101,7 +103,7 @@ impl Announcer {
             let input = SourceInput::Read(Box::new(round), request, took);
             let _ = inputs.send(Input::Work(input));
         };
-        let mut announcer = Announcer {
+        Announcer {
             engine,
             trees: WatchedTrees::new(parts.inputs.clone(), began),
             topics: ServedTopics::new(adaptors.topics),
@@ -113,31 +115,76 @@ impl Announcer {
                 parts.failpoints.clone(),
             ),
             change_reader: ChangeReader::start(answer),
-            effects: Vec::new(),
-            relayed: Vec::new(),
-            accepted: Vec::new(),
-            pending: PendingCount::default(),
-        };
-        announcer.take(effects, parts);
-        announcer
+            inputs: VecDeque::new(),
+            effects,
+            commanded: None,
+            answer: None,
+        }
     }
 
-    fn step(&mut self, event: Event, parts: &mut RunParts) {
-        let effects = self.engine.step(event, moment(parts.clock));
-        self.take(effects, parts);
+    /// Keeps an event for the next step. While steps fail, a later look at a file replaces one before, and a topic is
+    /// fetched once: what is kept does not grow with time.
+    fn keep(&mut self, event: Event, is_failing: bool) {
+        if is_failing && matches!(event, Event::Fetched(_)) && self.inputs.contains(&event) {
+            return;
+        }
+        match (event, self.inputs.back_mut()) {
+            (Event::Observed(seen), Some(Event::Observed(before))) if is_failing => {
+                let is_new = |old: &Observation| seen.iter().all(|new| new.path != old.path);
+                before.retain(is_new);
+                before.extend(seen);
+            }
+            (event, _) => self.inputs.push_back(event),
+        }
+    }
+
+    fn observations(&self) -> usize {
+        self.inputs.iter().map(observations).sum()
+    }
+
+    /// Takes the inputs of one step.
+    fn batch(&mut self) -> Vec<Event> {
+        let (mut batch, mut seen) = (Vec::new(), 0);
+        // A command is answered by this step.
+        while seen < MAX_OBSERVATIONS || self.commanded.is_some() {
+            let Some(event) = self.inputs.pop_front() else {
+                break;
+            };
+            seen += observations(&event);
+            batch.push(event);
+        }
+        batch
     }
 
     fn tree_report(&mut self, mut report: TreeReport, parts: &mut RunParts) {
         self.trees.note(&mut report);
-        log::log_report(&report, self.engine.plan());
+        log::log_report(&report, &self.engine.plan);
         self.count_sweep(&report, parts);
         if matches!(report, TreeReport::Observed(_)) {
             parts.failpoints.pass(Failpoint::Observed);
         }
         if let Some(event) = log::engine_event(report) {
-            self.step(event, parts);
+            self.keep(event, parts.saver.trouble().is_some());
         }
     }
+
+    fn is_settled(&self) -> bool {
+        let mut sources = self.engine.live.sources.iter();
+        sources.all(|source| source.is_settled())
+    }
+}
+
+fn observations(event: &Event) -> usize {
+    match event {
+        Event::Observed(seen) => seen.len(),
+        _ => 0,
+    }
+}
+
+/// Returns true for an event that says what a hub did: a power failure may undo that it is saved, since the hub is asked
+/// again then.
+fn is_answer(event: &Event) -> bool {
+    matches!(event, Event::Answered { .. } | Event::Fetched(_))
 }
 
 /// Returns the moment of a step.
@@ -153,79 +200,138 @@ impl Role for Announcer {
 
     const UNSAVED_CHANGES: &'static str = ", which are detected again at the next start";
 
-    /// Tells the engine what the embedded hub has accepted.
-    fn begin(&mut self, parts: &mut RunParts) {
-        for event in mem::take(&mut self.accepted) {
-            self.step(event, parts);
-        }
-    }
-
     fn input(&mut self, input: SourceInput, parts: &mut RunParts) {
+        let is_failing = parts.saver.trouble().is_some();
         match input {
             SourceInput::Event(event) => {
                 self.submissions.note(&event);
-                self.step(event, parts);
+                self.keep(event, is_failing);
             }
             SourceInput::Read(round, request, took) => {
                 self.count_read(&request, &round.outcome, took, parts);
-                self.step(Event::Taken(round), parts);
+                self.keep(Event::Taken(round), is_failing);
             }
             SourceInput::Tree(generation, _) if !self.trees.is_current(generation) => {}
             SourceInput::Tree(_, report) => self.tree_report(report, parts),
         }
     }
 
-    fn advance(&mut self, parts: &mut RunParts) {
-        self.step(Event::Tick, parts);
+    fn has_inputs(&self) -> bool {
+        !self.inputs.is_empty()
     }
 
-    fn perform(&mut self, saved: Unsaved, parts: &mut RunParts) {
+    fn is_full(&self) -> bool {
+        self.observations() >= MAX_OBSERVATIONS
+    }
+
+    fn is_due(&self, parts: &RunParts) -> bool {
+        let wake = self.engine.wake();
+        wake.is_some_and(|wake| wake <= parts.clock.now())
+    }
+
+    fn save(&mut self, parts: &mut RunParts, is_awaited: bool) -> Result<(), StateFileError> {
+        let now = moment(parts.clock);
+        let RunParts {
+            saver, failpoints, ..
+        } = parts;
+        let changes = &saver.unsaved;
+        let can_lag = !is_awaited
+            && changes.is_empty()
+            && self.has_inputs()
+            && self.inputs.iter().all(is_answer);
+        saver.file.sync_commits(&self.engine.connection, !can_lag)?;
+        let batch = self.batch();
+        let stepped = self.engine.step_with(batch.clone(), now, |db, effects| {
+            failpoints.saving(&batch, effects, &changes.records);
+            state::hub::write(db, &changes.records, &changes.owed)
+        });
+        let effects = match stepped {
+            Ok(effects) => effects,
+            Err(error) => {
+                batch
+                    .into_iter()
+                    .rev()
+                    .for_each(|event| self.inputs.push_front(event));
+                return Err(saver.file.save_error(error));
+            }
+        };
+        failpoints.saved(&batch, &effects, &changes.records);
+        let answer = self.commanded.take();
+        self.answer = answer.map(|answer| counted(answer, &effects));
+        let is_heard = |effect: &Effect| matches!(effect, Effect::Submit(_) | Effect::Serve(_));
+        let must_sync = can_lag && effects.iter().any(is_heard);
+        self.effects.extend(effects);
+        if must_sync {
+            // Nothing is sent that a power failure could take back.
+            saver.file.probe(&self.engine.connection)?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, owed: Vec<Relay>, parts: &mut RunParts) {
         for effect in mem::take(&mut self.effects) {
             self.perform_effect(effect, parts);
         }
-        self.accepted.extend(self.relayed.drain(..).map(accepted));
-        parts.dispatch(saved.owed);
+        parts.dispatch(owed);
         self.withdraw_unclaimed(parts);
     }
 
-    /// Effects wait until their changes are saved.
+    /// The inputs of the step wait until it can be saved.
     fn not_saved(&mut self) {}
 
+    fn connection(&mut self) -> &mut Connection {
+        &mut self.engine.connection
+    }
+
     fn time_to_wait(&self, parts: &RunParts) -> Option<Duration> {
-        if !self.accepted.is_empty() {
+        if parts.saver.trouble().is_some() {
+            return None;
+        }
+        if self.has_inputs() {
             return Some(Duration::ZERO);
         }
-        let wake = self.engine.wake();
-        let wake = wake.filter(|_| parts.saver.trouble().is_none())?;
-        let left = wake.duration_since(parts.clock.now());
+        let left = self.engine.wake()?.duration_since(parts.clock.now());
         Some(Duration::try_from(left).unwrap_or_default())
     }
 
-    fn command(&mut self, request: ControlRequest, parts: &mut RunParts) -> ControlReply {
-        let now = moment(parts.clock);
-        let saver = &parts.saver;
-        let (answer, effects) = execute(
-            &mut self.engine,
-            Engine::step,
-            |_| no_embedded_hub(),
-            |id, seq, part| logged_part(saver, id, seq, part).ok(),
-            request,
-            now,
-        );
-        self.take(effects, parts);
-        answer
+    fn command(&mut self, request: ControlRequest, now: Timestamp) -> CommandAnswer {
+        if !request.is_action() {
+            return CommandAnswer::Question(request);
+        }
+        match event_of(&self.engine.reader(now), request) {
+            Ok((event, answer)) => {
+                self.inputs.push_back(event);
+                self.commanded = Some(answer);
+                CommandAnswer::OfStep
+            }
+            Err(refusal) => CommandAnswer::Ready(ControlReply::Error(refusal)),
+        }
     }
 
-    fn status(&self, detail: Detail, now: Timestamp, parts: &RunParts) -> Status {
+    fn take_answer(&mut self) -> ControlReply {
+        let answer = self.answer.take().or_else(|| self.commanded.take());
+        answer.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
+    }
+
+    fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply {
+        answer(&self.engine.reader(now), request)
+    }
+
+    fn status(
+        &self,
+        detail: Detail,
+        now: Timestamp,
+        parts: &RunParts,
+    ) -> Result<Status, StateError> {
         self.status_at(detail, now, &parts.counts)
     }
 
     fn pending(&mut self) -> usize {
-        self.pending.update(&mut self.engine)
+        report::pending(self.engine.db()).unwrap_or_default()
     }
 
     fn step_ended(&mut self) -> Knowledge {
-        if self.engine.sources().are_settled() {
+        if self.is_settled() {
             self.trees.settled();
             Knowledge::Complete
         } else if self.trees.was_settled() {
@@ -235,12 +341,17 @@ impl Role for Announcer {
         }
     }
 
-    fn activity(&self, refused: Option<&str>, _: &RunParts) -> DaemonActivity {
-        if self.engine.sources().are_settled() {
-            DaemonActivity::Watching(Summary {
-                refused: refused.map(str::to_owned),
-                ..report::summary(&self.engine)
-            })
+    fn activity(&self, refused: Option<&str>, parts: &RunParts) -> DaemonActivity {
+        if self.is_settled() {
+            match report::summary(&self.engine.reader(parts.clock.now())) {
+                Ok(summary) => DaemonActivity::Watching(Summary {
+                    refused: refused.map(str::to_owned),
+                    ..summary
+                }),
+                Err(error) => DaemonActivity::Waiting {
+                    trouble: error_chain(&error),
+                },
+            }
         } else {
             DaemonActivity::Sweeping {
                 files: self.trees.files_met(),
@@ -254,7 +365,7 @@ impl Role for Announcer {
     }
 
     fn is_done(&self) -> bool {
-        self.submissions.under_way().is_empty() && self.accepted.is_empty()
+        self.submissions.under_way().is_empty() && !self.inputs.iter().any(is_answer)
     }
 
     fn log_unanswered(&self) {

@@ -18,11 +18,13 @@ use crate::announce::changes::inventory::{DeletionRules, take_inventory};
 use crate::announce::changes::round::{
     ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken, TakenRound,
 };
+use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::observation::Stat;
 use crate::announce::plan::Plan;
-use crate::announce::state::KeyRow;
+use crate::announce::steps::taken_rows::TakenRows;
 use crate::daemon::log::error_chain;
-use crate::store::{KeyReader, StoreError, TakenRows};
+use crate::state::open::read_only;
+use crate::state::{Db, StateError};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::{RecentKeys, file_path};
 
@@ -31,7 +33,8 @@ use crate::tree::{RecentKeys, file_path};
 pub struct ReadJob {
     pub request: TakeRequest,
     pub paths: Vec<PathBuf>,
-    pub keys: KeyReader,
+    /// The state file.
+    pub keys: PathBuf,
     pub recent_keys: RecentKeys,
 }
 
@@ -40,7 +43,7 @@ impl ReadJob {
     pub fn new(
         request: TakeRequest,
         plan: &Plan,
-        keys: KeyReader,
+        keys: PathBuf,
         recent_keys: RecentKeys,
     ) -> ReadJob {
         let lists = request.lists.iter();
@@ -179,8 +182,8 @@ fn stale_lists(job: &ReadJob, found: &Uri) -> BTreeMap<Uri, Stat> {
     stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
-impl From<StoreError> for RoundError {
-    fn from(error: StoreError) -> RoundError {
+impl From<StateError> for RoundError {
+    fn from(error: StateError) -> RoundError {
         RoundError::Failed(error_chain(&error))
     }
 }
@@ -188,7 +191,7 @@ impl From<StoreError> for RoundError {
 /// The files of a job.
 struct JobFiles<'a> {
     job: &'a ReadJob,
-    rows: TakenRows,
+    rows: TakenRows<'a>,
 }
 
 impl RoundFiles for JobFiles<'_> {
@@ -223,7 +226,8 @@ impl RoundFiles for JobFiles<'_> {
 }
 
 fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, RoundError> {
-    let rows = job.keys.open()?;
+    let connection = read_only(&job.keys)?;
+    let rows = TakenRows(Db(&connection));
     match job.request.inventory {
         Some(rules) => try_take_inventory(job, rules, &rows),
         None => rounds.take(&job.request, &mut JobFiles { job, rows }),
@@ -233,7 +237,7 @@ fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, RoundError> {
 fn try_take_inventory(
     job: &ReadJob,
     rules: DeletionRules,
-    rows: &TakenRows,
+    rows: &TakenRows<'_>,
 ) -> Result<Taken, RoundError> {
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.

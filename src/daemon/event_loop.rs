@@ -1,7 +1,7 @@
 //! The only loop, of `rsnotify run` as of `rsnotify hub`: it takes inputs, steps, saves, and only then performs effects.
 //!
-//! One step takes every input that is waiting, so that a burst costs one commit. While the state cannot be saved,
-//! nothing is sent: effects wait, and saving is retried. The two daemons differ in their [`Role`].
+//! One step takes the inputs that are waiting, so that a burst costs one commit. While the state cannot be saved, nothing
+//! is sent: the inputs of the step are kept, and it is retried. The two daemons differ in their [`Role`].
 
 pub mod commands;
 pub mod hub_link;
@@ -12,25 +12,28 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 use websub::http::clock::Clock;
-use websub::hub::HubRecord;
+use websub::hub::{HubRecord, Relay};
 
 use crate::admin::Readiness;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::commands::{CommandReply, ask_hub, no_embedded_hub};
+use crate::daemon::event_loop::commands::{CommandAnswer, CommandReply, ask_hub, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
-use crate::daemon::event_loop::state_saver::{StateSaver, StoreProbe, Unsaved};
+use crate::daemon::event_loop::state_saver::{StateSaver, StoreProbe};
 use crate::daemon::event_loop::status_reporter::{Knowledge, StatusReporter};
 use crate::daemon::failpoints::Failpoints;
+use crate::daemon::log::error_chain;
 use crate::report;
 use crate::report::figures::Counts;
-use crate::report::last_day::Totals;
+use crate::report::last_day::IntervalView;
 use crate::report::status::{ConfigurationStatus, Detail, Status};
 use crate::report::summary::DaemonActivity;
-use crate::store::Store;
+use crate::state::open::{StateFile, StateFileError};
+use crate::state::{Db, StateError};
 
 /// Inputs of the loop; `I` are those that only one of the daemons has.
 pub enum Input<I> {
@@ -63,41 +66,62 @@ const MAX_INPUTS: usize = 4_096;
 /// The work of a daemon, as its loop calls for it: [`Announcer`](crate::daemon::announcer::Announcer) or
 /// [`Intake`](crate::daemon::intake::Intake).
 ///
-/// A step is `begin`, `input` for each input, `advance`, and `perform` once the changes are saved. Effects that wait for
-/// that stay with the role.
+/// Inputs are kept until [`Role::save`] takes them in one transaction; [`Role::perform`] follows the commit. Effects that wait
+/// for that stay with the role.
 pub trait Role: Sized {
     type Input: Send + 'static;
 
     /// Consequence of changes that are not saved when the daemon stops, to continue a sentence.
     const UNSAVED_CHANGES: &'static str;
 
-    /// Begins a step with the consequences of the last one.
-    fn begin(&mut self, parts: &mut LoopParts<Self::Input>);
-
     /// Takes an input.
     fn input(&mut self, input: Self::Input, parts: &mut LoopParts<Self::Input>);
 
-    /// Does what is due by now.
-    fn advance(&mut self, parts: &mut LoopParts<Self::Input>);
+    /// Returns true if inputs wait for a step.
+    fn has_inputs(&self) -> bool;
 
-    /// Performs the effects that have waited for `saved`.
-    fn perform(&mut self, saved: Unsaved, parts: &mut LoopParts<Self::Input>);
+    /// Returns true if the inputs that wait fill a step.
+    fn is_full(&self) -> bool;
+
+    /// Returns true if the next step has something to do by now.
+    fn is_due(&self, parts: &LoopParts<Self::Input>) -> bool;
+
+    /// Takes the inputs, what is due by now, and the changes of the hub in one transaction. If that fails, nothing happened,
+    /// and the inputs are kept. `is_awaited` says that somebody is answered once it is saved.
+    fn save(
+        &mut self,
+        parts: &mut LoopParts<Self::Input>,
+        is_awaited: bool,
+    ) -> Result<(), StateFileError>;
+
+    /// Performs the effects of what is saved. `owed` are deliveries of the hub that are saved.
+    fn perform(&mut self, owed: Vec<Relay>, parts: &mut LoopParts<Self::Input>);
 
     /// Takes note that the state cannot be saved.
     fn not_saved(&mut self);
 
-    /// Returns the time until [`Role::advance`] has something to do.
+    /// Returns the connection that writes the state.
+    fn connection(&mut self) -> &mut Connection;
+
+    /// Returns the time until [`Role::is_due`].
     fn time_to_wait(&self, parts: &LoopParts<Self::Input>) -> Option<Duration>;
 
-    /// Executes a command about sources, channels or hubs; its answer is given once the step is saved.
-    fn command(
-        &mut self,
-        request: ControlRequest,
-        parts: &mut LoopParts<Self::Input>,
-    ) -> ControlReply;
+    /// Takes a command about sources, channels or hubs, and returns how it is answered.
+    fn command(&mut self, request: ControlRequest, now: Timestamp) -> CommandAnswer;
+
+    /// Takes the answer of a command that the last step has executed.
+    fn take_answer(&mut self) -> ControlReply;
+
+    /// Answers a question.
+    fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply;
 
     /// Returns the status of its own work.
-    fn status(&self, detail: Detail, now: Timestamp, parts: &LoopParts<Self::Input>) -> Status;
+    fn status(
+        &self,
+        detail: Detail,
+        now: Timestamp,
+        parts: &LoopParts<Self::Input>,
+    ) -> Result<Status, StateError>;
 
     /// Returns the number of changes that are pending, counted for each hub.
     fn pending(&mut self) -> usize;
@@ -138,7 +162,7 @@ pub struct LoopParts<I> {
 impl<I> LoopParts<I> {
     /// Returns the parts of a process that began at `began`, without a hub.
     pub fn new(
-        store: Store,
+        file: StateFile,
         clock: Clock,
         inputs: Sender<Input<I>>,
         failpoints: Failpoints,
@@ -146,7 +170,7 @@ impl<I> LoopParts<I> {
     ) -> LoopParts<I> {
         LoopParts {
             clock,
-            saver: StateSaver::new(store),
+            saver: StateSaver::new(file),
             hub: HubLink::default(),
             counts: Counts {
                 began,
@@ -172,6 +196,8 @@ pub struct EventLoop<R: Role> {
     reporter: StatusReporter,
     /// Replies to commands of this step, which wait until it is saved.
     replies: Vec<CommandReply>,
+    /// Requests for the status, which is that after this step.
+    asks: Vec<(Detail, oneshot::Sender<Status>)>,
 }
 
 impl<R: Role> EventLoop<R> {
@@ -187,6 +213,7 @@ impl<R: Role> EventLoop<R> {
             parts,
             reporter: StatusReporter::new(readiness, configuration),
             replies: Vec::new(),
+            asks: Vec::new(),
         }
     }
 
@@ -198,18 +225,18 @@ impl<R: Role> EventLoop<R> {
             let first = received.recv_timeout(self.time_to_wait()).ok();
             let is_ping_due = self.reporter.is_ping_due();
             let mut is_reload_wanted = false;
-            self.role.begin(&mut self.parts);
-            for input in first
-                .into_iter()
-                .chain(received.try_iter().take(MAX_INPUTS))
-            {
+            let inputs = received.try_iter().take(MAX_INPUTS);
+            for input in first.into_iter().chain(inputs) {
                 match input {
                     Input::Stop => self.stop(grace),
                     Input::Reload => is_reload_wanted = true,
                     input => self.input(input),
                 }
+                // Each command has a step to itself, which counts what it did.
+                if self.role.is_full() || self.is_command_waiting() {
+                    break;
+                }
             }
-            self.role.advance(&mut self.parts);
             let is_saved = self.commit(StoreProbe::now_if(is_ping_due));
             self.send_replies();
             self.report_health(is_saved);
@@ -232,13 +259,14 @@ impl<R: Role> EventLoop<R> {
         for input in received.try_iter() {
             self.input(input);
         }
-        self.parts.saver.restore_file();
-        // If saving failed before, it is retried now.
+        let EventLoop { role, parts, .. } = self;
+        parts.saver.restore_file(role.connection());
+        // If a step failed before, it is retried now.
         let had_trouble = self.parts.saver.forget_trouble();
-        self.commit(StoreProbe::now_if(had_trouble));
-        // Submissions that the embedded hub has accepted are not to be submitted again.
-        self.role.begin(&mut self.parts);
-        self.commit(StoreProbe::WhenDue);
+        let mut is_saved = self.commit(StoreProbe::now_if(had_trouble));
+        while is_saved && self.role.has_inputs() {
+            is_saved = self.commit(StoreProbe::WhenDue);
+        }
         self.send_replies();
         match self.parts.saver.trouble() {
             None => Ok(()),
@@ -264,12 +292,10 @@ impl<R: Role> EventLoop<R> {
     fn input(&mut self, input: Input<R::Input>) {
         match input {
             Input::Work(input) => self.role.input(input, &mut self.parts),
-            Input::HubRecords(records) => self.parts.saver.unsaved().records.extend(records),
+            Input::HubRecords(records) => self.parts.saver.unsaved.records.extend(records),
             // The client may have disconnected, before or during the answer.
             Input::Ask(_, answer) if answer.is_closed() => {}
-            Input::Ask(detail, answer) => {
-                let _ = answer.send(self.status(detail));
-            }
+            Input::Ask(detail, answer) => self.asks.push((detail, answer)),
             Input::Command(request, reply) => self.command(request, reply),
             Input::CommandDone(reply) => self.replies.push(reply),
             Input::HubDrained => self.parts.hub.drained(),
@@ -278,54 +304,77 @@ impl<R: Role> EventLoop<R> {
         }
     }
 
-    /// Saves the changes of this step, then performs its effects. Returns false while the state cannot be saved.
+    /// Saves the inputs of this step, then performs its effects. Returns false while the state cannot be saved.
     pub fn commit(&mut self, probe: StoreProbe) -> bool {
-        let LoopParts {
-            clock,
-            saver,
-            failpoints,
-            counts,
-            ..
-        } = &mut self.parts;
-        saver.unsaved().is_awaited |= !self.replies.is_empty();
-        match saver.save(probe, *clock, failpoints, counts) {
-            Some(saved) => {
-                self.role.perform(saved, &mut self.parts);
-                true
-            }
-            None => {
-                self.role.not_saved();
-                false
-            }
+        let is_awaited = !self.replies.is_empty();
+        let EventLoop { role, parts, .. } = self;
+        if !parts.saver.may_try(probe) {
+            role.not_saved();
+            return false;
         }
+        let is_step = role.has_inputs() || role.is_due(parts) || !parts.saver.unsaved.is_empty();
+        let began = Instant::now();
+        let saved = if is_step {
+            let checked = parts.saver.file.check(role.connection());
+            checked.and_then(|()| role.save(parts, is_awaited))
+        } else {
+            parts.saver.maintain(role.connection(), probe)
+        };
+        if let Err(error) = saved {
+            parts.saver.failed(&error, &mut parts.counts);
+            role.not_saved();
+            return false;
+        }
+        if is_step {
+            parts.counts.saves.observe(began.elapsed());
+        }
+        parts.saver.succeeded(is_step);
+        let changes = std::mem::take(&mut parts.saver.unsaved);
+        role.perform(changes.owed, parts);
+        true
     }
 
     /// Executes a command; [`EventLoop::send_replies`] answers it.
     fn command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
         let answer = match request {
-            ControlRequest::Status => {
-                ControlReply::Status(Box::new(self.status(Detail::Everything)))
-            }
+            ControlRequest::Status => CommandAnswer::Question(request),
             ControlRequest::Subscriptions(about) => {
                 let hub = self.parts.hub.open();
-                let answer = hub.map_or_else(no_embedded_hub, |hub| {
-                    let now = self.parts.clock.now();
-                    ask_hub(&hub, about, now, self.parts.saver.store())
-                });
+                let now = self.parts.clock.now();
+                let db = Db(self.role.connection());
+                let answer = hub.map_or_else(no_embedded_hub, |hub| ask_hub(&hub, about, now, db));
                 // The records of the hub wait before it in the queue, and so are saved before it is answered.
-                let done = CommandReply::new(reply, answer);
+                let done = CommandReply::new(reply, CommandAnswer::Ready(answer));
                 let _ = self.parts.inputs.send(Input::CommandDone(done));
                 return;
             }
-            request => self.role.command(request, &mut self.parts),
+            request => self.role.command(request, self.parts.clock.now()),
         };
         self.replies.push(CommandReply::new(reply, answer));
     }
 
-    /// Answers commands. None is reported as done while a crash could undo it.
+    fn is_command_waiting(&self) -> bool {
+        let last = self.replies.last();
+        last.is_some_and(|reply| matches!(reply.answer, CommandAnswer::OfStep))
+    }
+
+    /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
     fn send_replies(&mut self) {
-        for reply in self.replies.drain(..) {
-            reply.send(self.parts.saver.trouble());
+        for CommandReply { reply, answer } in std::mem::take(&mut self.replies) {
+            let answer = match answer {
+                CommandAnswer::Ready(answer) => answer,
+                CommandAnswer::OfStep => self.role.take_answer(),
+                CommandAnswer::Question(ControlRequest::Status) => {
+                    ControlReply::Status(Box::new(self.status(Detail::Everything)))
+                }
+                CommandAnswer::Question(request) => {
+                    self.role.answer(request, self.parts.clock.now())
+                }
+            };
+            commands::send(reply, answer, self.parts.saver.trouble());
+        }
+        for (detail, answer) in std::mem::take(&mut self.asks) {
+            let _ = answer.send(self.status(detail));
         }
     }
 
@@ -337,11 +386,18 @@ impl<R: Role> EventLoop<R> {
             reporter,
             ..
         } = self;
-        let mut status = role.status(detail, now, parts);
-        status.unsaved = parts.saver.trouble().map(str::to_owned);
+        let trouble = parts.saver.trouble().map(str::to_owned);
+        let (mut status, trouble) = match role.status(detail, now, parts) {
+            Ok(status) => (status, trouble),
+            Err(error) => {
+                let error = error_chain(&parts.saver.file.load_error(error));
+                (report::of_hub(now), trouble.or(Some(error)))
+            }
+        };
+        status.unsaved = trouble;
         status.embedded_hub = parts.hub.open().map(|hub| hub.status(now));
         status.configuration = Some(reporter.configuration().clone());
-        status.last_day = reporter.last_day(now, totals(role, parts, now));
+        status.last_day = reporter.last_day(totals(role, parts, now));
         status.figures.counts = parts.counts.clone();
         status
     }
@@ -361,7 +417,7 @@ impl<R: Role> EventLoop<R> {
             return;
         }
         let now = parts.clock.now();
-        reporter.note_totals(now, || totals(role, parts, now));
+        reporter.note_totals(|| totals(role, parts, now));
         reporter.report_activity(|refused| match parts.saver.trouble() {
             Some(trouble) => DaemonActivity::Waiting {
                 trouble: trouble.to_owned(),
@@ -400,7 +456,7 @@ impl<R: Role> EventLoop<R> {
 }
 
 /// Returns what was counted since the start, and what is pending.
-fn totals<R: Role>(role: &mut R, parts: &LoopParts<R::Input>, now: Timestamp) -> Totals {
+fn totals<R: Role>(role: &mut R, parts: &LoopParts<R::Input>, now: Timestamp) -> IntervalView {
     let hub = parts.hub.linked().map(|hub| hub.status(now));
-    report::totals(&parts.counts, role.pending(), hub.as_ref())
+    report::totals(&parts.counts, role.pending(), hub.as_ref(), now)
 }

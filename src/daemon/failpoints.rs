@@ -24,6 +24,7 @@ pub enum Failpoint {
     Submitting,
     /// The hub has answered, and the loop has not received the answer.
     Answered,
+    /// A hub has accepted a notification.
     Told,
     ToldSaved,
     /// The embedded hub has the deliveries that it owes.
@@ -39,9 +40,6 @@ pub enum Failpoint {
     /// Entries count as taken, and the notifications that tell of them are logged.
     Logged,
     LoggedSaved,
-    /// A hub has accepted a logged notification.
-    Heard,
-    HeardSaved,
 }
 
 #[cfg(not(debug_assertions))]
@@ -53,7 +51,7 @@ pub use enabled::Failpoints;
 mod disabled {
     use websub::hub::HubRecord;
 
-    use crate::announce::state::Save;
+    use crate::announce::event::{Effect, Event};
     use crate::daemon::failpoints::Failpoint;
 
     /// The failpoints of a release build: none.
@@ -67,8 +65,8 @@ mod disabled {
         }
         pub const fn ready(&self) {}
         pub const fn pass(&self, _: Failpoint) {}
-        pub const fn saving(&self, _: &Save, _: &[HubRecord]) {}
-        pub const fn saved(&self, _: &Save, _: &[HubRecord]) {}
+        pub const fn saving(&self, _: &[Event], _: &[Effect], _: &[HubRecord]) {}
+        pub const fn saved(&self, _: &[Event], _: &[Effect], _: &[HubRecord]) {}
     }
 
     const _: () = Failpoints::from_environment().pass(Failpoint::Observed);
@@ -82,7 +80,8 @@ mod enabled {
     use rustix::process::{Signal, getpid, kill_process};
     use websub::hub::HubRecord;
 
-    use crate::announce::state::{LedgerRow, Save};
+    use crate::announce::event::{Effect, Event, Fact};
+    use crate::announce::observation::Look;
     use crate::daemon::failpoints::Failpoint;
 
     /// The failpoint at which this process dies, if any. Clones count together.
@@ -131,14 +130,14 @@ mod enabled {
             }
         }
 
-        pub fn saving(&self, save: &Save, records: &[HubRecord]) {
-            for (before, _) in crossed(save, records) {
+        pub fn saving(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
+            for (before, _) in crossed(events, effects, records) {
                 self.pass(before);
             }
         }
 
-        pub fn saved(&self, save: &Save, records: &[HubRecord]) {
-            for (_, after) in crossed(save, records) {
+        pub fn saved(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
+            for (_, after) in crossed(events, effects, records) {
                 self.pass(after);
             }
         }
@@ -149,38 +148,46 @@ mod enabled {
         matches!(failpoint, Failpoint::Reading | Failpoint::Taken)
     }
 
-    /// Returns the failpoints before and after this is saved.
-    fn crossed(save: &Save, records: &[HubRecord]) -> impl Iterator<Item = (Failpoint, Failpoint)> {
-        // A row is saved again if its topic is fetched before the hub has answered the ping.
-        let is_cut = |row: &LedgerRow| {
-            row.flight.as_ref().is_some_and(|flight| {
-                let is_first = row.ping.is_none_or(|ping| ping.at < flight.cut);
-                flight.attempts == 0 && is_first
-            })
+    /// Returns the failpoints before and after this step is saved.
+    fn crossed(
+        events: &[Event],
+        effects: &[Effect],
+        records: &[HubRecord],
+    ) -> impl Iterator<Item = (Failpoint, Failpoint)> {
+        let is_seen = |event: &Event| match event {
+            Event::Observed(seen) => {
+                let mut looks = seen.iter().map(|observation| &observation.look);
+                looks.any(|look| matches!(look, Look::Document { .. }))
+            }
+            _ => false,
         };
-        let is_heard = |row: &LedgerRow| row.flight.is_none() && row.position.heard > 0;
+        let has_fact = |is_meant: fn(&Fact) -> bool| {
+            let mut facts = effects.iter();
+            facts.any(|effect| matches!(effect, Effect::Tell(fact) if is_meant(fact)))
+        };
         let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
         [
             (
-                !save.documents.is_empty(),
+                events.iter().any(is_seen),
                 Failpoint::Seen,
                 Failpoint::SeenSaved,
             ),
             (
-                save.ledgers.values().flatten().any(is_cut),
+                has_fact(|fact| matches!(fact, Fact::Cut { .. })),
                 Failpoint::Cut,
                 Failpoint::CutSaved,
             ),
-            (!save.told.is_empty(), Failpoint::Told, Failpoint::ToldSaved),
             (
-                save.change_log.values().any(Option::is_some),
-                Failpoint::Logged,
-                Failpoint::LoggedSaved,
+                has_fact(|fact| matches!(fact, Fact::Delivered { .. })),
+                Failpoint::Told,
+                Failpoint::ToldSaved,
             ),
             (
-                save.ledgers.values().flatten().any(is_heard),
-                Failpoint::Heard,
-                Failpoint::HeardSaved,
+                has_fact(
+                    |fact| matches!(fact, Fact::Took { notifications, .. } if *notifications > 0),
+                ),
+                Failpoint::Logged,
+                Failpoint::LoggedSaved,
             ),
             (
                 records.iter().any(is_delivered),

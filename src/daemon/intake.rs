@@ -10,26 +10,29 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
-use websub::hub::HubRecord;
-use websub::hub::http::fetches::{FailedAttempt, FetchOutcome, Fetches};
+use websub::hub::http::fetches::{FailedAttempt, FetchOutcome, FetchReport, Fetches};
 use websub::hub::publication::PublicationRefusal;
 use websub::hub::publication::http::{AcceptedRequest, PublicHub};
 use websub::hub::published_topics::directory::TopicDirectory;
 use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use websub::hub::publisher_counts::{PublisherView, views};
 use websub::hub::subscriptions::NotificationToRelay;
+use websub::hub::{HubRecord, Relay};
 use websub::retention::end_of;
 
 use crate::announce::time::{elapsed, later};
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::state_saver::Unsaved;
+use crate::daemon::event_loop::commands::CommandAnswer;
 use crate::daemon::event_loop::status_reporter::Knowledge;
 use crate::daemon::event_loop::{LoopParts, Role};
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
+use crate::state::open::StateFileError;
+use crate::state::{self, Db, StateError};
 
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
@@ -41,7 +44,7 @@ pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
 pub enum PublisherInput {
     /// A publication or pings, answered once they are saved.
     Accept(AcceptedRequest, PublicationReply),
-    Fetched(Box<FetchOutcome>),
+    Fetched(Box<FetchReport>),
 }
 
 /// The parts of the loop of `rsnotify hub`.
@@ -49,7 +52,8 @@ pub type HubParts = LoopParts<PublisherInput>;
 
 /// The hub for many Sources, and its publications of this step.
 pub struct Intake {
-    hub: PublicHub,
+    connection: Connection,
+    hub: Arc<PublicHub>,
     directory: Arc<TopicDirectory>,
     fetches: Arc<Fetches>,
     topic_ttl: Duration,
@@ -81,7 +85,8 @@ impl Intake {
     /// Joins the parts of a process that began at `began`. Fetches of an earlier run that did not succeed are begun with the
     /// first step.
     fn new(
-        hub: PublicHub,
+        connection: Connection,
+        hub: Arc<PublicHub>,
         directory: Arc<TopicDirectory>,
         fetches: Arc<Fetches>,
         topic_ttl: Duration,
@@ -96,6 +101,7 @@ impl Intake {
         drop(published);
         end_foreign_topics(&hub, &directory);
         Intake {
+            connection,
             hub,
             directory,
             fetches,
@@ -134,7 +140,7 @@ impl Intake {
                 for topic in topics {
                     let saved = self.directory.write().ping(&topic, &publisher, now);
                     let record = HubRecord::Published(Box::new(saved));
-                    parts.saver.unsaved().records.push(record);
+                    parts.saver.unsaved.records.push(record);
                     self.pings.push((topic, Arc::clone(&publisher)));
                 }
                 self.accepted.push(AcceptedNow {
@@ -155,7 +161,7 @@ impl Intake {
     ) {
         let now = parts.clock.now();
         let published = self.directory.write().publish(&publication, now);
-        let unsaved = parts.saver.unsaved();
+        let unsaved = &mut parts.saver.unsaved;
         let Publication {
             topic,
             publisher,
@@ -190,23 +196,21 @@ impl Intake {
         });
     }
 
-    fn fetched(&mut self, outcome: FetchOutcome, parts: &mut HubParts) {
+    fn fetched(&mut self, report: FetchReport, parts: &mut HubParts) {
+        let FetchReport {
+            topic,
+            publisher,
+            began,
+            outcome,
+        } = report;
         match outcome {
             // It was fetched before a reload.
-            FetchOutcome::Fetched(Publication {
-                topic, publisher, ..
-            }) if !self.directory.may_publish(&publisher, &topic) => {
+            FetchOutcome::Fetched(_) if !self.directory.may_publish(&publisher, &topic) => {
                 self.withdraw(&topic, &publisher, parts);
             }
             FetchOutcome::Fetched(publication) => self.publish(publication, None, parts),
-            FetchOutcome::Withdrawn { topic, publisher } => {
-                self.withdraw(&topic, &publisher, parts)
-            }
-            FetchOutcome::Unchanged {
-                topic,
-                publisher,
-                began,
-            } => {
+            FetchOutcome::Withdrawn => self.withdraw(&topic, &publisher, parts),
+            FetchOutcome::Unchanged => {
                 self.end_ping(&topic, began, parts);
                 self.accepted.push(AcceptedNow {
                     reply: None,
@@ -214,13 +218,7 @@ impl Intake {
                     kind: AcceptedKind::Repeat,
                 });
             }
-            FetchOutcome::Failed {
-                topic,
-                publisher,
-                reason,
-                began,
-                attempt,
-            } => {
+            FetchOutcome::Failed(attempt, reason) => {
                 match attempt {
                     FailedAttempt::First => {
                         warn!(%topic, %publisher, "cannot fetch {topic} after a ping of {publisher}, will retry: {reason}");
@@ -247,7 +245,7 @@ impl Intake {
     fn end_ping(&self, topic: &Topic, began: Timestamp, parts: &mut HubParts) {
         if let Some(saved) = self.directory.write().end_ping(topic, began) {
             let record = HubRecord::Published(Box::new(saved));
-            parts.saver.unsaved().records.push(record);
+            parts.saver.unsaved.records.push(record);
         }
     }
 
@@ -267,7 +265,7 @@ impl Intake {
         for topic in forgotten {
             info!(%topic, "forgot {topic}: nobody has published it for long, and nobody subscribes");
             let record = HubRecord::Forgotten(topic);
-            parts.saver.unsaved().records.push(record);
+            parts.saver.unsaved.records.push(record);
         }
     }
 
@@ -313,22 +311,53 @@ impl Role for Intake {
 
     const UNSAVED_CHANGES: &'static str = "; deliveries may be repeated at the next start";
 
-    fn begin(&mut self, _: &mut HubParts) {}
-
     fn input(&mut self, input: PublisherInput, parts: &mut HubParts) {
         match input {
             PublisherInput::Accept(request, reply) => self.accept(request, reply, parts),
-            PublisherInput::Fetched(outcome) => self.fetched(*outcome, parts),
+            PublisherInput::Fetched(report) => self.fetched(*report, parts),
         }
     }
 
-    fn advance(&mut self, parts: &mut HubParts) {
-        self.forget_topics(parts);
+    /// Returns true if somebody waits for an answer, which follows the commit.
+    fn has_inputs(&self) -> bool {
+        !(self.accepted.is_empty() && self.pings.is_empty())
     }
 
-    fn perform(&mut self, saved: Unsaved, parts: &mut HubParts) {
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn is_due(&self, parts: &HubParts) -> bool {
+        parts.clock.now() >= self.forget_at
+    }
+
+    fn save(&mut self, parts: &mut HubParts, _: bool) -> Result<(), StateFileError> {
+        self.forget_topics(parts);
+        let LoopParts {
+            saver,
+            failpoints,
+            clock,
+            ..
+        } = parts;
+        saver.file.sync_commits(&self.connection, true)?;
+        let changes = &saver.unsaved;
+        let now = clock.now();
+        let mut write = || {
+            let transaction = self.connection.transaction()?;
+            let db = Db(&transaction);
+            state::hub::write(db, &changes.records, &changes.owed)?;
+            state::save_time(db, now, Timestamp::now())?;
+            failpoints.saving(&[], &[], &changes.records);
+            Ok(transaction.commit()?)
+        };
+        write().map_err(|error| saver.file.save_error(error))?;
+        failpoints.saved(&[], &[], &changes.records);
+        Ok(())
+    }
+
+    fn perform(&mut self, owed: Vec<Relay>, parts: &mut HubParts) {
         self.answer_accepted();
-        parts.dispatch(saved.owed);
+        parts.dispatch(owed);
         if !parts.is_stopping() {
             self.begin_fetches(parts);
         }
@@ -347,15 +376,27 @@ impl Role for Intake {
         Some(elapsed(parts.clock.now(), self.forget_at))
     }
 
-    fn command(&mut self, _: ControlRequest, _: &mut HubParts) -> ControlReply {
+    fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    fn command(&mut self, _: ControlRequest, _: Timestamp) -> CommandAnswer {
+        CommandAnswer::Ready(no_sources())
+    }
+
+    fn take_answer(&mut self) -> ControlReply {
         no_sources()
     }
 
-    fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Status {
-        Status {
+    fn answer(&mut self, _: ControlRequest, _: Timestamp) -> ControlReply {
+        no_sources()
+    }
+
+    fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Result<Status, StateError> {
+        Ok(Status {
             publishers: self.publishers(),
             ..report::of_hub(now)
-        }
+        })
     }
 
     /// Deliveries are counted by the hub itself.

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use anyhow::Context;
 use hyper::Request;
@@ -177,7 +178,7 @@ impl BoundListener {
     }
 
     /// Serves a hub for many Sources. Must be called within a tokio runtime.
-    pub fn serve_hub(self, hub: PublicHub) -> (ServedListener, JoinHandle<()>) {
+    pub fn serve_hub(self, hub: Arc<PublicHub>) -> (ServedListener, JoinHandle<()>) {
         self.serve(|listener, ended| serve_hub(listener, hub, ServerLimits::default(), ended))
     }
 

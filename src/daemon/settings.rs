@@ -12,9 +12,9 @@ use websub::publisher::settings::{
 };
 use websub::secret::Secret;
 
-use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
-use crate::announce::plan::Plan;
+use crate::announce::plan::{Plan, SourcePlan};
+use crate::announce::steps::documents::stat;
 use crate::broker::settings::{
     self as broker, BrokerHeader, BrokerSettings, BrokerSettingsError, Login, Transport,
 };
@@ -27,6 +27,7 @@ use crate::config::hub::ExternalHub;
 use crate::config::own_hub::OwnHubSettings;
 use crate::config::server::ServerSettings;
 use crate::config::source::Watch;
+use crate::state::{self, Db, Sql};
 use crate::tree::{self, KnownFile, RecentKeys, WatchMode};
 
 /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
@@ -200,41 +201,50 @@ pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::TreeSettings {
 }
 
 /// Returns the files of a source that earlier runs read, with the stat data that spares reading them again.
-pub fn known(
-    engine: &Engine,
-    source: usize,
-    other_files: &[(DocumentPath, Stat, Timestamp)],
-) -> Vec<KnownFile> {
-    let is_ours = |path: &DocumentPath| {
-        engine
-            .plan()
-            .source_of(path.mount)
-            .is_some_and(|(position, _)| position == source)
-    };
-    let documents = engine.sources().known();
-    let other_files = other_files
-        .iter()
-        .map(|(path, stat, at)| (path, *stat, *at));
-    // No file has this size: it is read again, and missed if it is not there.
-    let reread = engine.sources().reread().map(|path| {
-        let stat = Stat {
-            size: u64::MAX,
-            modified: Timestamp::MIN,
-            changed: Timestamp::MIN,
-            inode: 0,
-        };
-        (path, stat, Timestamp::MIN)
-    });
-    documents
-        .chain(other_files)
-        .chain(reread)
-        .filter(|(path, _, _)| is_ours(path))
-        .map(|(path, stat, read_at)| KnownFile {
-            path: path.clone(),
-            stat,
-            read_at,
-        })
-        .collect()
+pub fn known(db: Db<'_>, source: &SourcePlan) -> state::Result<Vec<KnownFile>> {
+    let mut known = Vec::new();
+    for mount in &source.mounts {
+        let files = db.all(
+            "SELECT path, size, modified, changed, inode, looked FROM document \
+             WHERE mount = ?1 AND presence = 1 \
+             UNION ALL SELECT path, size, modified, changed, inode, looked FROM other_file WHERE mount = ?1",
+            [Sql(mount.id)],
+            |row| {
+                Ok(KnownFile {
+                    path: DocumentPath {
+                        mount: mount.id,
+                        below: row.bytes()?,
+                    },
+                    stat: stat(row)?,
+                    read_at: row.sql()?,
+                })
+            },
+        )?;
+        known.extend(files);
+        // No file has this size: it is read again, and missed if it is not there.
+        let unknown = db.all(
+            "SELECT path FROM trouble WHERE mount = ?1 \
+             UNION SELECT path FROM document WHERE mount = ?1 AND presence IN (2, 3)",
+            [Sql(mount.id)],
+            |row| {
+                Ok(KnownFile {
+                    path: DocumentPath {
+                        mount: mount.id,
+                        below: row.bytes()?,
+                    },
+                    stat: Stat {
+                        size: u64::MAX,
+                        modified: Timestamp::MIN,
+                        changed: Timestamp::MIN,
+                        inode: 0,
+                    },
+                    read_at: Timestamp::MIN,
+                })
+            },
+        )?;
+        known.extend(unknown);
+    }
+    Ok(known)
 }
 
 /// Returns the names under which the admin listener may be addressed (a guard against DNS rebinding).

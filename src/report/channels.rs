@@ -1,159 +1,384 @@
-//! The channels and the state of each hub on them.
+//! The channels, the state of each hub on them, and the changes that wait there.
 
-use resourcesync::uri::{Hub, Topic};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::announce::channel::Channel;
-use crate::announce::delivery::hub_queue::HubQueue;
-use crate::announce::desired_channel::is_name_only;
-use crate::announce::engine::Engine;
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::ids::ChannelId;
-use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
-use crate::report::status::{BacklogView, ChannelView, Condition, FailingHub, HubView, failure};
-use crate::report::waiting::{self, HeldDocuments};
+use crate::announce::time::later;
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
+use rusqlite::params;
+
+use crate::announce::steps::change_log;
+use crate::announce::steps::channels::{is_name_only, of_topic};
+use crate::announce::steps::delivery::{PING_APART, PING_FETCHED_WITHIN};
+use crate::report::status::{ChannelView, Condition, FailingHub, HubView, WaitingView, failure};
+use crate::report::{Reader, limited};
+use crate::state::{Db, HubId, Result, Sql};
+
+/// Documents of each channel that are reported; of others, their number.
+const MAX_REPORTED: usize = 10;
 
 /// Returns every channel, retired ones too, in the order they were opened.
-pub fn all(engine: &Engine) -> Vec<ChannelView> {
-    let held = waiting::held_by_channel(engine);
-    let channels = engine.channels().iter().zip(outline(engine));
-    let views = channels.map(|((id, _), view)| {
-        let (pending, more) = waiting::pending(engine, id);
-        let held = held.get(&id);
-        let (held, more_held) = held.map_or_else(Default::default, HeldDocuments::views);
-        ChannelView {
-            pending,
-            more_pending: more + view.more_pending,
-            held,
-            more_held,
-            ..view
-        }
-    });
-    views.collect()
+pub fn all(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+    let mut channels = outline(reader)?;
+    pending(reader, &mut channels)?;
+    let mut held = held(reader, None)?;
+    for channel in &mut channels {
+        let held = held.remove(&channel.id).unwrap_or_default();
+        (channel.held, channel.more_held) = limited(held, MAX_REPORTED);
+    }
+    Ok(channels)
 }
 
-/// Returns every channel without what waits on it.
-pub fn outline(engine: &Engine) -> impl Iterator<Item = ChannelView> {
-    let is_shown = |ledger: &Ledger| !ledger.has_ended();
-    engine.channels().iter().map(move |(id, channel)| {
-        let hubs = channel.ledgers.iter();
-        let hubs = hubs.filter(|(_, ledger)| is_shown(ledger));
-        let hubs = hubs.map(|(hub, ledger)| hub_view(engine, id, hub, ledger));
-        let hubs: Vec<HubView> = hubs.collect();
-        let backlogs = hubs.iter().filter_map(|hub| hub.backlog.as_ref());
-        let furthest_behind = backlogs.map(|backlog| backlog.changes).max();
-        ChannelView {
-            source: channel.row.source.clone(),
-            kind: channel.row.kind,
-            set: channel.row.set.clone(),
-            topic: channel.row.topic.clone(),
-            retired: channel.row.retired,
-            seq: channel.row.seq,
-            hubs,
+/// Returns every channel without what waits on it, in the order they were opened.
+pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+    let due = due_by_account(reader.db)?;
+    let mut hubs: BTreeMap<ChannelId, Vec<HubView>> = BTreeMap::new();
+    for (channel, hub) in accounts(reader, "ORDER BY a.channel, a.hub", &due)? {
+        // R11: a hub that left, and was told what was due, is not shown.
+        if !hub.has_left || hub.in_flight.is_some() || hub.due > 0 {
+            hubs.entry(channel).or_default().push(hub);
+        }
+    }
+    let sql = "SELECT c.source, c.id, c.kind, d.uri, c.topic, c.retired, c.seq FROM channel c \
+               CROSS JOIN document d ON d.id = c.set_id ORDER BY c.id";
+    let channels = reader.db.all(sql, [], |row| {
+        let Some(position) = reader.live.position(row.take()?) else {
+            return Ok(None);
+        };
+        let id = row.sql()?;
+        Ok(Some(ChannelView {
+            id,
+            source: reader.plan.sources[position].name.clone(),
+            kind: row.sql()?,
+            set: row.sql()?,
+            topic: row.sql()?,
+            retired: row.option()?,
+            seq: row.take::<i64>()?.cast_unsigned(),
+            hubs: hubs.remove(&id).unwrap_or_default(),
             pending: Vec::new(),
-            more_pending: furthest_behind.unwrap_or_default(),
+            more_pending: 0,
             held: Vec::new(),
             more_held: 0,
+        }))
+    })?;
+    let mut channels: Vec<ChannelView> = channels.into_iter().flatten().collect();
+    let of_changes = channels.iter_mut();
+    // C21.
+    for channel in of_changes.filter(|channel| channel.kind == ChannelKind::Change) {
+        for hub in &mut channel.hubs {
+            hub.backlog = change_log::behind(reader.db, channel.id, hub.id)?;
+            if let Some(backlog) = &mut hub.backlog {
+                channel.more_pending = channel.more_pending.max(backlog.changes);
+                backlog.waits = hub.waits.clone().filter(|_| backlog.since.is_some());
+            }
         }
-    })
+    }
+    Ok(channels)
 }
 
-/// Returns the hubs of a channel, in order; without those that have left (R11).
-pub fn hubs_of(engine: &Engine, topic: &Topic) -> Vec<Hub> {
-    let channels = engine.channels();
-    let channel = channels.of_topic(topic).and_then(|id| channels.get(id));
-    let listening = channel.into_iter().flat_map(Channel::listening);
-    listening.map(|(hub, _)| hub.clone()).collect()
+/// Returns the accounts of configured hubs that meet a condition in SQL; `due` has the numbers of changes that are due.
+fn accounts(
+    reader: &Reader<'_>,
+    condition: &str,
+    due: &BTreeMap<(ChannelId, HubId), usize>,
+) -> Result<Vec<(ChannelId, HubView)>> {
+    let sql = format!(
+        "SELECT a.channel, a.hub, h.uri, a.seq, a.cut, a.attempts, a.retry_at, a.last, a.accepted, a.left_at IS NOT NULL, \
+         a.pinged, a.fetched, a.unfetched_reported, a.sending IS NOT NULL, c.source, c.deadline FROM account a \
+         CROSS JOIN hub h ON h.id = a.hub CROSS JOIN channel c ON c.id = a.channel {condition}"
+    );
+    let accounts = reader.db.all(&sql, [], |row| {
+        let (channel, id, hub): (ChannelId, HubId, Hub) = (row.sql()?, row.sql()?, row.sql()?);
+        let Some(mode) = reader.plan.mode_of(&hub) else {
+            return Ok(None);
+        };
+        let in_flight = row.take::<Option<i64>>()?.map(i64::cast_unsigned);
+        let (since, attempts) = (row.option()?, row.take::<Option<u32>>()?);
+        let retry_at: Option<Timestamp> = row.option()?;
+        let last = Attempt::read(row)?;
+        let (accepted, has_left, pinged) = (row.option()?, row.take()?, row.option()?);
+        let (was_fetched, was_reported) = (row.take::<bool>()?, row.take::<bool>()?);
+        let sending = row.take::<bool>()? && !reader.live.is_at_rest;
+        let (position, deadline) = (reader.live.position(row.take()?), row.option()?);
+        let queue = reader.live.hubs.get(&id).map(|live| &live.queue);
+        let queue = queue.filter(|queue| in_flight.is_some() && queue.is_waiting(channel));
+        let outage = queue.and_then(|queue| queue.outage());
+        let hub_failure = outage.map(|outage| &outage.refusal);
+        let failure = failure(hub_failure, last.as_ref(), in_flight);
+        // R26.
+        let pinged: Option<Timestamp> = pinged.filter(|_| mode == Mode::Ping);
+        let is_known = pinged.is_some() && (was_fetched || was_reported);
+        let fetch_confirmed = is_known.then_some(was_fetched);
+        let apart = if was_fetched {
+            PING_APART
+        } else {
+            PING_FETCHED_WITHIN
+        };
+        let free_from = pinged.map(|at| later(at, apart));
+        let is_settled = position.is_none_or(|at| reader.live.sources[at].is_settled());
+        let waits = if in_flight.is_some() {
+            None
+        } else if !is_settled {
+            Some("until the tree was looked at".to_owned())
+        } else if let Some(closes) = deadline {
+            let closes: Timestamp = closes;
+            Some(format!("for further changes, until {closes:.0}"))
+        } else if sending {
+            Some("for the answer to what was dropped".to_owned())
+        } else {
+            let free = free_from.filter(|at| *at > reader.now);
+            free.map(|at| format!("for the topic to be fetched, or until {at:.0}"))
+        };
+        let due = due.get(&(channel, id)).copied().unwrap_or_default();
+        // What is to be tried now, or is being tried, has no time any more.
+        let own_try = retry_at.filter(|_| !reader.live.is_at_rest);
+        let own_try = in_flight.map(|_| own_try.unwrap_or(reader.now));
+        let view = HubView {
+            id,
+            waits,
+            has_left,
+            hub,
+            mode,
+            state: Condition::of(failure, fetch_confirmed, due),
+            due,
+            backlog: None,
+            in_flight,
+            since,
+            attempts: attempts.unwrap_or_default(),
+            sending,
+            next_try: outage.map(|outage| outage.next_probe).or(own_try),
+            last_failure: failure.map(|refusal| refusal.reason.clone()),
+            hub_failure: hub_failure.cloned(),
+            last,
+            accepted,
+            fetch_confirmed,
+        };
+        Ok(Some((channel, view)))
+    })?;
+    Ok(accounts.into_iter().flatten().collect())
+}
+
+/// Returns the number of documents of which each account is due a change, or has one in flight, where there are any.
+pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<(ChannelId, HubId), usize>> {
+    let counts = db.all(
+        "SELECT channel, hub, count(*) FROM owed WHERE due IS NOT NULL GROUP BY channel, hub UNION ALL \
+         SELECT f.channel, f.hub, count(*) FROM flight_entry f WHERE NOT EXISTS (SELECT 1 FROM owed o \
+         WHERE o.channel = f.channel AND o.hub = f.hub AND o.document = f.document AND o.due IS NOT NULL) \
+         GROUP BY f.channel, f.hub",
+        [],
+        |row| Ok(((row.sql()?, row.sql()?), row.count()?)),
+    )?;
+    let mut due = BTreeMap::new();
+    for (account, count) in counts {
+        *due.entry(account).or_default() += count;
+    }
+    for account in change_log::all_behind(db)? {
+        due.insert(account, change_log::backlog(db, account.0, account.1)?);
+    }
+    Ok(due)
+}
+
+/// Returns the number of channels that are not retired.
+pub fn count(db: Db<'_>) -> Result<usize> {
+    let count = db.first(
+        "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)",
+        [],
+        |row| row.count(),
+    )?;
+    Ok(count.unwrap_or_default())
+}
+
+/// Returns the hubs that fail on some channel, with the reason. Reads the accounts with something in flight, but not those
+/// that wait for a hub to accept anything.
+pub fn troubled_hubs(reader: &Reader<'_>) -> Result<BTreeMap<Hub, String>> {
+    let mut troubled = BTreeMap::new();
+    for (id, live) in &reader.live.hubs {
+        if let Some(outage) = live.queue.outage().filter(|_| live.queue.waiting() > 0) {
+            troubled.insert(live.hub.clone(), outage.refusal.reason.clone());
+            continue;
+        }
+        let open = format!(
+            "WHERE a.hub = {} AND (a.seq IS NOT NULL OR a.unfetched_reported = 1)",
+            id.0
+        );
+        let mut views = accounts(reader, &open, &BTreeMap::new())?.into_iter();
+        if let Some((_, view)) = views.find(|(_, view)| view.state.is_trouble()) {
+            let unfetched = || "it does not fetch topics after pings".to_owned();
+            troubled.insert(view.hub, view.last_failure.unwrap_or_else(unfetched));
+        }
+    }
+    Ok(troubled)
+}
+
+/// Returns the hubs that accept nothing at the moment (R23).
+pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
+    let mut failing = Vec::new();
+    let sql = "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL";
+    for (id, live) in &reader.live.hubs {
+        let Some(outage) = live.queue.outage() else {
+            continue;
+        };
+        if reader.db.exists(sql, [Sql(*id)])? {
+            failing.push(FailingHub {
+                hub: live.hub.clone(),
+                since: outage.since,
+                attempts: outage.attempts,
+                refusal: outage.refusal.clone(),
+                next_try: outage.next_probe,
+                waiting: live.queue.waiting(),
+            });
+        }
+    }
+    failing.sort_by(|one, other| one.hub.cmp(&other.hub));
+    Ok(failing)
 }
 
 /// Returns true if only message brokers are told on a channel and nothing advertises it, so that its topic is only a
 /// name.
-pub fn is_for_brokers_only(engine: &Engine, topic: &Topic) -> bool {
-    let channels = engine.channels();
-    let Some(channel) = channels.of_topic(topic).and_then(|id| channels.get(id)) else {
-        return false;
+pub fn is_for_brokers_only(reader: &Reader<'_>, topic: &Topic) -> Result<bool> {
+    match of_topic(reader.db, topic)? {
+        Some(channel) => is_name_only(reader.db, reader.plan, &channel),
+        None => Ok(false),
+    }
+}
+
+/// SQL for whether the set `s` has a Change List.
+const HAS_CHANGE_LIST: &str = "(EXISTS (SELECT 1 FROM member m CROSS JOIN document d ON d.id = m.document \
+     WHERE m.set_id = s.id AND d.capability = ?1 AND d.form = 0 AND d.presence = 1))";
+
+/// Returns the sets that have Change Lists and no change channel, by their Capability Lists.
+pub fn sets_without_channel(reader: &Reader<'_>) -> Result<Vec<Uri>> {
+    reader.db.all(
+        &format!(
+            "SELECT s.uri FROM document s WHERE s.capability IN (0, 1) AND s.capability = 1 AND s.form = 0 \
+             AND s.presence = 1 AND {HAS_CHANGE_LIST} AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.set_id = s.id AND c.kind = 1 AND c.retired IS NULL) \
+             ORDER BY s.uri"
+        ),
+        [Sql(Capability::ChangeList)],
+        |row| row.sql(),
+    )
+}
+
+/// Returns the change channels of sets that have no Change List, with these sets.
+pub fn channels_without_list(reader: &Reader<'_>) -> Result<Vec<(Topic, Uri)>> {
+    let channels = reader.db.all(
+        &format!(
+            "SELECT c.source, c.topic, s.uri FROM channel c CROSS JOIN document s ON s.id = c.set_id \
+             WHERE c.kind = 1 AND c.retired IS NULL AND NOT {HAS_CHANGE_LIST} ORDER BY c.topic"
+        ),
+        [Sql(Capability::ChangeList)],
+        |row| Ok((row.take::<i64>()?, row.sql()?, row.sql()?)),
+    )?;
+    let mut without = Vec::new();
+    for (source, topic, set) in channels {
+        // C27: these have changes without.
+        let position = reader.live.position(source);
+        let plan = position.map(|position| &reader.plan.sources[position]);
+        let needs_list = plan.is_some_and(|plan| !plan.changes_from_resource_lists);
+        if needs_list && !is_for_brokers_only(reader, &topic)? {
+            without.push((topic, set));
+        }
+    }
+    Ok(without)
+}
+
+/// Returns what a hub that is due a document waits for.
+fn pending_reason(hub: &HubView, is_flying: bool) -> String {
+    let name = &hub.hub;
+    match (hub.in_flight, &hub.waits) {
+        (Some(seq), _) if !is_flying => {
+            format!("it follows notification {seq}, which {name} has not accepted yet")
+        }
+        (Some(seq), _) if hub.attempts > 0 => {
+            format!("{name} has not accepted notification {seq} yet")
+        }
+        (Some(seq), _) => format!("notification {seq} is on its way to {name}"),
+        (None, Some(waits)) => format!("it waits {waits}"),
+        (None, None) => format!("it is told to {name} next"),
+    }
+}
+
+/// Notes the documents of which some hub of each channel is due something for longest, and the number of the others.
+fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
+    let rows = reader.db.all(
+        "SELECT w.channel, w.hub, max(w.flies), d.uri, d.capability, \
+         CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END AS at \
+         FROM (SELECT channel, hub, document, 0 AS flies FROM owed WHERE due IS NOT NULL \
+         UNION ALL SELECT channel, hub, document, 1 FROM flight_entry) w CROSS JOIN document d ON d.id = w.document \
+         WHERE d.presence > 0 GROUP BY w.channel, w.document, w.hub ORDER BY w.channel, at, d.uri",
+        [],
+        |row| {
+            let (channel, hub, is_flying) = (row.sql()?, row.sql()?, row.take()?);
+            let document: (Uri, Capability, Timestamp) = (row.sql()?, row.sql()?, row.sql()?);
+            Ok((channel, document, hub, is_flying))
+        },
+    )?;
+    let rows: Vec<(ChannelId, _, HubId, bool)> = rows;
+    for of_document in rows.chunk_by(|one, other| (one.0, &one.1) == (other.0, &other.1)) {
+        let (id, (uri, capability, since), ..) = &of_document[0];
+        // A source may not be configured any more.
+        let Ok(at) = channels.binary_search_by_key(id, |channel| channel.id) else {
+            continue;
+        };
+        let channel = &mut channels[at];
+        if channel.pending.len() == MAX_REPORTED {
+            channel.more_pending += 1;
+            continue;
+        }
+        let reasons = of_document.iter().filter_map(|(.., hub, is_flying)| {
+            let hub = channel.hubs.iter().find(|view| view.id == *hub)?;
+            Some(pending_reason(hub, *is_flying))
+        });
+        let reasons: BTreeSet<String> = reasons.collect();
+        channel.pending.push(WaitingView {
+            uri: uri.clone(),
+            capability: *capability,
+            since: *since,
+            reason: reasons.into_iter().collect::<Vec<_>>().join("; "),
+        });
+    }
+    Ok(())
+}
+
+/// Returns what will be announced on each channel once something else happens, and what that is (R15, R17): to some hub,
+/// or to one of one channel. What is held for longest comes first.
+pub fn held(
+    reader: &Reader<'_>,
+    only: Option<(ChannelId, HubId)>,
+) -> Result<BTreeMap<ChannelId, Vec<WaitingView>>> {
+    let condition = match only {
+        Some((channel, hub)) => format!("AND o.channel = {} AND o.hub = {}", channel.0, hub.0),
+        None => String::new(),
     };
-    let plan = engine.plan();
-    let source = engine.sources().get(channel.source);
-    let source = source.zip(plan.sources.get(channel.source));
-    source.is_some_and(|(source, of)| is_name_only(plan, of, source.catalog(), channel))
-}
-
-/// Returns the hubs that accept nothing at the moment (R23).
-pub fn failing_hubs(engine: &Engine) -> Vec<FailingHub> {
-    let failing = engine.hubs().iter().filter_map(|(hub, queue)| {
-        let outage = queue.outage()?;
-        engine.channels().is_sending_to(hub).then(|| FailingHub {
-            hub: hub.clone(),
-            since: outage.since,
-            attempts: outage.attempts,
-            refusal: outage.refusal.clone(),
-            next_try: outage.next_probe,
-            waiting: queue.waiting(),
-        })
-    });
-    failing.collect()
-}
-
-/// Returns the state of a hub on a channel.
-pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> HubView {
-    let channel = engine.channels().get(id);
-    let changes = channel.filter(|channel| channel.is_of_changes());
-    let due = changes.map_or_else(
-        || ledger.owed().count(),
-        |channel| channel.due_changes(ledger),
-    );
-    let flight = ledger.row.flight.as_ref();
-    let in_flight = flight.map(|flight| flight.seq);
-    let queue = engine.hubs().get(hub);
-    let queue = queue.filter(|queue| in_flight.is_some() && queue.is_waiting(id));
-    let outage = queue.and_then(HubQueue::outage);
-    let hub_failure = outage.map(|outage| &outage.refusal);
-    let failure = failure(hub_failure, ledger.row.last.as_ref(), in_flight);
-    let next_try = outage.map(|outage| outage.next_probe);
-    let fetch_confirmed = fetch_confirmed(ledger);
-    HubView {
-        hub: hub.clone(),
-        mode: ledger.mode,
-        state: Condition::of(failure, fetch_confirmed, due),
-        due,
-        backlog: changes.map(|channel| backlog(engine, id, channel, ledger)),
-        in_flight,
-        since: flight.map(|flight| flight.cut),
-        attempts: flight.map_or(0, |flight| flight.attempts),
-        sending: ledger.sending.is_some(),
-        next_try: next_try.or(flight.map(|flight| flight.next_try)),
-        last_failure: failure.map(|refusal| refusal.reason.clone()),
-        hub_failure: hub_failure.cloned(),
-        last: ledger.row.last.clone(),
-        accepted: ledger.row.accepted,
-        fetch_confirmed,
-    }
-}
-
-/// Returns the part of the log of a change channel that a hub was not told.
-fn backlog(engine: &Engine, id: ChannelId, channel: &Channel, ledger: &Ledger) -> BacklogView {
-    let position = &ledger.row.position;
-    let backlog = channel.log.backlog(position);
-    let mut unheard = channel.log.after(position).map(|(_, logged)| logged);
-    let first = unheard.next();
-    let last = unheard.next_back().or(first);
-    let reason = waiting::reason(engine, id, ledger, engine.now());
-    BacklogView {
-        notifications: backlog.notifications,
-        changes: channel.due_changes(ledger),
-        from: first.map(|logged| logged.from),
-        until: last.map(|logged| logged.until),
-        since: first.map(|logged| logged.cut),
-        waits: reason.filter(|_| first.is_some()),
-    }
-}
-
-/// Returns whether the topic was fetched after the last ping, as far as that is known (R26).
-fn fetch_confirmed(ledger: &Ledger) -> Option<bool> {
-    let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping)?;
-    match (ping.fetched, ping.reported) {
-        (true, _) => Some(true),
-        (false, true) => Some(false),
-        (false, false) => None,
-    }
+    let hold = i64::try_from(reader.plan.window.hold.as_nanos()).unwrap_or(i64::MAX);
+    let mut held: BTreeMap<ChannelId, Vec<WaitingView>> = BTreeMap::new();
+    reader.db.all(
+        &format!(
+            "SELECT DISTINCT o.channel, d.uri, d.capability, d.presence > 1 AND d.absent_since IS NOT NULL, \
+             CASE WHEN d.presence > 1 AND d.absent_since IS NOT NULL THEN d.absent_since \
+             ELSE coalesce(d.held_until - ?1, ?2) END AS since FROM \
+             (SELECT id FROM document WHERE presence IN (2, 3) \
+             UNION SELECT id FROM document WHERE held_until IS NOT NULL AND hold = 1) w \
+             CROSS JOIN document d ON d.id = w.id CROSS JOIN owed o ON o.document = d.id \
+             WHERE o.due IS NULL AND o.dormant = 0 {condition} ORDER BY o.channel, since, d.uri"
+        ),
+        params![hold, Sql(reader.now)],
+        |row| {
+            let (id, uri, capability) = (row.sql()?, row.sql()?, row.sql()?);
+            let (is_missing, since): (bool, Timestamp) = (row.take()?, row.sql()?);
+            let reason = if is_missing {
+                format!("it has been missing since {since:.0}: it may return, or count as deleted")
+            } else {
+                format!("it has waited since {since:.0} for a document that lists it")
+            };
+            held.entry(id).or_default().push(WaitingView { uri, capability, since, reason });
+            Ok(())
+        },
+    )?;
+    Ok(held)
 }

@@ -1,18 +1,20 @@
 //! Every document of the trees with its state, and why it is not announced.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
-use foldhash::fast::FixedState;
+use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::plan::SourcePlan;
+use crate::announce::time::earlier;
+use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::uri::{Topic, Uri};
 
-use crate::announce::channel::Channel;
-use crate::announce::engine::Engine;
-use crate::announce::engine::source::Source;
-use crate::announce::observation::{DocumentPath, Stat};
-use crate::announce::plan::SourcePlan;
-use crate::announce::state::{Hold, Presence, Record, Version};
+use crate::announce::steps::documents::stat;
+use crate::announce::steps::live::LiveSource;
+use crate::report::Reader;
+use crate::report::sources::{HAS_HUB, IS_TOLD};
+use crate::state::{Columns, DocId, Result, Sql};
 
 /// A document, or a candidate that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,209 +86,194 @@ impl DocumentState {
     }
 }
 
-/// Returns every document of every source, in order of their URIs.
-pub fn all(engine: &Engine) -> Vec<DocumentView> {
+/// Returns every document of every source, and every candidate that was never read, in order of their URIs.
+pub fn all(reader: &Reader<'_>) -> Result<Vec<DocumentView>> {
     let mut documents = Vec::new();
-    for (source, plan) in engine.sources().iter().zip(&engine.plan().sources) {
-        let told = ToldSets::of(engine, &plan.name);
-        for (uri, record) in source.catalog().iter() {
-            let trouble = source.tree.troubles().get(uri);
-            let (state, reason) = match trouble {
-                Some(trouble) => (DocumentState::Broken, Some(trouble.reason.clone())),
-                None if record.is_missing() => {
-                    (DocumentState::Missing, Some(absence(source, plan, record)))
-                }
-                None => state_of(engine, uri, record, &told),
-            };
-            documents.push(DocumentView {
-                source: plan.name.clone(),
-                uri: uri.clone(),
-                path: record.path.clone(),
-                kind: Some((record.version.capability, record.version.form)),
-                index: source.catalog().announced_index(record),
-                sets: record.relations.sets.iter().cloned().collect(),
-                channels: topics(engine, &plan.name, record),
-                changes: taken_changes(engine, uri, record),
-                state,
-                reason,
-            });
+    // A Source Description that is no index is announced on all channels.
+    let of_source = format!(
+        "SELECT d.uri, d.mount, d.path, t.reason, d.id, i.uri, d.capability, d.form, d.presence, d.hold = 1, d.held_until, \
+         d.absent_since, d.archived, \
+         (SELECT string_agg(s.uri, '\n') FROM member m CROSS JOIN document s ON s.id = m.set_id WHERE m.document = d.id), \
+         (SELECT string_agg(c.topic, '\n') FROM member m CROSS JOIN channel c ON c.set_id = m.set_id \
+         WHERE m.document = d.id AND c.source = d.source AND c.kind = 0 AND c.retired IS NULL), {IS_TOLD}, \
+         (SELECT string_agg(h.uri, '\n') FROM owed o CROSS JOIN hub h ON h.id = o.hub \
+         WHERE o.document = d.id AND o.due IS NOT NULL) FROM document d LEFT JOIN document i ON i.id = d.index_parent \
+         LEFT JOIN trouble t ON t.uri = d.uri WHERE d.source = ?1 AND d.presence > 0"
+    );
+    for (plan, live) in reader.sources() {
+        let topics = reader.db.all(
+            "SELECT topic FROM channel WHERE source = ?1 AND kind = 0 AND retired IS NULL",
+            [live.id],
+            |row| row.sql(),
+        )?;
+        let topics: BTreeSet<Topic> = topics.into_iter().collect();
+        let is_any_told = reader.db.exists(HAS_HUB, [live.id])?;
+        let read = reader.db.all(&of_source, [live.id], |row| {
+            document(reader, (plan, live), (&topics, is_any_told), row)
+        })?;
+        for (id, mut document) in read {
+            if document.kind == Some((Capability::ChangeList, Form::List)) {
+                document.changes = taken_changes(reader, id)?;
+            }
+            documents.push(document);
         }
-        let unread = source.tree.troubles().iter();
-        let unread = unread.filter(|(uri, _)| source.catalog().get(uri).is_none());
-        documents.extend(unread.map(|(uri, trouble)| DocumentView {
-            source: plan.name.clone(),
-            uri: uri.clone(),
-            path: trouble.path.clone(),
-            kind: None,
-            index: None,
-            sets: BTreeSet::new(),
-            channels: BTreeSet::new(),
-            changes: None,
-            state: DocumentState::Broken,
-            reason: Some(trouble.reason.clone()),
-        }));
+        documents.extend(reader.db.all(
+            "SELECT t.uri, t.mount, t.path, t.reason FROM trouble t WHERE t.source = ?1 \
+             AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri AND d.presence > 0)",
+            [live.id],
+            |row| unreadable(plan, row),
+        )?);
     }
     documents.sort_by(|one, other| one.uri.cmp(&other.uri));
-    documents
+    Ok(documents)
+}
+
+/// Reads a document that cannot be read, or of which nothing else is known yet.
+fn unreadable(plan: &SourcePlan, row: &mut Columns<'_>) -> rusqlite::Result<DocumentView> {
+    Ok(DocumentView {
+        source: plan.name.clone(),
+        uri: row.sql()?,
+        path: DocumentPath {
+            mount: row.sql()?,
+            below: row.bytes()?,
+        },
+        kind: None,
+        index: None,
+        sets: BTreeSet::new(),
+        channels: BTreeSet::new(),
+        changes: None,
+        state: DocumentState::Broken,
+        reason: row.take()?,
+    })
 }
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
-fn taken_changes(engine: &Engine, uri: &Uri, record: &Record) -> Option<TakenChanges> {
-    let Version {
-        capability,
-        form,
-        fingerprint,
-    } = record.version;
-    if (capability, form) != (Capability::ChangeList, Form::List) || record.is_gone() {
-        return None;
-    }
-    let sets = record.relations.sets.iter();
-    let sets = sets.filter_map(|set| engine.change_sets().get(set));
-    let changes = sets.filter(|set| set.learning().is_complete()).map(|set| {
-        let row = set.lists().row(uri).copied().unwrap_or_default();
-        let is_unread = !set.lists().has_taken(uri, fingerprint);
-        TakenChanges {
-            listed: row.listed,
-            taken: row.taken,
-            unread: is_unread.then_some(record.stat),
-        }
-    });
-    changes.min_by_key(|changes| changes.taken)
+fn taken_changes(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChanges>> {
+    reader.db.first(
+        "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
+         d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
+         CROSS JOIN change_set s ON s.id = m.set_id LEFT JOIN change_list l ON l.set_id = s.id AND l.list = d.id \
+         WHERE d.id = ?1 AND d.presence <> 4 AND s.learned > 0 ORDER BY 2 LIMIT 1",
+        [Sql(id)],
+        |row| {
+            let (listed, taken) = (row.count()?, row.count()?);
+            let is_read: bool = row.take()?;
+            let stat = stat(row)?;
+            Ok(TakenChanges { listed, taken, unread: (!is_read).then_some(stat) })
+        },
+    )
 }
 
-/// Returns the topics of the channels that a document is announced on.
-fn topics(engine: &Engine, source: &str, record: &Record) -> BTreeSet<Topic> {
-    let channels = engine.channels().iter().map(|(_, channel)| channel);
-    let channels = channels.filter(|channel| is_told_on(channel, source));
-    let concerned = channels.filter(|channel| {
-        record.is_source_description() || record.relations.sets.contains(&channel.row.set)
-    });
-    concerned.map(|channel| channel.row.topic.clone()).collect()
-}
-
-/// Returns the state of a document that can be read, with the reason.
-fn state_of(
-    engine: &Engine,
-    uri: &Uri,
-    record: &Record,
-    told: &ToldSets<'_>,
-) -> (DocumentState, Option<String>) {
-    let ledgers = engine
-        .channels()
-        .that_heard(uri)
-        .flat_map(|channel| &channel.ledgers);
-    let due = ledgers.filter(|(_, ledger)| ledger.due.contains(uri));
-    let hubs: BTreeSet<&str> = due.map(|(hub, _)| hub.as_str()).collect();
-    if !hubs.is_empty() {
-        let what = match record.is_gone() {
-            true => "deletion",
-            false => "change",
-        };
-        let hubs = hubs.into_iter().collect::<Vec<_>>().join(" ");
-        let reason = format!("its {what} is due to {hubs}");
-        return (DocumentState::Pending, Some(reason));
+/// Reads a document with its row number. `of_source` has the topics of all channels of the source, and whether any hub is
+/// told on them.
+fn document(
+    reader: &Reader<'_>,
+    (plan, live): (&SourcePlan, &LiveSource),
+    of_source: (&BTreeSet<Topic>, bool),
+    row: &mut Columns<'_>,
+) -> rusqlite::Result<(DocId, DocumentView)> {
+    let mut view = unreadable(plan, row)?;
+    let (id, index, kind) = (row.sql()?, row.option()?, (row.sql()?, row.sql()?));
+    let (presence, is_held): (u8, bool) = (row.take()?, row.take()?);
+    let (held_until, absent_since): (Option<Timestamp>, Option<Timestamp>) =
+        (row.option()?, row.option()?);
+    let is_archived = row.take()?;
+    view.sets = lines(row, |uri| Uri::parse(uri).ok())?;
+    view.channels = lines(row, |topic| Some(Topic::new(topic)))?;
+    let mut is_told = row.take()?;
+    let due = lines(row, |hub| Some(hub.to_owned()))?;
+    if kind == (Capability::SourceDescription, Form::List) {
+        (view.channels, is_told) = (of_source.0.clone(), of_source.1);
     }
-    let state = state_alone(record, told);
-    let reason = match (state, record.hold) {
-        (DocumentState::Held, Hold::Waiting { since }) => Some(format!(
-            "has waited since {since:.0} for a document that lists it"
-        )),
-        (DocumentState::Silent, _) => Some(match record.version.capability.is_manifest() {
-            true => "manifests are not announced".to_owned(),
-            false => "indexes are not announced".to_owned(),
-        }),
-        (DocumentState::Archived, _) => Some("listed by an archive only".to_owned()),
-        (DocumentState::Unrouted, _) => Some(told.why_not(record).to_owned()),
-        _ => None,
+    (view.index, view.kind) = (index, Some(kind));
+    if view.reason.is_some() {
+        return Ok((id, view));
+    }
+    view.state = match state_alone(kind, presence, is_held, is_archived, is_told) {
+        DocumentState::Missing => DocumentState::Missing,
+        _ if !due.is_empty() => DocumentState::Pending,
+        alone => alone,
     };
-    (state, reason)
+    view.reason = match view.state {
+        // R15.
+        DocumentState::Missing => absent_since.map(|since| {
+            let belief = match presence {
+                3 => ", accepted as deleted".to_owned(),
+                _ if live.is_mass || live.is_away(&view.path) => {
+                    format!(", suspended until `rsnotify accept {}`", plan.name)
+                }
+                _ => String::new(),
+            };
+            format!("not found since {since:.0}{belief}")
+        }),
+        DocumentState::Pending => {
+            let what = if presence == 4 { "deletion" } else { "change" };
+            let hubs: Vec<String> = due.into_iter().collect();
+            Some(format!("its {what} is due to {}", hubs.join(" ")))
+        }
+        DocumentState::Held => held_until.map(|until| {
+            let since = earlier(until, reader.plan.window.hold);
+            format!("has waited since {since:.0} for a document that lists it")
+        }),
+        state => why(state, kind.0, &view).map(str::to_owned),
+    };
+    Ok((id, view))
 }
 
-/// Returns true for a channel that announces documents of a source.
-fn is_told_on(channel: &Channel, source: &str) -> bool {
-    channel.is_live() && !channel.is_of_changes() && channel.row.source == source
+/// Returns why no hub is told of a document.
+fn why(state: DocumentState, capability: Capability, view: &DocumentView) -> Option<&'static str> {
+    let is_description = capability == Capability::SourceDescription;
+    Some(match state {
+        DocumentState::Silent if capability.is_manifest() => "manifests are not announced",
+        DocumentState::Silent => "indexes are not announced",
+        DocumentState::Archived => "listed by an archive only",
+        DocumentState::Unrouted if is_description && view.channels.is_empty() => {
+            "no set has a channel, so it is not announced"
+        }
+        DocumentState::Unrouted if is_description => {
+            "no channel has a configured hub, so it is not announced"
+        }
+        DocumentState::Unrouted if view.sets.is_empty() => "belongs to no set of resources",
+        DocumentState::Unrouted if view.channels.is_empty() => {
+            "its set has no channel, so it is not announced"
+        }
+        DocumentState::Unrouted => "its channel has no configured hub, so it is not announced",
+        _ => return None,
+    })
 }
 
-/// The sets of a source that have a channel, and those of them that some hub is told of.
-#[derive(Debug, Default)]
-pub struct ToldSets<'a> {
-    with_channel: HashSet<&'a Uri, FixedState>,
-    with_hub: HashSet<&'a Uri, FixedState>,
-}
-
-impl<'a> ToldSets<'a> {
-    /// Returns those of a source.
-    pub fn of(engine: &'a Engine, source: &str) -> ToldSets<'a> {
-        let channels = engine.channels().iter().map(|(_, channel)| channel);
-        let mut sets = ToldSets::default();
-        for channel in channels.filter(|channel| is_told_on(channel, source)) {
-            sets.with_channel.insert(&channel.row.set);
-            if !channel.ledgers.is_empty() {
-                sets.with_hub.insert(&channel.row.set);
-            }
-        }
-        sets
-    }
-
-    /// Returns true if some hub is told of a document (R10).
-    fn has(&self, record: &Record) -> bool {
-        match record.version.capability {
-            Capability::SourceDescription => !self.with_hub.is_empty(),
-            _ => record
-                .relations
-                .sets
-                .iter()
-                .any(|set| self.with_hub.contains(set)),
-        }
-    }
-
-    /// Returns why no hub is told of a document.
-    fn why_not(&self, record: &Record) -> &'static str {
-        let sets = &record.relations.sets;
-        let has_channel = sets.iter().any(|set| self.with_channel.contains(set));
-        match record.version.capability {
-            Capability::SourceDescription if self.with_channel.is_empty() => {
-                "no set has a channel, so it is not announced"
-            }
-            Capability::SourceDescription => {
-                "no channel has a configured hub, so it is not announced"
-            }
-            _ if sets.is_empty() => "belongs to no set of resources",
-            _ if has_channel => "its channel has no configured hub, so it is not announced",
-            _ => "its set has no channel, so it is not announced",
-        }
-    }
+/// Reads several values, one in each line.
+fn lines<T: Ord>(
+    row: &mut Columns<'_>,
+    value: impl FnMut(&str) -> Option<T>,
+) -> rusqlite::Result<BTreeSet<T>> {
+    let text: Option<String> = row.take()?;
+    Ok(text
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(value)
+        .collect())
 }
 
 /// Returns the state of a document by itself, whatever hubs are due of it.
-pub fn state_alone(record: &Record, told: &ToldSets<'_>) -> DocumentState {
-    let Version {
-        capability, form, ..
-    } = record.version;
-    if record.is_missing() {
+pub fn state_alone(
+    (capability, form): (Capability, Form),
+    presence: u8,
+    is_held: bool,
+    is_archived: bool,
+    is_told: bool,
+) -> DocumentState {
+    if matches!(presence, 2 | 3) {
         DocumentState::Missing
-    } else if matches!(record.hold, Hold::Waiting { .. }) {
+    } else if is_held {
         DocumentState::Held
     } else if capability.is_manifest() || form == Form::Index {
         DocumentState::Silent
-    } else if record.relations.archived {
+    } else if is_archived {
         DocumentState::Archived
-    } else if told.has(record) {
+    } else if is_told {
         DocumentState::Announced
     } else {
         DocumentState::Unrouted
     }
-}
-
-/// Returns since when a document is missing, and if its deletion is accepted or suspended (R15).
-fn absence(source: &Source, plan: &SourcePlan, record: &Record) -> String {
-    let Presence::Missing { since, approved } = record.presence else {
-        return String::new();
-    };
-    let belief = match (approved, source.tree.is_deletion_suspended(record)) {
-        (true, _) => ", accepted as deleted".to_owned(),
-        (false, true) => format!(", suspended until `rsnotify accept {}`", plan.name),
-        (false, false) => String::new(),
-    };
-    format!("not found since {since:.0}{belief}")
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Hub, Topic};
 use websub::histogram::Histogram;
 use websub::publisher::reason::RefusalKind;
 use websub::topics::TopicRequests;
 
-use crate::announce::changes::round::{TakeOutcome, TakeRequest};
+use crate::announce::changes::round::{TakeOutcome, TakeRequest, UndatedChanges};
 use crate::announce::event::Fact;
 use crate::report::documents::DocumentState;
+use crate::report::status::FellBehindView;
 
 /// All figures.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Figures {
 pub struct Holdings {
     /// Documents by their state, whatever a hub is due of them.
     pub documents: BTreeMap<(Capability, DocumentState), usize>,
+    /// Candidates that cannot be read.
+    pub broken: usize,
     /// The time since when the oldest broken candidate cannot be read.
     pub broken_since: Option<Timestamp>,
     pub findings: BTreeMap<&'static str, usize>,
@@ -73,7 +75,7 @@ pub struct Counts {
     /// The durations of reading Change Lists and comparing them with what was taken.
     pub rounds: Histogram,
     /// Hubs that fell behind, by topic (C22).
-    pub fell_behind: BTreeMap<(Hub, Topic), FellBehind>,
+    pub fell_behind: BTreeMap<(Hub, Topic), FellBehindView>,
     /// By source and directory.
     pub mounts: BTreeMap<(String, String), Sweeps>,
     /// By source, of trees that were replaced.
@@ -117,17 +119,13 @@ impl Counts {
                 ..
             } => {
                 let counts = self.changes.entry(source.clone()).or_default();
-                for (kind, many) in [
-                    (ChangeKind::Created, created),
-                    (ChangeKind::Updated, updated),
-                    (ChangeKind::Deleted, deleted),
-                ] {
-                    *counts.taken.entry(kind).or_default() += *many as u64;
-                }
-                counts.undated.missing += undated.missing as u64;
-                counts.undated.invalid += undated.invalid as u64;
-                counts.undated.ahead += undated.ahead as u64;
-                counts.undated.back_dated += *back_dated as u64;
+                add(&mut counts.taken, [*created, *updated, *deleted]);
+                let UndatedChanges {
+                    missing,
+                    invalid,
+                    ahead,
+                } = *undated;
+                add(&mut counts.undated, [missing, invalid, *back_dated, ahead]);
             }
             Fact::SkippedEntries { source, count, .. } => {
                 let counts = self.changes.entry(source.clone()).or_default();
@@ -141,7 +139,13 @@ impl Counts {
                 let counts = self.hubs.entry((hub.clone(), ChannelKind::Change));
                 counts.or_default().dropped += *changes as u64;
                 let account = (hub.clone(), topic.clone());
-                let behind = self.fell_behind.entry(account).or_default();
+                let behind = self.fell_behind.entry(account);
+                let behind = behind.or_insert_with(|| FellBehindView {
+                    hub: hub.clone(),
+                    topic: topic.clone(),
+                    changes: 0,
+                    last: now,
+                });
                 behind.changes += changes;
                 behind.last = now;
             }
@@ -175,11 +179,13 @@ impl Counts {
                     .iter()
                     .filter(|list| list.is_learned || list.is_archived);
                 let learned = learned.count();
-                counts.reads.learned += learned as u64;
-                counts.reads.taken += (request.lists.len() - learned) as u64;
+                add(
+                    &mut counts.reads,
+                    [learned, request.lists.len() - learned, 0],
+                );
             }
             TakeOutcome::Stale(_) | TakeOutcome::Unreadable(..) | TakeOutcome::Failed(_) => {
-                counts.reads.stale += request.lists.len() as u64;
+                add(&mut counts.reads, [0, 0, request.lists.len()]);
             }
         }
     }
@@ -194,37 +200,22 @@ impl Counts {
 /// The changes of a source that were taken from its Change Lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeCounts {
-    pub taken: BTreeMap<ChangeKind, u64>,
-    pub undated: UndatedCounts,
+    /// By kind: created, updated, deleted.
+    pub taken: [u64; 3],
+    /// Told without a datetime (C15), by reason: it is missing, invalid, back-dated or ahead.
+    pub undated: [u64; 4],
     /// Entries that cannot be told (C2).
     pub skipped: u64,
-    pub reads: ReadCounts,
+    /// Lists that were read: learned, taken, stale. The entries of the first count as taken without being told (C10); the
+    /// last had changed meanwhile, or could not be read, and are read again (C8).
+    pub reads: [u64; 3],
 }
 
-/// Changes that were told without a datetime, by reason (C15).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UndatedCounts {
-    pub missing: u64,
-    pub invalid: u64,
-    pub back_dated: u64,
-    pub ahead: u64,
-}
-
-/// Change Lists that were read, by outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReadCounts {
-    /// Their entries count as taken without being told (C10).
-    pub learned: u64,
-    pub taken: u64,
-    /// They had changed meanwhile, or could not be read: they are read again (C8).
-    pub stale: u64,
-}
-
-/// The changes that count as told although a hub was not told them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FellBehind {
-    pub changes: usize,
-    pub last: Timestamp,
+/// Adds numbers to sums, each to its own.
+fn add<const N: usize>(sums: &mut [u64; N], numbers: [usize; N]) {
+    for (sum, number) in sums.iter_mut().zip(numbers) {
+        *sum += number as u64;
+    }
 }
 
 /// The outcomes of submissions to one hub.
@@ -265,7 +256,6 @@ impl Sweeps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::announce::changes::round::UndatedChanges;
 
     #[test]
     fn each_attempt_counts_once_under_what_came_of_it() {
@@ -362,14 +352,8 @@ mod tests {
             counts.tell(fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
         }
         let changes = &counts.changes["main"];
-        assert_eq!(changes.taken[&ChangeKind::Updated], 4);
-        let undated = UndatedCounts {
-            missing: 2,
-            invalid: 0,
-            back_dated: 2,
-            ahead: 2,
-        };
-        assert_eq!(changes.undated, undated);
+        assert_eq!(changes.taken, [2, 4, 0]);
+        assert_eq!(changes.undated, [2, 0, 2, 2]);
         let dropped = counts.hubs[&(hub.clone(), ChannelKind::Change)].dropped;
         assert_eq!(
             (dropped, counts.fell_behind[&(hub, topic)].changes),

@@ -2,223 +2,187 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::announce::finding::Finding;
+use crate::announce::plan::SourcePlan;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
+use rusqlite::params;
 
-use crate::announce::engine::Engine;
-use crate::announce::engine::source::Source;
-use crate::announce::engine::source::findings::EXAMPLES;
-use crate::announce::finding::Finding;
-use crate::announce::naming::wrong_urls;
-use crate::announce::observation::MountId;
-use crate::announce::plan::SourcePlan;
+use crate::announce::steps::findings::{self, EXAMPLES, FindingPart};
+use crate::announce::steps::naming::wrong_urls;
+use crate::report::Reader;
 use crate::report::status::{FindingGroup, MutedSet};
+use crate::state::{Result, Sql};
 
 /// Findings that are reported in words; of others, their number.
 const MAX_FINDINGS: usize = 100;
 
-/// Returns all findings.
-pub fn all(engine: &Engine) -> BTreeSet<Finding> {
-    let positions = 0..engine.sources().len();
-    positions
-        .flat_map(|position| of_source(engine, position))
-        .collect()
+/// Returns the findings of each source.
+fn by_source<'a>(reader: &Reader<'a>) -> Result<Vec<(&'a SourcePlan, Finding)>> {
+    let mut all = Vec::new();
+    for plan in &reader.plan.sources {
+        let found = findings::of_source(reader.db, plan)?.into_iter();
+        all.extend(found.map(|finding| (plan, finding)));
+    }
+    Ok(all)
+}
+
+/// Returns all findings, in order.
+pub fn all(reader: &Reader<'_>) -> Result<Vec<Finding>> {
+    let all = by_source(reader)?.into_iter();
+    let all: BTreeSet<Finding> = all.map(|(_, finding)| finding).collect();
+    Ok(all.into_iter().collect())
 }
 
 /// Returns all findings by kind: those that are acknowledged come last, and by themselves.
-pub fn groups(engine: &Engine) -> Vec<FindingGroup> {
-    let mut groups: BTreeMap<(bool, &'static str), (usize, BTreeSet<Finding>)> = BTreeMap::new();
-    for (position, plan) in engine.plan().sources.iter().enumerate() {
-        for finding in of_source(engine, position) {
-            let key = (plan.is_acknowledged(&finding), finding.kind());
-            let (count, first) = groups.entry(key).or_default();
-            *count += finding.count();
-            let is_among_first =
-                first.len() < EXAMPLES || first.last().is_some_and(|last| finding < *last);
-            if is_among_first {
-                first.insert(finding);
-                if first.len() > EXAMPLES {
-                    first.pop_last();
-                }
-            }
+pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
+    let mut groups: BTreeMap<(bool, &'static str), FindingGroup> = BTreeMap::new();
+    for (plan, finding) in by_source(reader)? {
+        let (acknowledged, kind) = (plan.is_acknowledged(&finding), finding.kind());
+        let group = groups.entry((acknowledged, kind));
+        let group = group.or_insert_with(|| FindingGroup {
+            kind: kind.to_owned(),
+            count: 0,
+            examples: Vec::new(),
+            acknowledged,
+        });
+        group.count += finding.count();
+        if group.examples.len() < EXAMPLES {
+            group.examples.push(finding.to_string());
         }
     }
-    let groups = groups.into_iter();
-    groups
-        .map(|((acknowledged, kind), (count, first))| FindingGroup {
-            kind: kind.to_owned(),
-            count,
-            examples: first.iter().map(ToString::to_string).collect(),
-            acknowledged,
-        })
-        .collect()
+    Ok(groups.into_values().collect())
 }
 
 /// Returns the number of findings of each kind in a source that nobody has acknowledged.
-pub fn counts(engine: &Engine, position: usize) -> BTreeMap<&'static str, usize> {
-    let plan = &engine.plan().sources[position];
+pub fn counts(reader: &Reader<'_>, plan: &SourcePlan) -> Result<BTreeMap<&'static str, usize>> {
     let mut counts = BTreeMap::new();
-    for finding in of_source(engine, position) {
+    for finding in findings::of_source(reader.db, plan)? {
         if !plan.is_acknowledged(&finding) {
             *counts.entry(finding.kind()).or_default() += finding.count();
         }
     }
-    counts
+    Ok(counts)
 }
 
 /// Returns the first findings that nobody has acknowledged, in words, and the number of the others.
-pub fn first(engine: &Engine) -> (Vec<String>, usize) {
-    let mut first = BTreeSet::new();
-    let mut count = 0;
-    for (position, plan) in engine.plan().sources.iter().enumerate() {
-        for finding in of_source(engine, position) {
-            if plan.is_acknowledged(&finding) {
-                continue;
-            }
-            count += finding.count();
-            first.insert(finding);
-            if first.len() > MAX_FINDINGS {
-                first.pop_last();
-            }
-        }
-    }
+pub fn first(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
+    let mut all = by_source(reader)?;
+    all.retain(|(plan, finding)| !plan.is_acknowledged(finding));
+    let count: usize = all.iter().map(|(_, finding)| finding.count()).sum();
+    let first: BTreeSet<Finding> = all.into_iter().map(|(_, finding)| finding).collect();
+    let first: Vec<String> = first
+        .iter()
+        .take(MAX_FINDINGS)
+        .map(Finding::to_string)
+        .collect();
     let more = count.saturating_sub(first.len());
-    (first.iter().map(ToString::to_string).collect(), more)
+    Ok((first, more))
 }
 
 /// Returns the findings about a set's channel.
-pub fn about_channel<'a>(engine: &'a Engine, set: &Uri) -> impl Iterator<Item = &'a Finding> {
-    let sources = engine.sources().iter();
-    let findings = sources.flat_map(|source| source.findings().about(set));
-    findings.filter(|finding| finding.is_about_channel())
-}
-
-/// Returns the findings about a source. Where the `url` of a mount is wrong, that is reported instead of what follows
-/// from it.
-fn of_source(engine: &Engine, position: usize) -> impl Iterator<Item = Finding> {
-    let source = &engine.sources()[position];
-    let wrong = match source.findings().is_empty() {
-        true => WrongUrls::default(),
-        false => WrongUrls::of(source, &engine.plan().sources[position]),
-    };
-    let causes: Vec<Finding> = wrong.findings().cloned().collect();
-    let others = source.findings().iter();
-    let others = others.filter(move |(uri, finding)| wrong.cause(uri, finding).is_none());
-    let others = others.map(|(_, finding)| finding.clone());
-    causes.into_iter().chain(others)
-}
-
-/// The mounts of a source with a wrong `url`, each with its finding.
-#[derive(Default)]
-struct WrongUrls<'a> {
-    plan: Option<&'a SourcePlan>,
-    mounts: BTreeMap<MountId, Finding>,
-}
-
-impl<'a> WrongUrls<'a> {
-    fn of(source: &Source, plan: &'a SourcePlan) -> WrongUrls<'a> {
-        WrongUrls {
-            plan: Some(plan),
-            mounts: wrong_urls(source.catalog(), plan),
-        }
-    }
-
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.mounts.values()
-    }
-
-    /// Returns the wrong `url` that a finding about a document follows from, if one does.
-    fn cause(&self, uri: &Uri, finding: &Finding) -> Option<&Finding> {
-        if self.mounts.is_empty() || !finding.is_of_wrong_url() {
-            return None;
-        }
-        self.mounts.get(&self.plan?.mount_of(uri)?.id)
-    }
+pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
+    let found = reader.db.all(
+        "SELECT what, count FROM finding WHERE about = ?1 AND part = ?2",
+        params![Sql(set), FindingPart::Channel as u8],
+        |row| Ok((row.take::<String>()?, row.count()?)),
+    )?;
+    let found = found
+        .iter()
+        .filter_map(|(what, count)| findings::parse(what, *count));
+    let found: BTreeSet<Finding> = found.collect();
+    Ok(found.into_iter().collect())
 }
 
 /// Returns the sets of which no change is sent to any hub.
-pub fn muted(engine: &Engine) -> impl Iterator<Item = MutedSet> {
-    let sources = engine.sources().iter().zip(&engine.plan().sources);
-    sources.flat_map(move |(source, plan)| {
-        let wrong = match source.findings().iter().any(|(_, it)| it.mutes()) {
-            true => WrongUrls::of(source, plan),
-            false => WrongUrls::default(),
-        };
-        let muting = source.findings().iter();
-        let muting = muting.filter(|(_, finding)| finding.mutes());
+pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
+    let mut muted = Vec::new();
+    for (plan, live) in reader.sources() {
+        let found = reader.db.all(
+            "SELECT about, what, count FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
+            params![live.id, FindingPart::Channel as u8],
+            |row| Ok((row.sql::<Uri>()?, row.take::<String>()?, row.count()?)),
+        )?;
+        let found = found
+            .into_iter()
+            .filter_map(|(set, what, count)| Some((set, findings::parse(&what, count)?)));
+        let muting: BTreeSet<(Uri, Finding)> =
+            found.filter(|(_, finding)| finding.mutes()).collect();
+        if muting.is_empty() {
+            continue;
+        }
+        let wrong = wrong_urls(reader.db, plan)?;
         // A set is counted once, although both of its channels may have the same problem.
         let mut counted = BTreeSet::new();
-        let muting =
-            muting.filter(move |(set, finding)| counted.insert(((*set).clone(), finding.kind())));
-        muting.map(move |(set, finding)| match wrong.cause(set, finding) {
-            Some(cause) => muted_by_wrong_url(&plan.name, set, cause),
-            None => muted_set(engine, &plan.name, set, finding),
-        })
-    })
+        for (set, finding) in muting {
+            if !counted.insert((set.clone(), finding.kind())) {
+                continue;
+            }
+            let mount = plan.mount_of(&set).filter(|_| finding.is_of_wrong_url());
+            muted.push(match mount.and_then(|mount| wrong.get(&mount.id)) {
+                // Its topic cannot be served because of that.
+                Some(cause) => MutedSet {
+                    remedy: "correct `url` of this mount".to_owned(),
+                    ..muted_set(&plan.name, set, cause)
+                },
+                None => with_remedy(reader, &finding, muted_set(&plan.name, set, &finding))?,
+            });
+        }
+    }
+    Ok(muted)
 }
 
-/// Returns a set whose topic cannot be served because the `url` of its mount is wrong: correcting that is the remedy.
-fn muted_by_wrong_url(source: &str, set: &Uri, cause: &Finding) -> MutedSet {
+fn muted_set(source: &str, set: Uri, finding: &Finding) -> MutedSet {
     MutedSet {
         source: source.to_owned(),
-        set: set.clone(),
+        set,
         topic: None,
-        kind: cause.kind().to_owned(),
-        reason: cause.to_string(),
-        remedy: "correct `url` of this mount".to_owned(),
+        kind: finding.kind().to_owned(),
+        reason: finding.to_string(),
+        remedy: String::new(),
     }
 }
 
-fn muted_set(engine: &Engine, source: &str, set: &Uri, finding: &Finding) -> MutedSet {
-    let (topic, reason, remedy) = match finding {
+/// Returns a muted set with its topic, and with what to do about the finding.
+fn with_remedy(reader: &Reader<'_>, finding: &Finding, mut muted: MutedSet) -> Result<MutedSet> {
+    match finding {
         Finding::ForeignHubs { kind, hubs, .. } => {
             let advertised: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
-            let configured = engine.plan().hubs.iter().map(|hub| hub.hub.as_str());
+            let configured = reader.plan.hubs.iter().map(|hub| hub.hub.as_str());
             let configured: Vec<&str> = configured.collect();
             let (advertised, configured) = (advertised.join(" "), configured.join(" "));
-            let channels = engine.channels();
-            let live = channels.live(set, *kind);
-            let live = live.and_then(|id| channels.get(id));
-            (
-                live.map(|channel| channel.row.topic.clone()),
-                match kind {
-                    ChannelKind::Framework => {
-                        format!("it advertises only hubs that are not configured: {advertised}")
-                    }
-                    ChannelKind::Change => format!(
-                        "for changes of resources it advertises only hubs that are not configured: \
-                         {advertised}"
-                    ),
-                },
-                format!(
-                    "was a [[hub]] changed? configured is {configured}: run `rsnotify advertise` for what \
-                     the Capability List has to say, or configure {advertised} again"
-                ),
-            )
+            muted.topic = reader.db.first(
+                "SELECT c.topic FROM document s CROSS JOIN channel c ON c.set_id = s.id WHERE s.uri = ?1 AND c.kind = ?2 \
+                 AND c.retired IS NULL",
+                params![Sql(&muted.set), Sql(*kind)],
+                |row| row.sql(),
+            )?;
+            let of_what = match kind {
+                ChannelKind::Framework => "",
+                ChannelKind::Change => "for changes of resources ",
+            };
+            muted.reason =
+                format!("{of_what}it advertises only hubs that are not configured: {advertised}");
+            muted.remedy = format!(
+                "was a [[hub]] changed? configured is {configured}: run `rsnotify advertise` for what the Capability List \
+                 has to say, or configure {advertised} again"
+            );
         }
-        Finding::ForeignTopic { topic, .. } => (
-            Some(topic.clone()),
-            format!("it advertises a topic that cannot be served here: {topic}"),
-            "correct server.public_url or the Capability List".to_owned(),
-        ),
-        Finding::InvalidTopic { topic, .. } => (
-            Some(topic.clone()),
-            finding.to_string(),
-            "correct the topic in the Capability List".to_owned(),
-        ),
-        Finding::SharedTopic { topic, .. } => (
-            Some(topic.clone()),
-            format!("it has a topic that another channel has already: {topic}"),
-            "give each channel a topic of its own".to_owned(),
-        ),
-        other => (None, other.to_string(), String::new()),
-    };
-    MutedSet {
-        source: source.to_owned(),
-        set: set.clone(),
-        topic,
-        kind: finding.kind().to_owned(),
-        reason,
-        remedy,
+        Finding::ForeignTopic { topic, .. } => {
+            muted.reason = format!("it advertises a topic that cannot be served here: {topic}");
+            muted.remedy = "correct server.public_url or the Capability List".to_owned();
+            muted.topic = Some(topic.clone());
+        }
+        Finding::InvalidTopic { topic, .. } => {
+            muted.remedy = "correct the topic in the Capability List".to_owned();
+            muted.topic = Some(topic.clone());
+        }
+        Finding::SharedTopic { topic, .. } => {
+            muted.reason = format!("it has a topic that another channel has already: {topic}");
+            muted.remedy = "give each channel a topic of its own".to_owned();
+            muted.topic = Some(topic.clone());
+        }
+        _ => {}
     }
+    Ok(muted)
 }

@@ -14,25 +14,16 @@ const INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Intervals of a day.
 pub const INTERVALS: usize = 96;
 
-/// Counts since the start, and the number of pending deliveries.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
+/// The deliveries of one interval, or of all since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntervalView {
+    /// Its start; it lasts for 15 minutes. The time of the count of those since the start.
+    pub from: Timestamp,
     /// Deliveries that a hub, a broker or a subscriber accepted.
     pub delivered: u64,
     /// Attempts that failed.
     pub failed: u64,
-    /// Deliveries that are pending now.
-    pub pending: u64,
-}
-
-/// The deliveries of one interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IntervalView {
-    /// Its start; it lasts for 15 minutes.
-    pub from: Timestamp,
-    pub delivered: u64,
-    pub failed: u64,
-    /// Maximum that was pending at a time.
+    /// Maximum that was pending at a time; what is pending now.
     pub pending: u64,
 }
 
@@ -40,13 +31,13 @@ pub struct IntervalView {
 #[derive(Debug, Clone, Default)]
 pub struct LastDay {
     intervals: VecDeque<IntervalView>,
-    last: Totals,
+    last: IntervalView,
 }
 
 impl LastDay {
-    /// Adds what was counted since the last time to the interval of `now`.
-    pub fn note(&mut self, now: Timestamp, totals: Totals) {
-        self.advance(now);
+    /// Adds what was counted since the last time, of all since the start, to the interval of now.
+    pub fn note(&mut self, totals: IntervalView) {
+        self.advance(totals.from);
         let last = std::mem::replace(&mut self.last, totals);
         if let Some(interval) = self.intervals.back_mut() {
             interval.delivered += totals.delivered.saturating_sub(last.delivered);
@@ -73,9 +64,8 @@ impl LastDay {
             }
             self.intervals.push_back(IntervalView {
                 from: next,
-                delivered: 0,
-                failed: 0,
                 pending: self.last.pending,
+                ..IntervalView::default()
             });
             next = later(next, INTERVAL);
         }
@@ -95,15 +85,11 @@ fn start_of_interval(time: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::{INTERVALS, LastDay, Totals};
-    use jiff::Timestamp;
+    use super::{INTERVALS, IntervalView, LastDay};
 
-    fn at(text: &str) -> Timestamp {
-        format!("2026-11-{text}Z").parse().unwrap()
-    }
-
-    fn totals(delivered: u64, failed: u64, pending: u64) -> Totals {
-        Totals {
+    fn totals(text: &str, delivered: u64, failed: u64, pending: u64) -> IntervalView {
+        IntervalView {
+            from: format!("2026-11-{text}Z").parse().unwrap(),
             delivered,
             failed,
             pending,
@@ -124,25 +110,25 @@ mod tests {
     #[test]
     fn counts_belong_to_the_interval_in_which_they_are_noted() {
         let mut day = LastDay::default();
-        day.note(at("20T10:07:00"), totals(3, 0, 2));
-        day.note(at("20T10:14:59"), totals(5, 1, 4));
-        day.note(at("20T10:50:00"), totals(9, 1, 0));
+        day.note(totals("20T10:07:00", 3, 0, 2));
+        day.note(totals("20T10:14:59", 5, 1, 4));
+        day.note(totals("20T10:50:00", 9, 1, 0));
         assert_eq!(
             view(&day),
             ["10:00 5 1 4", "10:15 0 0 4", "10:30 0 0 4", "10:45 4 0 4"]
         );
-        day.note(at("20T11:00:00"), totals(9, 1, 0));
+        day.note(totals("20T11:00:00", 9, 1, 0));
         assert_eq!(view(&day).last().unwrap(), "11:00 0 0 0");
     }
 
     #[test]
     fn older_intervals_than_those_of_a_day_are_forgotten() {
         let mut day = LastDay::default();
-        day.note(at("20T10:00:00"), totals(1, 0, 1));
-        day.note(at("21T10:00:00"), totals(2, 0, 1));
+        day.note(totals("20T10:00:00", 1, 0, 1));
+        day.note(totals("21T10:00:00", 2, 0, 1));
         assert_eq!(day.view().len(), INTERVALS);
         assert_eq!(view(&day)[0], "10:15 0 0 1");
-        day.note(at("25T10:00:00"), totals(4, 0, 0));
+        day.note(totals("25T10:00:00", 4, 0, 0));
         assert_eq!(view(&day), ["10:00 2 0 1"]);
     }
 }

@@ -1,84 +1,59 @@
 //! The last notifications, and their outcomes at each hub.
 
-use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::Hub;
+use crate::announce::delivery::attempt::Attempt;
+use crate::announce::history::{NotificationView, Outcome, OutcomeView};
+use crate::announce::ids::ChannelId;
+use rusqlite::params;
 
-use crate::announce::channel::Channel;
-use crate::announce::engine::Engine;
-use crate::announce::history::Fate;
-use crate::announce::ledger::Ledger;
-use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
+use crate::report::Reader;
+use crate::state::{Db, Result, Sql};
 
 /// Returns the last notifications, the newest first.
-pub fn latest(engine: &Engine) -> Vec<NotificationView> {
-    let views = engine.history().iter().map(|notification| {
-        // The id of a channel that was removed may be another's by now.
-        let channel = engine.channels().get(notification.channel);
-        let channel = channel.filter(|channel| channel.row.topic == notification.topic);
-        let hubs = notification.hubs.iter().map(|(hub, fate)| {
-            let ledger = channel.and_then(|channel| channel.ledgers.get(hub));
-            let is_logged = channel.is_some_and(Channel::is_of_changes);
-            outcome(
-                hub,
-                notification.seq,
-                *fate,
-                ledger.map(Box::as_ref),
-                is_logged,
-            )
-        });
-        NotificationView {
-            kind: channel.map_or_else(ChannelKind::default, |channel| channel.row.kind),
-            topic: notification.topic.clone(),
-            seq: notification.seq,
-            cut: notification.cut,
-            changes: notification.changes,
-            hubs: hubs.collect(),
-            bytes: notification.bytes,
-            payload: notification.body.clone().map(PayloadText),
+pub fn latest(reader: &Reader<'_>) -> Result<Vec<NotificationView>> {
+    let mut views = Vec::new();
+    for (channel, notification) in reader.history.notifications.iter().rev() {
+        let mut view = notification.clone();
+        let open = view.hubs.iter_mut();
+        for outcome in open.filter(|hub| hub.outcome == Outcome::InFlight) {
+            *outcome = by_account(reader.db, *channel, view.seq, outcome)?;
         }
-    });
-    views.collect()
+        views.push(view);
+    }
+    Ok(views)
 }
 
-fn outcome(
-    hub: &Hub,
+/// Returns the outcome of a notification that has no other than what the hub's account says.
+fn by_account(
+    db: Db<'_>,
+    channel: ChannelId,
     seq: u64,
-    fate: Fate,
-    ledger: Option<&Ledger>,
-    is_logged: bool,
-) -> OutcomeView {
-    let view = |outcome, at, attempts, reason| OutcomeView {
-        hub: hub.clone(),
-        outcome,
-        at,
-        attempts,
-        reason,
-    };
-    let row = ledger.map(|ledger| &ledger.row);
-    let flight = row.and_then(|row| row.flight.as_ref());
-    match (fate, flight) {
-        (Fate::Accepted { at, attempts }, _) => view(Outcome::Accepted, Some(at), attempts, None),
-        (Fate::Withdrawn, _) => view(Outcome::Withdrawn, None, None, None),
-        (Fate::Open, Some(flight)) if flight.seq == seq => {
-            let last = row.and_then(|row| row.last.as_ref());
+    OutcomeView { hub, .. }: &OutcomeView,
+) -> Result<OutcomeView> {
+    let outcome = db.first(
+        "SELECT a.seq IS NOT DISTINCT FROM ?3, a.attempts, a.last, coalesce(p.heard < ?3, FALSE) \
+         FROM hub h CROSS JOIN account a ON a.channel = ?1 AND a.hub = h.id \
+         LEFT JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE h.uri = ?2",
+        params![Sql(channel), Sql(hub), seq.cast_signed()],
+        |row| {
+            let (is_flying, attempts, last) = (row.take()?, row.take()?, Attempt::read(row)?);
             let last = last.filter(|last| last.seq == seq);
-            let refusal = last.and_then(|last| last.refusal.as_ref());
-            let outcome = match refusal {
-                Some(_) => Outcome::Refused,
-                None => Outcome::InFlight,
+            let at = last.as_ref().map(|last| last.at);
+            let reason = last.and_then(|last| Some(last.refusal?.reason));
+            let outcome = match (is_flying, row.take()?) {
+                (true, _) if reason.is_some() => Outcome::Refused,
+                (true, _) => Outcome::InFlight,
+                (false, true) => return Ok(OutcomeView::new(hub.clone(), Outcome::Due)),
+                (false, false) => return Ok(OutcomeView::new(hub.clone(), Outcome::Dropped)),
             };
-            let reason = refusal.map(|refusal| refusal.reason.clone());
-            view(
+            Ok(OutcomeView {
+                hub: hub.clone(),
                 outcome,
-                last.map(|last| last.at),
-                Some(flight.attempts),
+                at,
+                attempts,
                 reason,
-            )
-        }
-        (Fate::Open, _) if is_logged && row.is_some_and(|row| row.position.heard < seq) => {
-            view(Outcome::Due, None, None, None)
-        }
-        // Its channel or its hub is not there any more (R13).
-        (Fate::Open | Fate::Dropped, _) => view(Outcome::Dropped, None, None, None),
-    }
+            })
+        },
+    )?;
+    // Its channel or its hub may not be there any more (R13).
+    Ok(outcome.unwrap_or_else(|| OutcomeView::new(hub.clone(), Outcome::Dropped)))
 }

@@ -1,31 +1,30 @@
 //! The changes due to one hub on one channel, and the outcome of announcing them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use jiff::Timestamp;
+use crate::announce::event::Now;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::payload::{Entry, Payload};
+use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Uri};
+use rusqlite::params;
+use serde::{Deserialize, Serialize};
 
-use crate::announce::changes::log::LogPart;
-use crate::announce::channel::Channel;
-use crate::announce::due::{Due, HeardDocument, due};
-use crate::announce::engine::Engine;
-use crate::announce::ids::ChannelId;
-use crate::announce::ledger::Ledger;
-use crate::announce::notification::{NotificationLimits, spoken};
-use crate::announce::plan::{EMBEDDED_NAME, Mode};
-use crate::announce::state::Told;
+use crate::announce::steps::change_log;
+use crate::announce::steps::channels::channel;
+use crate::announce::steps::cut::entries_to_come;
+use crate::announce::steps::live::{Live, LiveSource};
+use crate::announce::steps::step::Step;
 use crate::report::status::account::{AccountView, FlightView, ResourceView};
-use crate::report::{MAX_LISTED, channels, limited, waiting};
+use crate::report::status::{ChannelView, HubView};
+use crate::report::{MAX_LISTED, Reader, channels, limited};
+use crate::state::{HubId, Result, Sql, StateError};
 
 /// Maximum names that are suggested for an unknown one.
 const MAX_NAMES: usize = 10;
 
-/// The error for an unknown account name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// The error for an account that cannot be reported.
+#[derive(Debug, thiserror::Error)]
 pub enum UnknownAccount {
     #[error("no channel has the topic or the Capability List \"{name}\"; {known}")]
     Channel { name: String, known: String },
@@ -39,214 +38,183 @@ pub enum UnknownAccount {
         name: String,
         known: String,
     },
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
-/// One hub on one channel.
-struct Account<'a> {
-    id: ChannelId,
-    channel: &'a Channel,
-    hub: &'a Hub,
-    ledger: &'a Ledger,
-}
-
-/// The names by which an operator means an account.
-#[derive(Debug, Clone, Copy)]
-pub struct AccountNames<'a> {
+/// The name of a hub on a channel in commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccountName {
     /// The topic, or the URI of the Capability List.
-    pub channel: &'a str,
+    pub channel: String,
     /// Needed with a Capability List that has a channel of each kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ChannelKind>,
-    /// URI of the hub as it is advertised.
-    pub hub: &'a str,
+    /// URI of the hub as it is advertised, or the name of the embedded one.
+    pub hub: String,
 }
 
 /// Returns the account that an operator means. Of several channels, a live one is meant, else the latest.
 pub fn account(
-    engine: &Engine,
-    names: AccountNames<'_>,
+    reader: &Reader<'_>,
+    name: &AccountName,
 ) -> Result<(ChannelId, Hub), UnknownAccount> {
-    let account = named(engine, names)?;
-    Ok((account.id, account.hub.clone()))
+    let (channel, at) = named(reader, name)?;
+    Ok((channel.id, channel.hubs[at].hub.clone()))
 }
 
-/// Returns the changes due to a hub on a channel, named as in [`account`], and the outcome of announcing them. `logged`
-/// returns the body of a part of a logged notification, which is in the state file.
+/// Returns the changes due to a hub on a channel, named as in [`account`], and the outcome of announcing them.
 pub fn account_view(
-    engine: &Engine,
-    names: AccountNames<'_>,
+    reader: &Reader<'_>,
+    name: &AccountName,
     with_payload: bool,
-    logged: impl FnOnce(ChannelId, u64, LogPart) -> Option<Arc<[u8]>>,
-    now: Timestamp,
 ) -> Result<AccountView, UnknownAccount> {
-    let account = named(engine, names)?;
-    let Account {
-        id,
-        channel,
-        hub,
-        ledger,
-    } = account;
-    let (changes, more_changes) = limited(next_changes(engine, &account), MAX_LISTED);
-    let waits = match changes.is_empty() {
-        true => None,
-        false => waiting::reason(engine, id, ledger, now),
-    };
-    let (held, more_held) = limited(waiting::held(engine, channel, hub), MAX_LISTED);
+    let (mut channel, at) = named(reader, name)?;
+    let hub = channel.hubs.swap_remove(at);
+    let changes = next_changes(reader, &channel, hub.id)?;
+    let (changes, more_changes) = limited(changes, MAX_LISTED);
+    let mut held = channels::held(reader, Some((channel.id, hub.id)))?;
+    let mut held = held.remove(&channel.id).unwrap_or_default();
+    held.sort_by(|one, other| one.uri.cmp(&other.uri));
+    let (held, more_held) = limited(held, MAX_LISTED);
     Ok(AccountView {
-        at: now,
-        source: channel.row.source.clone(),
-        kind: channel.row.kind,
-        set: channel.row.set.clone(),
-        topic: channel.row.topic.clone(),
-        retired: channel.row.retired,
-        hub: channels::hub_view(engine, id, hub, ledger),
-        notification: match channel.is_of_changes() {
-            true => logged_flight_view(id, ledger, with_payload, logged),
-            false => flight_view(channel, ledger, with_payload),
-        },
+        at: reader.now,
+        source: channel.source,
+        kind: channel.kind,
+        set: channel.set,
+        topic: channel.topic,
+        retired: channel.retired,
+        notification: flight(reader, channel.id, &hub, with_payload)?,
+        waits: hub.waits.clone().filter(|_| !changes.is_empty()),
+        hub,
         changes,
         more_changes,
-        waits,
         held,
         more_held,
     })
 }
 
-fn named<'a>(engine: &'a Engine, names: AccountNames<'_>) -> Result<Account<'a>, UnknownAccount> {
-    let AccountNames { channel, kind, hub } = names;
+/// Returns the channel that is meant, and the position of the hub there.
+fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize), UnknownAccount> {
+    let AccountName { channel, kind, hub } = name;
     let set = Uri::parse(channel).ok();
-    let all = || engine.channels().iter();
-    let named = all().filter(|(_, named)| {
-        let is_named = named.row.topic.as_str() == channel || Some(&named.row.set) == set.as_ref();
-        is_named && kind.is_none_or(|kind| named.row.kind == kind)
-    });
-    let mut named: Vec<(ChannelId, &Channel)> = named.collect();
-    if named.iter().any(|(_, named)| named.is_live()) {
-        named.retain(|(_, named)| named.is_live());
+    let is_topic = |view: &ChannelView| view.topic.as_str() == *channel;
+    let mut named = channels::outline(reader)?;
+    let topics: Vec<String> = named.iter().map(|view| view.topic.to_string()).collect();
+    named.retain(|view| is_topic(view) || set.as_ref() == Some(&view.set));
+    named.retain(|view| kind.is_none_or(|kind| kind == view.kind));
+    if named.iter().any(|view| view.retired.is_none()) {
+        named.retain(|view| view.retired.is_none());
     }
     // Dropping what another channel is due cannot be undone.
-    let topics: BTreeSet<(ChannelKind, &str)> = named
-        .iter()
-        .map(|(_, named)| (named.row.kind, named.row.topic.as_str()))
-        .collect();
-    let kinds: BTreeSet<ChannelKind> = topics.iter().map(|(kind, _)| *kind).collect();
-    if kinds.len() > 1 && topics.iter().all(|(_, topic)| *topic != channel) {
-        let topics = topics
+    let is_of_several_kinds = named.iter().any(|view| view.kind != named[0].kind);
+    if is_of_several_kinds && !named.iter().any(is_topic) {
+        named.sort_by_key(|view| (view.kind, view.topic.to_string()));
+        let topics = named
             .iter()
-            .map(|(kind, topic)| format!("{topic} ({kind})"));
+            .map(|view| format!("{} ({})", view.topic, view.kind));
         return Err(UnknownAccount::Ambiguous {
             name: channel.to_owned(),
             topics: topics.collect::<Vec<_>>().join(" and "),
         });
     }
-    let rank = |(id, named): &(ChannelId, &Channel)| (named.row.topic.as_str() == channel, *id);
-    let Some((id, meant)) = named.into_iter().max_by_key(rank) else {
-        let names = all().map(|(_, other)| other.row.topic.as_str());
+    let meant = named
+        .into_iter()
+        .max_by_key(|view| (is_topic(view), view.id));
+    let Some(meant) = meant else {
         return Err(UnknownAccount::Channel {
             name: channel.to_owned(),
-            known: offer(names),
+            known: offer(&topics),
         });
     };
-    let named = meant.ledgers.iter().find(|(name, ledger)| {
-        name.as_str() == hub || (hub == EMBEDDED_NAME && ledger.mode == Mode::Embedded)
+    let is_meant = |view: &HubView| {
+        view.hub.as_str() == *hub || (hub == EMBEDDED_NAME && view.mode == Mode::Embedded)
+    };
+    if let Some(at) = meant.hubs.iter().position(is_meant) {
+        return Ok((meant, at));
+    }
+    let hubs = meant.hubs.iter().map(|view| view.hub.to_string());
+    Err(UnknownAccount::Hub {
+        channel: meant.topic.to_string(),
+        name: hub.to_owned(),
+        known: offer(&hubs.collect::<Vec<_>>()),
+    })
+}
+
+fn flight(
+    reader: &Reader<'_>,
+    channel: ChannelId,
+    hub: &HubView,
+    with_payload: bool,
+) -> Result<Option<FlightView>> {
+    let logged = reader.db.first(
+        "SELECT seq, entries FROM account WHERE channel = ?1 AND hub = ?2 AND seq IS NOT NULL AND body IS NULL",
+        params![Sql(channel), Sql(hub.id)],
+        |row| Ok((row.take::<i64>()?.cast_unsigned(), row.count()?)),
+    )?;
+    // A hub that is pinged about what is in flight of a log reads the topic, which may have more.
+    if let Some((seq, entries)) = logged {
+        let body = change_log::body(reader.db, channel, hub.id, seq, entries)?;
+        let payload = ChangePayload::parse(&body);
+        let resources = payload.iter().flat_map(|payload| &payload.entries);
+        return Ok(Some(FlightView {
+            seq,
+            changes: Vec::new(),
+            resources: resources.map(ResourceView::from).collect(),
+            bytes: body.len(),
+            payload: with_payload.then(|| String::from_utf8_lossy(&body).into_owned()),
+        }));
+    }
+    reader.db.first(
+        "SELECT a.seq, a.body, CASE WHEN ?3 THEN c.body ELSE a.body END FROM account a \
+         CROSS JOIN channel c ON c.id = a.channel WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
+        // A hub that is pinged reads the topic.
+        params![Sql(channel), Sql(hub.id), hub.mode == Mode::Ping],
+        |row| {
+            let seq = row.take::<i64>()?.cast_unsigned();
+            let (flying, body) = (row.bytes()?, row.bytes()?);
+            let changes = Payload::parse(&flying).map(|payload| payload.entries);
+            Ok(FlightView {
+                seq,
+                changes: changes.unwrap_or_default(),
+                resources: Vec::new(),
+                bytes: body.len(),
+                payload: with_payload.then(|| String::from_utf8_lossy(&body).into_owned()),
+            })
+        },
+    )
+}
+
+/// Returns what would be announced to a hub next, once it has accepted what is in flight: what a step would cut that is
+/// never committed.
+fn next_changes(
+    reader: &Reader<'_>,
+    of: &ChannelView,
+    hub: HubId,
+) -> Result<Vec<resourcesync::payload::Entry>> {
+    let sources = reader.live.sources.iter().map(|source| LiveSource {
+        id: source.id,
+        configured: source.configured.clone(),
+        ..LiveSource::default()
     });
-    match named {
-        Some((hub, ledger)) => Ok(Account {
-            id,
-            channel: meant,
-            hub,
-            ledger,
-        }),
-        None => Err(UnknownAccount::Hub {
-            channel: meant.row.topic.to_string(),
-            name: hub.to_owned(),
-            known: offer(meant.ledgers.keys().map(Hub::as_str)),
-        }),
+    let mut live = Live {
+        sources: sources.collect(),
+        ..Live::default()
+    };
+    let step = Step::new(reader.db, reader.plan, &mut live, Now::from(reader.now));
+    let mut sources = reader.plan.sources.iter();
+    match (
+        channel(&step, of.id)?,
+        sources.position(|plan| plan.name == of.source),
+    ) {
+        (Some(channel), Some(source)) => entries_to_come(&step, source, &channel, hub),
+        _ => Ok(Vec::new()),
     }
 }
 
-fn flight_view(channel: &Channel, ledger: &Ledger, with_payload: bool) -> Option<FlightView> {
-    let flight = ledger.row.flight.as_ref()?;
-    // A hub that is pinged reads the topic.
-    let body = match ledger.mode {
-        Mode::Ping => &channel.row.body,
-        Mode::Content | Mode::ContentQuery | Mode::Embedded | Mode::Broker => &flight.body,
-    };
-    let changes = Payload::parse(&flight.body).map(|payload| payload.entries);
-    Some(FlightView {
-        seq: flight.seq,
-        changes: changes.unwrap_or_default(),
-        resources: Vec::new(),
-        bytes: body.len(),
-        payload: with_payload.then(|| String::from_utf8_lossy(body).into_owned()),
-    })
-}
-
-/// Returns what is in flight of a log. A hub that is pinged about it reads the topic, which may have more.
-fn logged_flight_view(
-    id: ChannelId,
-    ledger: &Ledger,
-    with_payload: bool,
-    logged: impl FnOnce(ChannelId, u64, LogPart) -> Option<Arc<[u8]>>,
-) -> Option<FlightView> {
-    let flight = ledger.row.flight.as_ref()?;
-    let part = flight.part?;
-    let body = logged(id, flight.seq, part);
-    let payload = body.as_deref().and_then(ChangePayload::parse);
-    let resources = payload.iter().flat_map(|payload| &payload.entries);
-    Some(FlightView {
-        seq: flight.seq,
-        changes: Vec::new(),
-        resources: resources.map(ResourceView::from).collect(),
-        bytes: body.as_ref().map_or(part.bytes, |body| body.len()),
-        payload: body
-            .filter(|_| with_payload)
-            .map(|body| String::from_utf8_lossy(&body).into_owned()),
-    })
-}
-
-/// Returns what would be announced to a hub next, once it has accepted what is in flight.
-fn next_changes(engine: &Engine, account: &Account<'_>) -> Vec<Entry> {
-    let Account {
-        channel,
-        hub,
-        ledger,
-        ..
-    } = account;
-    let plan = &engine.plan().sources[channel.source];
-    let catalog = engine.sources()[channel.source].catalog();
-    let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
-    let covers: BTreeMap<&Uri, Option<&Told>> =
-        covers.map(|(uri, told)| (uri, told.as_ref())).collect();
-    let all = ledger.due.iter().map(|uri| match covers.get(uri) {
-        Some(told) => {
-            let document = HeardDocument {
-                source: plan,
-                catalog,
-                channel,
-                ledger,
-                uri,
-                told: *told,
-            };
-            document.due()
-        }
-        None => due(plan, catalog, channel, hub, uri),
-    });
-    let announcements = all.filter_map(|due| match due {
-        Due::Announce(announcement) => Some(announcement),
-        _ => None,
-    });
-    let limits = NotificationLimits {
-        entries: engine.plan().window.max_entries,
-        bytes: engine.plan().window.max_bytes,
-        all_components: plan.announce_all_components,
-    };
-    let spoken = spoken(announcements.collect(), catalog, limits).into_iter();
-    spoken.flat_map(|spoken| spoken.entries).collect()
-}
-
 /// Returns the known names, for the error about an unknown one.
-fn offer<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.collect();
+fn offer(names: &[String]) -> String {
     let more = match names.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more; `rsnotify outbox list` has them all"),

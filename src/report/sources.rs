@@ -1,138 +1,256 @@
-//! The sources and their mounts, with their contents.
+//! The sources and their mounts, with what they hold, what is missing, and what cannot be read.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use resourcesync::uri::Uri;
+use crate::announce::observation::{DocumentPath, MountId};
+use crate::announce::plan::SourcePlan;
+use crate::announce::time::later;
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
 
-use crate::announce::engine::Engine;
-use crate::announce::engine::source::Source;
-use crate::announce::engine::source::mounts::known_mount::KnownMount;
-use crate::announce::engine::source::mounts::root::MountState;
-use crate::announce::event::Suspension;
-use crate::announce::observation::UnreadableDirectory;
-use crate::announce::state::Record;
-use crate::report::documents::{DocumentState, ToldSets, state_alone};
+use crate::announce::steps::live::LiveSource;
+use crate::announce::steps::mounts;
+use crate::announce::steps::root::MountState;
+use crate::report::documents::{DocumentState, state_alone};
 use crate::report::figures::Holdings;
-use crate::report::findings;
-use crate::report::status::{MountStatus, SourceStatus};
+use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
+use crate::report::{Reader, findings, limited};
+use crate::state::{Result, Sql};
 
-/// A source and its mounts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceView {
-    pub name: String,
-    /// True if every present mount was swept.
-    pub settled: bool,
-    /// The reason why deletions are suspended, if they are (R15).
-    pub suspension: Option<Suspension>,
-    pub documents: usize,
-    pub missing: usize,
-    pub broken: usize,
-    pub mounts: Vec<MountView>,
-    pub holdings: Holdings,
-}
+/// Candidates that cannot be read and are reported; of others, their number.
+const MAX_BROKEN: usize = 100;
+/// Directories with missing documents that are reported; of others, their number.
+pub const MAX_DIRECTORIES: usize = 10;
 
-/// A mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountView {
-    pub directory: PathBuf,
-    pub prefix: Uri,
-    /// Nothing while nobody has looked.
-    pub present: Option<bool>,
-    /// The first directories in it that may not be read, and how many more.
-    pub unreadable: Vec<UnreadableDirectory>,
-    pub more_unreadable: usize,
-    /// The reason why it is not.
-    pub reason: Option<String>,
-}
+/// SQL for whether some hub is told of the document `d` (R10). The sign keeps SQLite from going through all channels of the
+/// source.
+pub const IS_TOLD: &str = "(EXISTS (SELECT 1 FROM member m CROSS JOIN channel c ON c.set_id = m.set_id \
+     CROSS JOIN account a ON a.channel = c.id \
+     WHERE m.document = d.id AND c.kind = 0 AND c.retired IS NULL AND +c.source = d.source))";
+/// SQL for whether some channel of a source has a hub.
+pub const HAS_HUB: &str = "SELECT 1 FROM channel c CROSS JOIN account a ON a.channel = c.id \
+     WHERE c.source = ?1 AND c.kind = 0 AND c.retired IS NULL";
 
-impl From<SourceView> for SourceStatus {
-    fn from(source: SourceView) -> SourceStatus {
-        let mounts = source.mounts.into_iter().map(|mount| MountStatus {
-            directory: mount.directory.to_string_lossy().into_owned(),
-            url: mount.prefix,
-            present: mount.present,
-            unreadable: mount.unreadable,
-            more_unreadable: mount.more_unreadable,
-            reason: mount.reason,
-        });
-        SourceStatus {
-            name: source.name,
-            settled: source.settled,
-            suspended: source.suspension.is_some(),
-            suspension: source.suspension.as_ref().map(ToString::to_string),
-            documents: source.documents,
-            missing: source.missing,
-            missing_in: Vec::new(),
-            more_missing_in: 0,
-            broken: source.broken,
-            mounts: mounts.collect(),
-        }
-    }
-}
-
-/// Returns every source, as the plan orders them.
-pub fn all(engine: &Engine) -> Vec<SourceView> {
-    let sources = engine.sources().iter().zip(&engine.plan().sources);
-    let views = sources.enumerate().map(|(position, (source, plan))| {
-        let mut holdings = holdings(source, &ToldSets::of(engine, &plan.name));
-        holdings.findings = findings::counts(engine, position);
-        let documents = holdings.documents.iter();
-        let missing = documents.filter(|((_, state), _)| *state == DocumentState::Missing);
-        SourceView {
-            name: plan.name.clone(),
-            settled: source.is_settled(),
-            suspension: source.tree.suspension(),
-            documents: holdings.documents.values().sum(),
-            missing: missing.map(|(_, count)| *count).sum(),
-            broken: source.tree.troubles().count(),
-            mounts: source
-                .tree
-                .mounts()
-                .iter()
-                .map(|(_, mount)| mount_view(mount))
-                .collect(),
-            holdings,
-        }
-    });
-    views.collect()
-}
-
-fn mount_view(mount: &KnownMount) -> MountView {
-    MountView {
-        directory: mount.directory.clone(),
-        prefix: mount.prefix.clone(),
+/// Returns a source with its mounts.
+pub fn source(
+    reader: &Reader<'_>,
+    plan: &SourcePlan,
+    live: &LiveSource,
+    holdings: &Holdings,
+) -> Result<SourceStatus> {
+    let suspension = mounts::suspension(reader.db, plan, live)?;
+    let documents = holdings.documents.iter();
+    let missing = documents.filter(|((_, state), _)| *state == DocumentState::Missing);
+    let mounts = live.mounts.values().map(|mount| MountStatus {
+        directory: mount.plan.directory.to_string_lossy().into_owned(),
+        url: mount.plan.prefix.clone(),
         present: match mount.root.state() {
             MountState::Unknown => None,
             MountState::Sweeping | MountState::Ready => Some(true),
             MountState::Absent => Some(false),
         },
-        unreadable: mount.unreadable.first.clone(),
-        more_unreadable: mount.unreadable.more,
         reason: mount.root.reason().map(str::to_owned),
-    }
+        unreadable: mount.unreadable.0.clone(),
+        more_unreadable: mount.unreadable.1,
+    });
+    Ok(SourceStatus {
+        name: plan.name.clone(),
+        settled: live.is_settled(),
+        suspended: suspension.is_some(),
+        suspension: suspension.as_ref().map(ToString::to_string),
+        documents: holdings.documents.values().sum(),
+        missing: missing.map(|(_, count)| *count).sum(),
+        missing_in: Vec::new(),
+        more_missing_in: 0,
+        broken: holdings.broken,
+        mounts: mounts.collect(),
+    })
 }
 
-/// Returns what a source holds, found in one walk: a tree may hold a hundred thousand documents, and Prometheus asks
-/// every few seconds.
-fn holdings(source: &Source, told: &ToldSets<'_>) -> Holdings {
-    let mut holdings = Holdings::default();
-    let mut count = |record: &Record, state, by: isize| {
-        let kind = (record.version.capability, state);
-        let documents = holdings.documents.entry(kind).or_default();
+/// Returns what a source holds, by the census: Prometheus asks every few seconds, and a tree may hold a hundred thousand
+/// documents.
+pub fn holdings(reader: &Reader<'_>, plan: &SourcePlan, live: &LiveSource) -> Result<Holdings> {
+    let db = reader.db;
+    let mut holdings = Holdings {
+        findings: findings::counts(reader, plan)?,
+        ..Holdings::default()
+    };
+    let mut count = |kind: (Capability, DocumentState), by: isize| {
+        let documents: &mut usize = holdings.documents.entry(kind).or_default();
         *documents = documents.saturating_add_signed(by);
     };
-    let records = source.catalog().iter().map(|(_, record)| record);
-    for record in records.filter(|record| !record.is_gone()) {
-        count(record, state_alone(record, told), 1);
-    }
-    for (uri, _) in source.tree.troubles().iter() {
-        let record = source.catalog().get(uri);
-        if let Some(record) = record.filter(|record| !record.is_gone() && !record.is_missing()) {
-            count(record, state_alone(record, told), -1);
-            count(record, DocumentState::Broken, 1);
+    let are_descriptions_told = db.exists(HAS_HUB, [live.id])?;
+    let is_told = |kind: (Capability, Form), is_routed: bool| match kind.0 {
+        Capability::SourceDescription => are_descriptions_told,
+        _ => is_routed,
+    };
+    for mount in live.mounts.keys() {
+        let counted = db.all(
+            "SELECT capability, form, presence, held, archived, orphan, count FROM census WHERE mount = ?1 AND count > 0",
+            [Sql(*mount)],
+            |row| {
+                let kind: (Capability, Form) = (row.sql()?, row.sql()?);
+                let (presence, held, archived) = (row.take()?, row.take()?, row.take()?);
+                let is_routed = !row.take::<bool>()?;
+                let state = state_alone(kind, presence, held, archived, is_told(kind, is_routed));
+                Ok(((kind.0, state), row.take::<i64>()?))
+            },
+        )?;
+        for (kind, many) in counted {
+            count(kind, isize::try_from(many).unwrap_or(isize::MAX));
         }
     }
-    let troubles = source.tree.troubles().iter();
-    holdings.broken_since = troubles.map(|(_, trouble)| trouble.since).min();
-    holdings
+    // Of sets without a channel that a hub is told on, what the census takes for announced is not.
+    let unrouted = db.all(
+        &format!(
+            "SELECT d.capability, count(DISTINCT d.id) FROM document s CROSS JOIN member m ON m.set_id = s.id \
+             CROSS JOIN document d ON d.id = m.document WHERE s.source = ?1 \
+             AND s.capability IN (0, 1) AND s.capability = 1 AND s.form = 0 AND s.presence BETWEEN 1 AND 3 \
+             AND NOT EXISTS (SELECT 1 FROM channel c CROSS JOIN account a ON a.channel = c.id WHERE c.set_id = s.id AND c.kind = 0 AND c.retired IS NULL) \
+             AND d.presence = 1 AND d.hold <> 1 AND d.form = 0 AND d.archived = 0 AND NOT {IS_TOLD} GROUP BY d.capability"
+        ),
+        [live.id],
+        |row| Ok((row.sql::<Capability>()?, row.take::<i64>()?)),
+    )?;
+    for (capability, many) in unrouted {
+        if !capability.is_manifest() {
+            let many = isize::try_from(many).unwrap_or(isize::MAX);
+            count((capability, DocumentState::Announced), -many);
+            count((capability, DocumentState::Unrouted), many);
+        }
+    }
+    let broken = db.all(
+        &format!(
+            "SELECT d.capability, d.form, d.presence, d.hold = 1, d.archived, {IS_TOLD} FROM trouble t \
+             CROSS JOIN document d ON d.uri = t.uri WHERE t.source = ?1 AND d.presence = 1"
+        ),
+        [live.id],
+        |row| {
+            let kind: (Capability, Form) = (row.sql()?, row.sql()?);
+            let (presence, held, archived) = (row.take()?, row.take()?, row.take()?);
+            let is_told = is_told(kind, row.take()?);
+            Ok((kind.0, state_alone(kind, presence, held, archived, is_told)))
+        },
+    )?;
+    for (capability, state) in broken {
+        count((capability, state), -1);
+        count((capability, DocumentState::Broken), 1);
+    }
+    holdings.documents.retain(|_, count| *count > 0);
+    db.first(
+        "SELECT count(*), min(since) FROM trouble WHERE source = ?1",
+        [live.id],
+        |row| {
+            (holdings.broken, holdings.broken_since) = (row.count()?, row.option()?);
+            Ok(())
+        },
+    )?;
+    Ok(holdings)
+}
+
+/// Returns the first candidates that cannot be read (R3), and the number of the others: first those that lasted, each kind
+/// by how long it cannot be read.
+pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
+    let mut all = Vec::new();
+    let mut count = 0;
+    for (plan, live) in reader.sources() {
+        let troubles = reader.db.all(
+            "SELECT t.mount, t.path, t.uri, t.reason, t.since, \
+             EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri AND d.presence BETWEEN 1 AND 3) FROM trouble t \
+             WHERE t.source = ?1 ORDER BY t.since, t.uri",
+            [live.id],
+            |row| {
+                let (mount, below): (MountId, _) = (row.sql()?, row.bytes()?);
+                let mount = live.mounts.get(&mount);
+                let (uri, reason, since) = (row.sql()?, row.take()?, row.sql()?);
+                Ok(BrokenView {
+                    source: plan.name.clone(),
+                    path: mount.map_or_else(String::new, |mount| mount.text_of(&below)),
+                    uri,
+                    reason,
+                    since,
+                    known: row.take()?,
+                    // Each source has its own `broken_after`: an older trouble may not have lasted where a later one has.
+                    lasting: later(since, plan.broken_after) <= reader.now,
+                })
+            },
+        )?;
+        count += troubles.len();
+        all.extend(limited(troubles, MAX_BROKEN).0);
+    }
+    all.sort_by(|one, other| {
+        (!one.lasting, one.since, &one.uri).cmp(&(!other.lasting, other.since, &other.uri))
+    });
+    all.truncate(MAX_BROKEN);
+    let more = count - all.len();
+    Ok((all, more))
+}
+
+/// Returns what [`Event::Accept`](crate::announce::event::Event::Accept) would accept of the source at this position in
+/// the plan (R15).
+pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
+    let (plan, live) = (
+        &reader.plan.sources[position],
+        &reader.live.sources[position],
+    );
+    let directories = missing_in(reader, live, |path, _| !live.is_absent(path.mount))?;
+    let absent = absent(live).map(|directory| directory.to_string_lossy().into_owned());
+    Ok(MissingView {
+        source: plan.name.clone(),
+        documents: directories.iter().map(|directory| directory.missing).sum(),
+        directories,
+        absent: absent.collect(),
+    })
+}
+
+/// Returns the directories of the mounts that are not there.
+pub fn absent(live: &LiveSource) -> impl Iterator<Item = &PathBuf> {
+    let mounts = live.mounts.values();
+    let absent = mounts.filter(|mount| mount.root.state() == MountState::Absent);
+    absent.map(|mount| &mount.plan.directory)
+}
+
+/// Returns the directories in which documents are missing and not yet accepted, if that suspends deletions.
+pub fn suspended(reader: &Reader<'_>, live: &LiveSource) -> Result<Vec<MissingDirectory>> {
+    if !live.is_suspended() {
+        return Ok(Vec::new());
+    }
+    missing_in(reader, live, |path, is_accepted| {
+        !is_accepted && (live.is_mass || live.is_away(path))
+    })
+}
+
+/// Returns the directories that documents are missing in, those with most first; all documents of the source are read.
+fn missing_in(
+    reader: &Reader<'_>,
+    live: &LiveSource,
+    counts: impl Fn(&DocumentPath, bool) -> bool,
+) -> Result<Vec<MissingDirectory>> {
+    let mut directories = Vec::new();
+    for (id, mount) in &live.mounts {
+        let documents = reader.db.all(
+            "SELECT path, presence FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3",
+            [Sql(*id)],
+            |row| Ok((row.bytes()?, row.take::<u8>()?)),
+        )?;
+        let mut found: BTreeMap<Vec<u8>, (usize, usize)> = BTreeMap::new();
+        for (below, presence) in documents {
+            let end = below.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+            let of = found.entry(below[..end].to_vec()).or_default();
+            let path = DocumentPath { mount: *id, below };
+            of.0 += usize::from(presence != 1 && counts(&path, presence == 3));
+            of.1 += 1;
+        }
+        let found = found.into_iter().filter(|(_, (missing, _))| *missing > 0);
+        directories.extend(found.map(|(below, (missing, of))| MissingDirectory {
+            directory: mount.text_of(&below),
+            missing,
+            of,
+        }));
+    }
+    // Stable: else in order of their names.
+    directories.sort_by_key(|directory| Reverse(directory.missing));
+    Ok(directories)
 }

@@ -1,12 +1,10 @@
 //! The status as programs read it: `/status.json`, and the JSON of `status` and `outbox`. What is absent is `null`.
 //!
-//! [`alerts`] has the conditions that an operator should know of, [`hubs`] sums up each hub, [`notification`] has the last
-//! notifications, and [`words`] numbers and times in words. The status page and the commands print these.
+//! [`alerts`] has the conditions that an operator should know of, [`hubs`] sums up each hub, and [`words`] numbers and times in words. The status page and the commands print these.
 
 pub mod account;
 pub mod alerts;
 pub mod hubs;
-pub mod notification;
 pub mod words;
 
 use std::fmt;
@@ -21,11 +19,16 @@ use websub::hub::subscriptions::view::HubStatus;
 use websub::publisher::reason::RefusalKind;
 
 use crate::announce::delivery::attempt::{Attempt, Refusal};
+use crate::announce::history::NotificationView;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
 use crate::report::last_day::IntervalView;
-use crate::report::status::notification::NotificationView;
+
+use crate::state::HubId;
+
+pub use crate::announce::steps::change_log::BacklogView;
 
 /// The amount of detail that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub enum Detail {
 }
 
 /// The daemon's status.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The time of this report.
     pub at: Timestamp,
@@ -212,6 +215,8 @@ impl MountStatus {
 /// A channel and the state of its hubs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelView {
+    #[serde(skip)]
+    pub id: ChannelId,
     pub source: String,
     #[serde(default)]
     pub kind: ChannelKind,
@@ -242,6 +247,14 @@ pub struct WaitingView {
 /// One hub on one channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HubView {
+    #[serde(skip)]
+    pub id: HubId,
+    /// The event that what is due waits for, if nothing is in flight.
+    #[serde(skip)]
+    pub waits: Option<String>,
+    /// True if it is not advertised any more, and still due something (R11).
+    #[serde(skip)]
+    pub has_left: bool,
     pub hub: Hub,
     pub mode: Mode,
     pub state: Condition,
@@ -269,20 +282,6 @@ pub struct HubView {
     /// True if the topic was fetched after the last ping, false if not in time; nothing until either is known, and
     /// for hubs that are not pinged (R26).
     pub fetch_confirmed: Option<bool>,
-}
-
-/// The notifications of a change channel that a hub has not accepted (C21).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BacklogView {
-    pub notifications: usize,
-    pub changes: usize,
-    /// Interval of all of them together; nothing if there is none.
-    pub from: Option<Timestamp>,
-    pub until: Option<Timestamp>,
-    /// The time when the first of them was cut.
-    pub since: Option<Timestamp>,
-    /// Reason why they wait, if none is in flight.
-    pub waits: Option<String>,
 }
 
 /// A hub that accepts nothing, and is tried with one submission at a time (R23).
@@ -353,11 +352,7 @@ impl Condition {
 
     /// Returns the condition of a hub that is told: the notification in flight failed like this, if it did, and so many
     /// changes are due.
-    pub(crate) fn of(
-        failure: Option<&Refusal>,
-        fetch_confirmed: Option<bool>,
-        due: usize,
-    ) -> Condition {
+    pub fn of(failure: Option<&Refusal>, fetch_confirmed: Option<bool>, due: usize) -> Condition {
         match failure {
             Some(refusal) if refusal.needs_operator => Condition::NeedsOperator,
             Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => Condition::Failing,
@@ -370,27 +365,23 @@ impl Condition {
 
     /// Returns the name in JSON and on the command line.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Condition::Muted => "muted",
-            Condition::NeedsOperator => "needs_person",
-            Condition::Failing => "failing",
-            Condition::Unfetched => "unfetched",
-            Condition::NoSubscribers => "no_subscribers",
-            Condition::Due => "due",
-            Condition::Fine => "fine",
-        }
+        self.names().0
     }
 
     /// Returns the condition in words.
     pub fn in_words(self) -> &'static str {
+        self.names().1
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Condition::Muted => "muted",
-            Condition::NeedsOperator => "action required",
-            Condition::Failing => "failing",
-            Condition::Unfetched => "not fetched",
-            Condition::NoSubscribers => "no subscribers",
-            Condition::Due => "due",
-            Condition::Fine => "fine",
+            Condition::Muted => ("muted", "muted"),
+            Condition::NeedsOperator => ("needs_person", "action required"),
+            Condition::Failing => ("failing", "failing"),
+            Condition::Unfetched => ("unfetched", "not fetched"),
+            Condition::NoSubscribers => ("no_subscribers", "no subscribers"),
+            Condition::Due => ("due", "due"),
+            Condition::Fine => ("fine", "fine"),
         }
     }
 
@@ -439,6 +430,20 @@ impl ChannelView {
     }
 }
 
+/// Returns the pending and held changes of channels with their state, the oldest first and without repetitions.
+pub fn waiting<'a>(
+    channels: impl IntoIterator<Item = &'a ChannelView>,
+) -> Vec<(&'static str, &'a WaitingView)> {
+    let all = channels.into_iter().flat_map(|channel| {
+        let pending = channel.pending.iter().map(|view| ("pending", view));
+        pending.chain(channel.held.iter().map(|view| ("held", view)))
+    });
+    let mut all: Vec<(&str, &WaitingView)> = all.collect();
+    all.sort_by_key(|(state, view)| (view.since, *state, &view.uri, &view.reason));
+    all.dedup();
+    all
+}
+
 impl HubView {
     /// Returns why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
     pub fn failure(&self) -> Option<&Refusal> {
@@ -462,7 +467,7 @@ impl HubView {
 }
 
 /// Returns why a notification in flight was not accepted when it was last tried, or waits to be tried at all.
-pub(crate) fn failure<'a>(
+pub fn failure<'a>(
     hub_failure: Option<&'a Refusal>,
     last: Option<&'a Attempt>,
     in_flight: Option<u64>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use resourcesync::escape::printable;
 use resourcesync::uri::Hub;
 
-use crate::report::status::words::{counted, grouped};
+use crate::report::status::words::{counted, grouped, many};
 
 /// The activity of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +53,7 @@ impl DaemonActivity {
     pub fn line(&self) -> String {
         printable(&match self {
             DaemonActivity::Sweeping { files: 0 } => "sweeping".to_owned(),
-            DaemonActivity::Sweeping { files: 1 } => "sweeping 1 file".to_owned(),
-            DaemonActivity::Sweeping { files } => format!("sweeping {} files", grouped(*files)),
+            DaemonActivity::Sweeping { files } => format!("sweeping {}", many(files, "file")),
             DaemonActivity::Waiting { trouble } => {
                 format!("cannot save, nothing is sent: {trouble}")
             }
@@ -64,38 +63,27 @@ impl DaemonActivity {
                 owed,
                 refused,
             } => {
-                let refused = refused.as_ref().map(|reason| {
-                    format!("configuration not reloaded, keeping the previous one: {reason}; ")
-                });
-                format!(
-                    "{}{}, deliveries owed: {}",
-                    refused.unwrap_or_default(),
-                    counted(*subscriptions, "subscription"),
-                    grouped(*owed as u64)
-                )
+                let subscriptions = counted(*subscriptions, "subscription");
+                let relayed = format!("{subscriptions}, deliveries owed: {}", grouped(owed));
+                let parts: Vec<String> = not_reloaded(refused).chain([relayed]).collect();
+                parts.join("; ")
             }
             DaemonActivity::Stopping => "stopping".to_owned(),
         })
     }
 }
 
+fn not_reloaded(refused: &Option<String>) -> impl Iterator<Item = String> {
+    let refused = refused.iter();
+    refused.map(|reason| format!("configuration not reloaded, keeping the previous one: {reason}"))
+}
+
 impl Summary {
     fn line(&self) -> String {
-        let mut parts = Vec::new();
-        if let Some(reason) = &self.refused {
-            parts.push(format!(
-                "configuration not reloaded, keeping the previous one: {reason}"
-            ));
-        }
-        match self.muted {
-            0 => {}
-            1 => parts.push("NOTHING IS SENT of 1 set, see `rsnotify status`".to_owned()),
-            count => {
-                let count = grouped(count as u64);
-                parts.push(format!(
-                    "NOTHING IS SENT of {count} sets, see `rsnotify status`"
-                ));
-            }
+        let mut parts: Vec<String> = not_reloaded(&self.refused).collect();
+        if self.muted > 0 {
+            let sets = many(self.muted, "set");
+            parts.push(format!("NOTHING IS SENT of {sets}, see `rsnotify status`"));
         }
         if let Some((hub, reason)) = self.troubled.first_key_value() {
             parts.push(match self.troubled.len() {
@@ -114,14 +102,8 @@ impl Summary {
             [mount] => parts.push(format!("{} is not there", mount.display())),
             mounts => parts.push(format!("{} mounts are not there", mounts.len())),
         }
-        let channels = match self.channels {
-            1 => "1 channel".to_owned(),
-            count => format!("{} channels", grouped(count as u64)),
-        };
-        parts.push(format!(
-            "{channels}, {} pending",
-            grouped(self.pending as u64)
-        ));
+        let (channels, pending) = (many(self.channels, "channel"), grouped(self.pending));
+        parts.push(format!("{channels}, {pending} pending"));
         parts.join("; ")
     }
 }

@@ -293,7 +293,7 @@ fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
     // The minute passes.
     let database =
         rusqlite::Connection::open(setup.state.path().join("state/state.sqlite")).unwrap();
-    let long_ago = "UPDATE ledgers SET pinged = '2026-01-01T00:00:00Z'";
+    let long_ago = "UPDATE account SET pinged = 0, ping_due = 0";
     assert_eq!(database.execute(long_ago, []).unwrap(), 1);
     drop(database);
     let daemon = setup.start();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::documents::{
-    DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
+    DESCRIPTION, DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
 };
 use crate::model::{self, Model, Said};
 use crate::world::{HUB, Heard, OTHER_HUB};
@@ -17,7 +17,7 @@ impl Model {
     /// Takes in what the hubs got.
     pub fn listen(&mut self) {
         for hub in [HUB, OTHER_HUB] {
-            for heard in self.world.attempts_at(hub) {
+            for heard in self.world.attempts_at(self.url(hub)) {
                 let dropped = self.dropped.get(&(hub, heard.topic.clone()));
                 assert!(dropped.is_none_or(|last| heard.seq > *last), "{heard:?}");
                 let key = (heard.topic.clone(), heard.seq);
@@ -26,7 +26,8 @@ impl Model {
                 }
                 if let Some(until) = heard.payload.until {
                     let untils = self.untils.entry(heard.topic.clone()).or_default();
-                    assert!(untils.insert(until) && until <= heard.at, "{heard:?}");
+                    let is_past = until <= heard.at + self.ahead;
+                    assert!(untils.insert(until) && is_past, "{heard:?}");
                 }
                 assert!(
                     heard
@@ -43,7 +44,7 @@ impl Model {
             }
         }
         for hub in [HUB, OTHER_HUB] {
-            for heard in self.world.heard_by(hub) {
+            for heard in self.world.heard_by(self.url(hub)) {
                 let key = (hub, heard.topic.clone(), heard.seq);
                 if let Some(last) = self.accepted.insert(key, self.ops) {
                     assert!(last <= self.last_crash, "accepted twice: {heard:?}");
@@ -89,7 +90,8 @@ impl Model {
         );
         assert!(!is_index(name), "{said:?}");
         if change == "deleted" {
-            let may_go = self.settings.all_deletions || is_capability_list(name);
+            let is_announced = is_capability_list(name) || name == DESCRIPTION;
+            let may_go = self.settings.all_deletions || is_announced;
             assert!(may_go, "{said:?}");
             // R14: what changed its capability was an old document that ended.
             let seen = self.read.get(name);

@@ -31,7 +31,7 @@ use rstest::rstest;
 use world::Reply;
 
 use documents::DOCUMENTS;
-use model::{Model, Op, Settings};
+use model::{Model, OTHERS, Op, Settings};
 
 /// The number of tests that share the cases, so that they run in parallel.
 const TESTS: u64 = 4;
@@ -73,11 +73,18 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         2 => document.clone().prop_map(Op::Delete),
         1 => document.clone().prop_map(Op::Touch),
-        1 => document.prop_map(Op::Break),
+        1 => document.clone().prop_map(Op::Break),
         3 => (0..5_000_u64).prop_map(|millis| Op::Wait(Duration::from_millis(millis))),
         2 => (0..500_u64).prop_map(|seconds| Op::Wait(Duration::from_secs(seconds))),
         1 => Just(Op::Crash),
         1 => Just(Op::Freeze),
+        1 => (document.clone(), 0..4_u32)
+            .prop_map(|(document, version)| Op::KillAtWrite { document, version }),
+        1 => (0..6_usize, 0..400_u64).prop_map(|(effects, seconds)| {
+            Op::KillAfter { effects, wait: Duration::from_secs(seconds) }
+        }),
+        1 => Just(Op::DeleteAll),
+        1 => (-5_000..5_000_i64).prop_map(Op::SetClock),
         2 => Just(Op::Start),
         2 => (any::<bool>(), reply()).prop_map(|(other, reply)| Op::Script { other, reply }),
         1 => Just(Op::Accept),
@@ -85,7 +92,10 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any::<bool>(), 0..2_usize).prop_map(|(other, set)| Op::Drop { other, set }),
         1 => Just(Op::Unmount),
         2 => Just(Op::Remount),
-        1 => any::<bool>().prop_map(|has_other| Op::Configure { has_other }),
+        2 => (0..OTHERS.len() + 1, any::<bool>()).prop_map(|(other, is_reload)| {
+            Op::Configure { other: OTHERS.get(other).copied(), is_reload }
+        }),
+        1 => Just(Op::Reload),
     ]
 }
 

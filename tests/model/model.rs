@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use rsnotify::announce::state::ChannelRow;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::documents::{
     Content, DESCRIPTION, DOCUMENTS, SETS, SHARED, capability_list_of, content, is_capability_list,
     is_component, is_index, is_linked, set_of,
 };
+use crate::running::last_seq;
 use crate::world::{HUB, OTHER_HUB, Reply, World, two_hubs};
 
 #[derive(Debug, Clone)]
@@ -34,6 +34,18 @@ pub enum Op {
     Wait(Duration),
     Crash,
     Freeze,
+    /// A kill between a commit and its effects, in the middle of a write.
+    KillAtWrite {
+        document: usize,
+        version: u32,
+    },
+    /// A kill after so many effects.
+    KillAfter {
+        effects: usize,
+        wait: Duration,
+    },
+    DeleteAll,
+    SetClock(i64),
     Start,
     Script {
         other: bool,
@@ -47,11 +59,17 @@ pub enum Op {
     },
     Unmount,
     Remount,
-    /// A restart with the other hub, or without it.
+    /// A restart or a reload with this second hub, or none.
     Configure {
-        has_other: bool,
+        other: Option<&'static str>,
+        is_reload: bool,
     },
+    Reload,
 }
+
+/// The hubs that may be the second one. The model knows each as `OTHER_HUB`, because one that replaces the other goes on
+/// for it (R13).
+pub const OTHERS: [&str; 2] = [OTHER_HUB, "https://third.example.net/"];
 
 /// The content at a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,9 +98,11 @@ pub struct Model {
     pub files: BTreeMap<&'static str, File>,
     /// The last good reading of each document by a daemon that could save it.
     pub read: BTreeMap<&'static str, Content>,
+    /// The most that the wall clock may have been ahead.
+    pub ahead: SignedDuration,
     pub is_running: bool,
     pub is_mounted: bool,
-    pub has_other: bool,
+    pub other: Option<&'static str>,
     /// Counts operations.
     pub ops: usize,
     pub last_crash: usize,
@@ -138,9 +158,10 @@ impl Model {
             settings: settings.clone(),
             files: BTreeMap::new(),
             read: BTreeMap::new(),
+            ahead: SignedDuration::ZERO,
             is_running: false,
             is_mounted: true,
-            has_other: true,
+            other: Some(OTHER_HUB),
             came: BTreeMap::new(),
             unnamed: BTreeMap::new(),
             unsure: BTreeSet::new(),
@@ -162,6 +183,7 @@ impl Model {
             spans: BTreeMap::new(),
             dropped: BTreeMap::new(),
         };
+        model.world.failing = Some(fastrand::Rng::with_seed(1));
         for (document, shape) in tree.iter().enumerate() {
             if let Some((version, shape)) = *shape {
                 model.write(
@@ -231,13 +253,35 @@ impl Model {
                 self.world.freeze();
                 self.is_running = false;
             }
+            Op::KillAtWrite { document, version } => {
+                if self.is_running {
+                    let name = DOCUMENTS[document];
+                    self.world.freeze_after(0);
+                    self.write(name, content(name, version, 0));
+                    self.crash();
+                    self.start();
+                }
+            }
+            Op::KillAfter { effects, wait } => {
+                if self.is_running {
+                    self.world.freeze_after(effects);
+                    self.world.pass(wait);
+                    self.crash();
+                    self.start();
+                }
+            }
+            Op::DeleteAll => DOCUMENTS.iter().for_each(|name| self.delete(name)),
+            Op::SetClock(seconds) => {
+                self.world.set_clock(SignedDuration::from_secs(seconds));
+                self.ahead += SignedDuration::from_secs(seconds.max(0));
+            }
             Op::Start => {
                 self.crash();
                 self.start();
             }
             Op::Script { other, reply } => {
                 let hub = if other { OTHER_HUB } else { HUB };
-                self.world.script(hub, reply);
+                self.world.script(self.url(hub), reply);
                 self.has_hung |= reply == Reply::Hang;
             }
             Op::Accept => {
@@ -264,10 +308,19 @@ impl Model {
                 }
             }
             Op::Remount => self.remount(),
-            Op::Configure { has_other } => {
+            Op::Configure { other, is_reload } if is_reload && self.is_running => {
+                self.configure(other);
+                self.reload();
+            }
+            Op::Configure { other, .. } => {
                 self.crash();
-                self.configure(has_other);
+                self.configure(other);
                 self.start();
+            }
+            Op::Reload => {
+                if self.is_running {
+                    self.reload();
+                }
             }
         }
         self.listen();
@@ -283,11 +336,9 @@ impl Model {
                 self.uncertain.insert(key);
             }
         }
-        let is_own = |row: &&ChannelRow| row.topic.as_str().ends_with(&topic(set));
-        let seqs = self.world.disk.channels.values().filter(is_own);
-        let last = seqs.map(|row| row.seq).max().unwrap_or_default();
+        let last = last_seq(&self.world, &topic(set));
         self.dropped.insert((hub, topic(set)), last);
-        self.world.drop_due(set, hub);
+        self.world.drop_due(set, self.url(hub));
     }
 
     /// Everything becomes readable, every hub accepts, and time passes.
@@ -303,7 +354,7 @@ impl Model {
             }
         }
         for hub in [HUB, OTHER_HUB] {
-            self.world.script(hub, Reply::Accept);
+            self.world.script(self.url(hub), Reply::Accept);
         }
         if !self.is_running || self.has_hung {
             self.crash();
@@ -316,6 +367,14 @@ impl Model {
         self.listen();
     }
 
+    /// Returns the address of a hub.
+    pub fn url(&self, hub: &'static str) -> &'static str {
+        match hub {
+            HUB => HUB,
+            _ => self.other.unwrap_or(OTHER_HUB),
+        }
+    }
+
     fn is_heard_on(&self, name: &str, set: &str) -> bool {
         is_heard(name, set, |name| match self.files.get(name) {
             Some(File::Good(content)) => Some(content),
@@ -325,7 +384,7 @@ impl Model {
 
     /// Every hub was told exactly how the tree is.
     pub fn check_the_end(&self) {
-        let configured = if self.has_other { 2 } else { 1 };
+        let configured = if self.other.is_some() { 2 } else { 1 };
         for hub in &[HUB, OTHER_HUB][..configured] {
             for set in SETS {
                 if *hub == OTHER_HUB && self.unsure.contains(set) {
@@ -345,6 +404,9 @@ impl Model {
                         // crash: the daemon believes that it never was.
                         None if self.unanswered.get(&key) == Some(&true) => {}
                         None if is_capability_list(name) && set_of(name) == Some(set) => {
+                            assert_eq!(told, None, "{hub} {set}: {name}");
+                        }
+                        None if name == DESCRIPTION && self.is_heard_on(name, set) => {
                             assert_eq!(told, None, "{hub} {set}: {name}");
                         }
                         _ => {}

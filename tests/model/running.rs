@@ -2,9 +2,9 @@
 
 use rsnotify::announce::plan::Mode;
 
-use crate::documents::{DOCUMENTS, capability_list_of, is_component};
+use crate::documents::{DESCRIPTION, DOCUMENTS, capability_list_of, is_component};
 use crate::model::{File, Model, is_heard, topic};
-use crate::world::{HUB, OTHER_HUB, set_hubs};
+use crate::world::{HUB, OTHER_HUB, World, set_hubs};
 
 impl Model {
     pub fn is_seeing(&self) -> bool {
@@ -29,19 +29,25 @@ impl Model {
     }
 
     /// R13: a new hub starts from what was seen last, and an old one is forgotten.
-    pub fn configure(&mut self, has_other: bool) {
-        let hubs = [(HUB, Mode::Content), (OTHER_HUB, Mode::Content)];
-        let configured = if has_other { 2 } else { 1 };
-        set_hubs(&mut self.world.plan, &hubs[..configured]);
-        if has_other == self.has_other {
+    pub fn configure(&mut self, other: Option<&'static str>) {
+        let hubs = [Some(HUB), other].into_iter().flatten();
+        let modes: Vec<_> = hubs.map(|hub| (hub, Mode::Content)).collect();
+        set_hubs(&mut self.world.plan, &modes);
+        self.listen();
+        let before = std::mem::replace(&mut self.other, other);
+        if before.is_some() == other.is_some() {
+            if before != other {
+                // What is in flight is said to the other one too.
+                self.note_flights();
+                self.last_crash = self.ops;
+            }
             return;
         }
-        self.has_other = has_other;
         self.told.retain(|(hub, _, _), _| *hub != OTHER_HUB);
         self.unanswered.retain(|(hub, _, _), _| *hub != OTHER_HUB);
         self.uncertain.retain(|(hub, _, _)| *hub != OTHER_HUB);
         self.unsure.clear();
-        if !has_other {
+        if other.is_none() {
             return;
         }
         for set in self.opened.clone() {
@@ -68,6 +74,10 @@ impl Model {
                     }
                 }
                 if !self.there.contains(name) {
+                    if name == DESCRIPTION {
+                        self.uncertain
+                            .insert((OTHER_HUB, topic(set), name.to_owned()));
+                    }
                     // Whether it was believed to be gone by then, the model does not know.
                     self.disturbed.insert(name, self.ops);
                 }
@@ -79,24 +89,18 @@ impl Model {
         self.listen();
         self.lose_sight();
         self.world.crash();
-        for ((channel, hub), ledger) in &self.world.disk.ledgers {
-            let Some(flight) = &ledger.flight else {
-                continue;
-            };
-            let hub = if hub.as_str() == HUB { HUB } else { OTHER_HUB };
-            let topic = self.world.disk.channels[channel].topic.as_str();
-            let topic = topic
-                .strip_prefix("https://example.org")
-                .unwrap()
-                .to_owned();
-            let heard = (hub, topic.clone(), flight.seq);
+        self.note_flights();
+        self.is_running = false;
+        self.last_crash = self.ops;
+    }
+
+    /// Notes what may be said again.
+    fn note_flights(&mut self) {
+        for (topic, hub, seq) in flights(&self.world) {
+            let hub = if hub == HUB { HUB } else { OTHER_HUB };
+            let heard = (hub, topic.clone(), seq);
             let is_accepted = self.accepted.contains_key(&heard);
-            for said in self
-                .cut
-                .get(&(topic.clone(), flight.seq))
-                .into_iter()
-                .flatten()
-            {
+            for said in self.cut.get(&(topic.clone(), seq)).into_iter().flatten() {
                 let others = said.others.iter().map(|(name, _)| *name);
                 for name in others.chain([&*said.name]) {
                     let key = (hub, topic.clone(), name.to_owned());
@@ -104,8 +108,11 @@ impl Model {
                 }
             }
         }
-        self.is_running = false;
-        self.last_crash = self.ops;
+    }
+
+    pub fn reload(&mut self) {
+        self.described = None;
+        self.world.reload();
     }
 
     pub fn start(&mut self) {
@@ -114,6 +121,33 @@ impl Model {
         if self.is_mounted {
             self.see_all();
         }
+        let before = self.world.now;
         self.world.start();
+        // The clock of a new process begins anew.
+        let shift = self.world.now.duration_since(before);
+        self.left.values_mut().for_each(|at| *at += shift);
     }
+}
+
+/// Returns the topic, the hub and the number of each notification in flight.
+pub fn flights(world: &World) -> Vec<(String, String, u64)> {
+    let sql = "SELECT c.topic, h.uri, a.seq FROM account a JOIN channel c ON c.id = a.channel JOIN hub h ON h.id = a.hub \
+               WHERE a.seq IS NOT NULL";
+    let flights = world.db().all(sql, [], |row| {
+        let topic: String = row.take()?;
+        let topic = topic.trim_start_matches("https://example.org").to_owned();
+        Ok((topic, row.take()?, row.take::<i64>()?.cast_unsigned()))
+    });
+    flights.unwrap()
+}
+
+/// Returns the number of the last notification on a topic.
+pub fn last_seq(world: &World, topic: &str) -> u64 {
+    let sql = "SELECT seq FROM channel WHERE topic = ?1";
+    let seq = world
+        .db()
+        .first(sql, [format!("https://example.org{topic}")], |row| {
+            row.take::<i64>()
+        });
+    seq.unwrap().unwrap_or_default().cast_unsigned()
 }

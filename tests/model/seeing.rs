@@ -6,7 +6,8 @@ use crate::documents::{
     Content, DESCRIPTION, DOCUMENTS, SETS, SHARED, capability_list_of, doc, is_capability_list,
     is_index, set_of,
 };
-use crate::model::{File, Model};
+use crate::model::{File, Model, topic};
+use crate::world::{HUB, OTHER_HUB};
 
 impl Model {
     /// The daemon sees the tree as it is, after it saw nothing for a while.
@@ -56,6 +57,11 @@ impl Model {
         let known = described.unwrap_or_else(|| self.read.get(DESCRIPTION).cloned());
         if let Some(description) = known {
             self.tell_all(set, DESCRIPTION, &description);
+            if self.left.contains_key(DESCRIPTION) {
+                // Whether it was believed to be gone by then, the model does not know.
+                let keys = [HUB, OTHER_HUB].map(|hub| (hub, topic(set), DESCRIPTION.to_owned()));
+                self.uncertain.extend(keys);
+            }
         }
     }
 
@@ -89,8 +95,7 @@ impl Model {
     }
 
     pub fn delete(&mut self, name: &'static str) {
-        // A deleted Source Description has a scenario of its own.
-        if name != DESCRIPTION && self.files.remove(name).is_some() {
+        if self.files.remove(name).is_some() {
             self.disturb(name);
             if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
                 self.unnamed.remove(set);

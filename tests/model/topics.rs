@@ -10,6 +10,7 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 use rsnotify::announce::event::Fact;
 
 use crate::documents::{SETS, set_of};
+use crate::running::flights;
 use crate::world::{HUB, Reply, World, list, plan};
 
 const TOPICS: [&str; 3] = ["/one/", "/two/", "/three/"];
@@ -66,8 +67,10 @@ pub struct Model {
 
 impl Model {
     pub fn new() -> Model {
+        let mut world = World::with_two_sets(plan());
+        world.failing = Some(fastrand::Rng::with_seed(1));
         Model {
-            world: World::with_two_sets(plan()),
+            world,
             version: 0,
             written: Vec::new(),
             told: BTreeMap::new(),
@@ -121,15 +124,10 @@ impl Model {
 
     /// Returns the topic that a set has, if any.
     fn topics_of(&self, set: &str) -> Vec<String> {
-        let rows = self.world.disk.channels.values();
-        let of_set = rows.filter(|row| {
-            row.retired.is_none()
-                && row
-                    .set
-                    .as_str()
-                    .ends_with(&format!("{set}/capabilitylist.xml"))
-        });
-        of_set.map(|row| local(row.topic.as_str())).collect()
+        let list = format!("{set}/capabilitylist.xml");
+        let channels = self.world.channels().into_iter();
+        let of_set = channels.filter(|it| !it.is_retired && it.set.ends_with(&list));
+        of_set.map(|channel| local(&channel.topic)).collect()
     }
 
     /// Takes in what the hub got, and what was dropped.
@@ -197,10 +195,8 @@ impl Model {
             let is_dropped = self.dropped.get(topic).is_some_and(|dropped| dropped >= at);
             assert!(is_told || is_dropped, "{name} at {at} on {topic}: {told:?}");
         }
-        for ledger in self.world.disk.ledgers.values() {
-            assert!(ledger.flight.is_none());
-            assert!(ledger.still_due.iter().all(|due| due.is_empty()));
-        }
+        assert_eq!(flights(&self.world), []);
+        assert_eq!(self.world.still_due(), 0);
         // Each set that has a channel goes on.
         for set in SETS {
             let name = format!("{set}/changelist.xml");

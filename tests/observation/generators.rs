@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 use resourcesync::change::ChangeKey;
 use resourcesync::change_list::{read_changes, read_keys};
 use resourcesync::change_payload::ChangePayload;
-use resourcesync::channel_kind::ChannelKind;
-use rsnotify::store::Store;
 use rstest::rstest;
 use tempfile::TempDir;
 
@@ -29,6 +27,7 @@ use crate::support::daemon::TOPICS;
 use crate::support::documents::{Site, URL};
 use crate::support::hub::Request;
 use crate::support::python::python;
+use crate::support::state::Saved;
 
 /// The daemon's state while a run is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,20 +181,12 @@ fn listen(
 
 /// Waits until each set with a channel of changes knows what was listed when that opened (C10).
 fn await_learned(story: &Story) {
-    let directory = story.setup.state.path().join("state");
     let deadline = Instant::now() + DEADLINE;
     loop {
-        let state = Store::open_to_read(&directory).unwrap().unwrap();
-        let state = state.load().unwrap();
-        let channels = state.channels.values();
-        let mut live = channels
-            .filter(|channel| channel.kind == ChannelKind::Change && channel.retired.is_none());
-        if live.all(|channel| {
-            state
-                .change_sets
-                .get(&channel.set)
-                .is_some_and(|row| row.learned.is_some())
-        }) {
+        let saved = Saved::of(&story.setup);
+        let unlearned = "SELECT count(*) FROM channel c WHERE c.kind = 1 AND c.retired IS NULL AND NOT EXISTS \
+                         (SELECT 1 FROM change_set s WHERE s.id = c.set_id AND s.learned > 0)";
+        if saved.count(unlearned) == 0 {
             return;
         }
         assert!(Instant::now() < deadline, "not learned in time");

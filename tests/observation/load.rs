@@ -140,7 +140,7 @@ fn a_hundred_thousand_files_in_new_directories(#[values(Inotify, Poll)] watch: W
 fn others(file: &PathBuf) -> i64 {
     let state = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     state
-        .query_row("SELECT count(*) FROM others", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM other_file", [], |row| row.get(0))
         .unwrap()
 }
 

@@ -1,7 +1,6 @@
 //! The operator confirms the deletions of a source: of the documents missing then, and of no others (R15).
 
 use rsnotify::announce::event::Fact;
-use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{World, capability_list, list, mount, plan};
@@ -60,10 +59,7 @@ fn what_goes_missing_after_an_acceptance_is_not_accepted() {
     world.wait(10_000);
     assert_eq!(world.news(), [DELETED]);
     assert!(!world.remembers("/a/00.xml"));
-    let suspension = report::sources::all(world.engine())[0]
-        .suspension
-        .clone()
-        .unwrap();
+    let suspension = world.suspension(0).unwrap();
     assert_eq!((suspension.missing, suspension.of), (13, 19));
     let state = world.state_of("/a/22.xml");
     assert_eq!(state, Some(DocumentState::Missing));
@@ -75,8 +71,7 @@ fn a_deletion_is_accepted_before_its_grace_ends_and_counts_after() {
     delete_most(&mut world);
     world.wait(10);
     world.accept_deletions();
-    let is_suspended = report::sources::all(world.engine())[0].suspension.is_some();
-    assert!(!is_suspended);
+    assert_eq!(world.suspension(0), None);
     world.wait(289);
     assert_eq!(world.news(), NOTHING);
     world.crash_and_start();
@@ -181,11 +176,7 @@ fn an_acceptance_is_about_one_source() {
         world.news(),
         [DELETED, "deleted capabilitylist /b/capabilitylist.xml"]
     );
-    let sources = report::sources::all(world.engine());
-    let suspended: Vec<bool> = sources
-        .iter()
-        .map(|source| source.suspension.is_some())
-        .collect();
+    let suspended = [0, 1].map(|source| world.suspension(source).is_some());
     assert_eq!(suspended, [false, true]);
 }
 
@@ -206,6 +197,5 @@ fn each_channel_announces_its_own_end_when_all_capability_lists_are_accepted() {
             vec![format!("deleted capabilitylist /{set}/capabilitylist.xml")]
         ))
     );
-    let channels = report::channels::all(world.engine());
-    assert!(channels.iter().all(|channel| channel.retired.is_some()));
+    assert!(world.channels().iter().all(|channel| channel.is_retired));
 }

@@ -258,10 +258,10 @@ fn a_mount_lost_in_its_first_sweep_leaves_nothing_broken() {
     world.launch();
     world.find_mount(0);
     world.break_off("/a/half.xml");
-    assert_eq!(world.disk.troubles.len(), 1);
+    assert_eq!(world.troubles(), 1);
     world.unmount(0);
     world.wait(100);
-    assert!(world.disk.troubles.is_empty());
+    assert_eq!(world.troubles(), 0);
     let is_broken = |fact: &Fact| matches!(fact, Fact::Broken { .. });
     assert!(!world.facts().iter().any(is_broken));
 }
@@ -273,6 +273,5 @@ fn a_sweep_is_remembered_by_its_start() {
     let started = world.now;
     world.wait(5);
     world.sweep(0);
-    let swept: Vec<_> = world.disk.mounts.values().map(|row| row.swept).collect();
-    assert_eq!(swept, [Some(started)]);
+    assert_eq!(world.sweeps(), [Some(started)]);
 }

@@ -1,9 +1,14 @@
 //! Change channels: what Change Lists gain is told once, in order, in intervals without gap or overlap (C1 to C26).
 
+#[path = "changes/channels.rs"]
 mod channels;
+#[path = "changes/crashes.rs"]
 mod crashes;
+#[path = "changes/hubs.rs"]
 mod hubs;
+#[path = "changes/inventories.rs"]
 mod inventories;
+#[path = "changes/lists.rs"]
 mod lists;
 
 use std::time::Duration;
@@ -54,11 +59,6 @@ fn watch(world: &mut World, entries: &[&str]) {
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
-}
-
-fn findings(world: &World) -> Vec<Finding> {
-    let all = rsnotify::report::findings::all(world.engine()).into_iter();
-    all.filter(|finding| finding.is_about_entries()).collect()
 }
 
 fn uri(name: &str) -> Uri {
@@ -219,7 +219,7 @@ fn a_back_dated_entry_is_told_without_its_datetime() {
     world.wait(1);
     assert_eq!(world.changes(), ["[05:31, 05:31.000001] u a"]);
     assert_eq!(
-        findings(&world),
+        world.entry_findings(),
         [Finding::BackDated {
             list: uri(LIST),
             count: 1
@@ -236,7 +236,7 @@ fn an_entry_of_next_year_is_told_without_its_datetime() {
     world.wait(1);
     assert_eq!(world.changes(), ["[00:00, 05:00] u a; u b 05:00"]);
     assert_eq!(
-        findings(&world),
+        world.entry_findings(),
         [Finding::Ahead {
             list: uri(LIST),
             count: 1
@@ -490,7 +490,7 @@ fn an_entry_without_a_change_is_skipped_and_reported() {
     world.write_changes(LIST, &["u z 00:00", "u a 05:00", "? b 05:01", "u c 05:02"]);
     world.wait(1);
     assert_eq!(world.changes(), ["[00:00, 05:02] u a 05:00; u c 05:02"]);
-    let found = findings(&world);
+    let found = world.entry_findings();
     let [Finding::UntellableEntries { count, line, .. }] = &found[..] else {
         panic!("{found:?}");
     };

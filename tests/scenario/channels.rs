@@ -7,7 +7,6 @@ use resourcesync::uri::{Topic, Uri};
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{ChannelPlan, Plan};
-use rsnotify::report;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
 
@@ -25,10 +24,6 @@ pub fn configured(capability_list: &str, topic: &str) -> ChannelPlan {
 
 fn set_a() -> crate::world::Doc {
     capability_list("/a", &["resourcelist", "changelist"])
-}
-
-fn findings(world: &World) -> Vec<Finding> {
-    report::findings::all(world.engine()).into_iter().collect()
 }
 
 #[test]
@@ -170,13 +165,7 @@ fn a_retired_topic_is_served_for_a_while() {
     assert!(world.fetch("/a/framework/").is_none());
     world.crash_and_start();
     assert!(world.fetch("/a/framework/").is_none());
-    assert!(
-        !world
-            .disk
-            .channels
-            .values()
-            .any(|row| row.retired.is_some())
-    );
+    assert!(world.channels().iter().all(|channel| !channel.is_retired));
 }
 
 #[test]
@@ -190,7 +179,7 @@ fn a_set_that_advertises_nothing_gets_a_channel_of_our_making() {
         ["created capabilitylist /c/capabilitylist.xml"]
     );
     assert!(matches!(
-        findings(&world)[..],
+        world.findings()[..],
         [Finding::Unadvertised { .. }]
     ));
 }
@@ -246,7 +235,7 @@ fn foreign_hubs_are_told_nothing_and_found() {
     world.wait(100);
     assert_eq!(world.news(), NOTHING);
     assert!(matches!(
-        findings(&world)[..],
+        world.findings()[..],
         [Finding::ForeignHubs { .. }]
     ));
     assert!(world.fetch("/a/framework/").is_some());
@@ -272,7 +261,7 @@ fn only_the_advertised_ones_of_the_configured_hubs_are_told() {
         world.news_at(OTHER_HUB),
         ["updated changelist /a/changelist.xml"]
     );
-    assert!(matches!(findings(&world)[..], [Finding::ForeignHub { .. }]));
+    assert!(matches!(world.findings()[..], [Finding::ForeignHub { .. }]));
 }
 
 #[test]
@@ -288,7 +277,7 @@ fn of_two_sets_with_one_topic_the_first_keeps_it() {
     world.start();
     world.wait(100);
     assert!(matches!(
-        &findings(&world)[..],
+        &world.findings()[..],
         [Finding::SharedTopic { set, .. }] if set.as_str().ends_with("/b/capabilitylist.xml")
     ));
     world.update("/a/capabilitylist.xml");
@@ -311,7 +300,7 @@ fn of_two_sets_with_one_topic_the_first_keeps_it() {
         world.news(),
         ["updated capabilitylist /b/capabilitylist.xml"]
     );
-    assert!(findings(&world).is_empty());
+    assert!(world.findings().is_empty());
 }
 
 #[test]
@@ -389,7 +378,7 @@ fn a_topic_elsewhere_is_found_and_not_announced_on() {
     world.wait(100);
     assert_eq!(world.news(), NOTHING);
     assert!(matches!(
-        findings(&world)[..],
+        world.findings()[..],
         [Finding::ForeignTopic { .. }]
     ));
 }
@@ -416,13 +405,12 @@ fn a_channel_s_number_is_never_given_to_another() {
     let mut plan = plan();
     plan.retired_topic = Duration::from_secs(1_000);
     let mut world = World::with_two_sets(plan);
-    let last = *world.disk.channels.keys().max().unwrap();
-    let set = world.disk.channels[&last].set.clone();
-    world.delete(set.as_str());
+    let last = world.channels().pop().unwrap();
+    world.delete(&last.set);
     world.wait(2_000);
-    assert!(!world.disk.channels.contains_key(&last));
+    assert!(world.channels().iter().all(|channel| channel.id < last.id));
     world.write_set("/c", &["changelist"]);
-    assert!(world.disk.channels.keys().max() > Some(&last));
+    assert!(world.channels().pop().unwrap().id > last.id);
 }
 
 #[test]
@@ -490,7 +478,7 @@ fn a_problem_with_a_topic_is_reported() {
         );
         world.wait(100);
         assert_eq!(!world.news().is_empty(), is_sent, "{topic}");
-        let found: Vec<String> = findings(&world).iter().map(ToString::to_string).collect();
+        let found: Vec<String> = world.findings().iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains(words), "{found:?}");
     }
@@ -506,7 +494,7 @@ fn a_relative_loc_is_found() {
     let text = text.replace("</urlset>", relative);
     world.write_text("/n/capabilitylist.xml", text.as_bytes());
     world.wait(100);
-    let found: Vec<String> = findings(&world).iter().map(ToString::to_string).collect();
+    let found: Vec<String> = world.findings().iter().map(ToString::to_string).collect();
     assert!(
         found
             .iter()

@@ -282,3 +282,28 @@ fn a_missing_document_that_cannot_be_read_stays_missing() {
         ["deleted capabilitylist /b/capabilitylist.xml"]
     );
 }
+
+#[test]
+fn a_set_that_comes_just_after_its_source_description_went_is_told_of_what_is_there() {
+    const DESCRIPTION: &str = "/.well-known/resourcesync";
+    let mut world = World::new(plan());
+    world.write(DESCRIPTION, list("description"));
+    world.write("/a/changelist.xml", list("changelist"));
+    world.write("/a/resourcelist.xml", list("resourcelist"));
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.delete(DESCRIPTION);
+    world.wait(300);
+    assert!(!world.remembers(DESCRIPTION), "nobody is told of its end");
+    world.write("/a/capabilitylist.xml", set_a());
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        [
+            "created changelist /a/changelist.xml",
+            "created resourcelist /a/resourcelist.xml",
+            "created capabilitylist /a/capabilitylist.xml"
+        ]
+    );
+}

@@ -2,7 +2,6 @@
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
-use rsnotify::report;
 use rstest::rstest;
 
 use crate::world::{Doc, World, capability_list, index, list, plan};
@@ -219,14 +218,14 @@ fn a_broken_file_that_goes_while_nobody_looks_is_forgotten() {
     world.wait(10);
     world.start();
     world.wait(100);
-    assert_eq!(world.disk.troubles.len(), 2);
+    assert_eq!(world.troubles(), 2);
     world.unseen(|world| world.delete("/a/other.xml"));
     world.sweep(0);
-    assert_eq!(world.disk.troubles.len(), 1);
+    assert_eq!(world.troubles(), 1);
     world.crash();
     world.delete("/a/half.xml");
     world.start();
-    assert!(world.disk.troubles.is_empty());
+    assert_eq!(world.troubles(), 0);
     assert_eq!(world.state_of("/a/half.xml"), None);
 }
 
@@ -265,10 +264,10 @@ fn a_capability_that_is_never_announced_is_reported_once() {
         "https://example.org/a/notification.xml has the capability \"framework-notification\", which is none \
          that is announced"
     );
-    assert!(report::findings::all(world.engine()).contains(finding));
+    assert!(world.findings().contains(finding));
     world.delete("/a/notification.xml");
     world.wait(100);
-    assert_eq!(report::findings::all(world.engine()).len(), 0);
+    assert_eq!(world.findings().len(), 0);
 }
 
 /// R14: the change list that it was ended, and the dump that it is began in another set.
@@ -343,7 +342,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
          such as <rs:md capability=\"changelist\"/>"
             .to_owned(),
     ];
-    let found = report::findings::all(world.engine());
+    let found = world.findings();
     let found = found
         .iter()
         .filter(|finding| finding.without_document().is_some());
@@ -361,7 +360,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     world.write("/a/https.xml", list("changelist"));
     world.wait(100);
     assert_eq!(told(&mut world), ["plain.xml, and no file is there"]);
-    let findings = report::findings::all(world.engine());
+    let findings = world.findings();
     assert!(
         !findings
             .iter()
@@ -379,7 +378,7 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
     world.write("/a/capabilitylist.xml", long.clone());
     world.wait(100);
     assert_eq!(world.news().len(), 1);
-    let findings = report::findings::all(world.engine());
+    let findings = world.findings();
     assert!(findings.len() < 150, "{}", findings.len());
     let named = findings
         .iter()
@@ -401,5 +400,5 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
         capability_list("/a", &["changelist"]),
     );
     world.wait(100);
-    assert_eq!(report::findings::all(world.engine()).len(), 0);
+    assert_eq!(world.findings().len(), 0);
 }

@@ -9,7 +9,7 @@ use crate::world::{HUB, Reply, World, index, list, plan};
 
 /// Returns the holdings of the only source, and the numbers of documents and missing ones in its status.
 fn holdings(world: &World) -> (Holdings, usize, usize) {
-    let mut status = report::status(world.engine(), world.now);
+    let mut status = report::status(&world.engine().reader(world.now)).unwrap();
     let holdings = status.figures.holdings.pop_first().unwrap().1;
     let source = &status.sources[0];
     (holdings, source.documents, source.missing)
@@ -86,7 +86,7 @@ fn the_outline_is_the_status_without_its_lists() {
     world.break_off("/b/changelist.xml");
     world.update("/a/changelist.xml");
     world.wait(30);
-    let mut status = report::status(world.engine(), world.now);
+    let mut status = report::status(&world.engine().reader(world.now)).unwrap();
     for list in [
         status.broken.len(),
         status.findings.len(),
@@ -105,5 +105,8 @@ fn the_outline_is_the_status_without_its_lists() {
         channel.pending.clear();
         channel.held.clear();
     }
-    assert_eq!(report::outline(world.engine(), world.now), status);
+    assert_eq!(
+        report::outline(&world.engine().reader(world.now)).unwrap(),
+        status
+    );
 }

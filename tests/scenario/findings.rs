@@ -2,13 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
-use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
-use rsnotify::report::status::alerts::Health;
 
 use crate::world::{Doc, World, capability_list, list, mount, plan};
 
@@ -28,6 +25,11 @@ fn told(world: &mut World) -> (Vec<Finding>, Vec<(&'static str, usize)>) {
     (found, more)
 }
 
+/// Returns the number of all findings, those that are only counted included.
+fn counted(world: &World) -> usize {
+    world.findings().iter().map(Finding::count).sum()
+}
+
 /// A Capability List that names many documents, of which there is none.
 fn promising(count: usize) -> Doc {
     let names: Vec<String> = (0..count)
@@ -38,7 +40,7 @@ fn promising(count: usize) -> Doc {
 }
 
 /// A tree whose documents name each other below another prefix than that of the mount.
-fn misnamed(world: &mut World, sets: usize) {
+pub fn misnamed(world: &mut World, sets: usize) {
     let elsewhere = |doc: Doc| {
         let text = doc.render();
         text.replace("https://example.org/", "https://repo.example.org/")
@@ -71,9 +73,7 @@ fn many_findings_of_one_kind_are_three_examples_and_a_number() {
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found.iter().all(|finding| finding.kind() == "unrouted"));
     assert_eq!(more, [("unrouted", 117)]);
-    let groups = report::findings::groups(world.engine());
-    assert_eq!((groups.len(), groups[0].count), (1, 120));
-    assert_eq!((groups[0].examples.len(), groups[0].more()), (3, 117));
+    assert_eq!(world.findings().len(), 120);
 }
 
 #[test]
@@ -98,9 +98,8 @@ fn a_list_that_names_many_absent_documents_is_a_few_findings() {
     let (found, more) = told(&mut world);
     assert_eq!(found.len(), 3, "{found:?}");
     assert_eq!(more, [("no_file", MANY - 3)]);
-    assert!(report::findings::all(world.engine()).len() <= 110);
-    let groups = report::findings::groups(world.engine());
-    assert_eq!((groups.len(), groups[0].count), (1, MANY));
+    assert!(world.findings().len() <= 110);
+    assert_eq!(counted(&world), MANY);
 
     // Some of them come, one after the other.
     for part in 0..5 {
@@ -109,17 +108,17 @@ fn a_list_that_names_many_absent_documents_is_a_few_findings() {
         world.wait(3);
     }
     world.wait(100);
-    assert_eq!(report::findings::groups(world.engine())[0].count, MANY - 5);
+    assert_eq!(counted(&world), MANY - 5);
     assert_eq!(told(&mut world), (Vec::new(), Vec::new()));
 }
 
 #[test]
 fn each_absent_document_is_found_where_that_is_asked_for() {
     let mut world = World::with_two_sets(plan());
-    world.engine_mut().find_each();
+    world.find_each();
     world.write("/a/capabilitylist.xml", promising(1_500));
     world.wait(20);
-    assert_eq!(report::findings::all(world.engine()).len(), 1_500);
+    assert_eq!(world.findings().len(), 1_500);
 }
 
 #[test]
@@ -136,13 +135,7 @@ fn a_wrong_url_is_one_finding_that_names_cause_and_cure() {
         "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
          `https://example.org/`: is `url` wrong?"
     );
-    assert_eq!(
-        report::findings::all(world.engine())
-            .into_iter()
-            .collect::<Vec<_>>(),
-        found
-    );
-    assert_eq!(report::findings::groups(world.engine()).len(), 1);
+    assert_eq!(world.findings(), found);
 }
 
 #[test]
@@ -157,72 +150,10 @@ fn a_wrong_url_of_one_mount_hides_no_finding_about_another() {
     world.wait(100);
     let (found, _) = told(&mut world);
     let told: BTreeSet<&str> = found.iter().map(Finding::kind).collect();
-    let found = report::findings::all(world.engine());
+    let found = world.findings();
     let found: BTreeSet<&str> = found.iter().map(Finding::kind).collect();
     assert_eq!(found, BTreeSet::from(["unrouted", "wrong_url"]));
     assert_eq!(told, found);
-}
-
-/// Returns a tree below the wrong URL, whose sets advertise topics below the right one.
-fn with_topics_below_the_right_url(sets: usize) -> World {
-    let mut plan = plan();
-    plan.public_url = Uri::parse("https://topics.example.org/").unwrap();
-    let mut world = World::new(plan);
-    misnamed(&mut world, sets);
-    for set in 0..sets {
-        let set = format!("/s{set}");
-        let text = capability_list(&set, &["resourcelist", "changelist"]).render();
-        let text = text.replace("https://example.org/", "https://repo.example.org/");
-        world.write_text(&format!("{set}/capabilitylist.xml"), text.as_bytes());
-    }
-    world
-}
-
-#[test]
-fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
-    let mut world = with_topics_below_the_right_url(3);
-    world.start();
-    world.wait(100);
-    const CAUSE: &str = "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
-         `https://example.org/`: is `url` wrong?";
-    let found = report::findings::all(world.engine());
-    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    assert_eq!(found, [CAUSE]);
-    let muted: Vec<_> = report::findings::muted(world.engine()).collect();
-    assert_eq!(muted.len(), 3);
-    for set in &muted {
-        assert_eq!(
-            (set.kind.as_str(), set.reason.as_str()),
-            ("wrong_url", CAUSE)
-        );
-        assert_eq!(set.remedy, "correct `url` of this mount");
-    }
-    let status = report::status(world.engine(), world.now);
-    let alerts = status.alerts();
-    let about: Vec<&str> = alerts.iter().map(|alert| alert.what.as_str()).collect();
-    let loud = format!(
-        "NOTHING IS SENT of {} (and 2 other sets like it): {CAUSE}",
-        muted[0].set
-    );
-    assert!(about.contains(&loud.as_str()), "{about:?}");
-    assert!(
-        !about.iter().any(|what| what.contains("topic")),
-        "{about:?}"
-    );
-}
-
-#[test]
-fn muted_sets_beyond_those_that_are_listed_are_counted() {
-    let mut world = with_topics_below_the_right_url(1_003);
-    world.start();
-    let status = report::outline(world.engine(), world.now);
-    assert_eq!((status.muted.len(), status.more_muted), (1_000, 3));
-    assert_eq!(status.figures.holdings["main"].muted, 1_003);
-    let alerts = status.alerts();
-    let loud = alerts.iter().map(|alert| alert.what.as_str());
-    let loud: Vec<&str> = loud.filter(|what| what.starts_with("NOTHING")).collect();
-    assert!(loud[0].contains("(and 999 other sets like it)"), "{loud:?}");
-    assert_eq!(loud[1..], ["NOTHING IS SENT of 3 more sets"]);
 }
 
 #[test]
@@ -254,10 +185,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
     };
     let mut world = acknowledging(&["unrouted"]);
     assert_eq!(told(&mut world).0, []);
-    let status = report::status(world.engine(), world.now);
-    assert_eq!((status.health(), status.findings.len()), (Health::Fine, 0));
-    assert_eq!(status.finding_groups[0].count, 2);
-    assert!(status.finding_groups[0].acknowledged);
+    assert_eq!(world.findings().len(), 2);
     for (text, left) in [
         ("https://example.org/old/orphan.xml", 1),
         ("https://example.org/*", 0),
@@ -305,10 +233,6 @@ fn a_document_that_no_configured_hub_is_told_of_is_unrouted() {
             "{name}"
         );
     }
-    let holdings = &report::sources::all(world.engine())[0].holdings;
-    let announced = holdings.documents.iter();
-    let mut announced = announced.filter(|((_, state), _)| *state == DocumentState::Announced);
-    assert_eq!(announced.next(), None);
 }
 
 #[test]
@@ -323,7 +247,7 @@ fn a_document_in_another_namespace_than_the_right_one_is_found() {
         world.write_text(name, text.as_bytes());
     }
     world.wait(100);
-    let found = report::findings::all(world.engine());
+    let found = world.findings();
     let found = found
         .iter()
         .filter(|finding| finding.kind() == "foreign_namespace");

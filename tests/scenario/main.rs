@@ -20,15 +20,17 @@ mod documents;
 mod figures;
 mod findings;
 mod hold;
-
 mod moves;
+mod operators;
 mod outage;
 mod outbox;
 mod payload;
 mod recovery;
 mod reload;
+mod reported;
 mod retired;
 mod routing;
 mod spans;
+mod statements;
 mod status;
 mod topics;

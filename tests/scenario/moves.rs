@@ -4,7 +4,6 @@ use jiff::SignedDuration;
 use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
-use rsnotify::report;
 
 use crate::channels::configured;
 use crate::world::{
@@ -415,13 +414,10 @@ fn a_source_that_is_published_elsewhere_keeps_its_topic_and_says_nothing_twice()
         let heard = world.heard_by(HUB);
         assert_eq!(heard.len(), 1, "{heard:?}");
     }
-    let untils: std::collections::BTreeSet<String> = world
-        .disk
-        .channels
-        .values()
-        .map(|row| row.set.to_string())
-        .collect();
-    assert_eq!(untils.len(), 1);
+    let channels = world.channels();
+    let sets: std::collections::BTreeSet<&String> =
+        channels.iter().map(|channel| &channel.set).collect();
+    assert_eq!(sets.len(), 1);
     let page = world.fetch(topic).unwrap();
     assert!(page.capability_list.as_str().starts_with("https://"));
 }
@@ -482,7 +478,7 @@ fn a_hub_that_replaces_one_that_lists_still_advertise_is_told_once_they_are_corr
     set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
     world.crash_and_start();
     world.wait(100);
-    let findings = report::findings::all(world.engine());
+    let findings = world.findings();
     assert!(
         findings
             .iter()
@@ -545,9 +541,13 @@ fn mounts(prefixes: &[&str]) -> Vec<rsnotify::announce::plan::MountPlan> {
 }
 
 fn topic_of(world: &World, set: &str) -> String {
-    let rows = world.disk.channels.values();
-    let mut live = rows.filter(|row| row.set.as_str() == set && row.retired.is_none());
-    let topic = live.next().map(|row| row.topic.to_string());
+    let mut live = world
+        .channels()
+        .into_iter()
+        .filter(|channel| !channel.is_retired);
+    let topic = live
+        .find(|channel| channel.set == set)
+        .map(|channel| channel.topic);
     topic.unwrap_or_else(|| panic!("{set} has no channel"))
 }
 
@@ -719,7 +719,7 @@ fn a_document_that_leaves_a_set_before_a_hub_returns_is_not_pending_for_ever() {
     world.wait(100);
     world.script(HUB, Reply::Accept);
     world.wait(10_000);
-    assert_eq!(world.outbox("/a", HUB).hub.due, 0);
+    assert_eq!(world.due("/a", HUB), 0);
 }
 
 #[test]

@@ -1,28 +1,14 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
-use std::collections::BTreeSet;
-
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::status::Condition;
 use rsnotify::report::status::account::AccountView;
 use websub::publisher::reason::RefusalKind;
 
-use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, names, plan, two_hubs};
+use crate::operators::{dropped, refused};
+use crate::world::{HUB, Reply, World, capability_list, list, names, plan, two_hubs};
 
 const NOTHING: [&str; 0] = [];
-const UPDATE: &str = "updated changelist /a/changelist.xml";
-const TOPIC: &str = "/a/framework/";
-
-/// Two sets, and one hub that refuses a change of the first one's.
-fn refused(plan: Plan, status: u16) -> World {
-    let mut world = World::with_two_sets(plan);
-    world.script(HUB, Reply::Status(status));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world
-}
 
 fn next(account: &AccountView) -> Vec<String> {
     let paths = account.changes.iter().map(|entry| {
@@ -30,116 +16,6 @@ fn next(account: &AccountView) -> Vec<String> {
         format!("{} {path}", entry.change)
     });
     paths.collect()
-}
-
-fn dropped(world: &mut World) -> Vec<usize> {
-    let facts = world.facts().into_iter();
-    let dropped = facts.filter_map(|fact| match fact {
-        Fact::CountedAsTold { changes, .. } => Some(changes),
-        _ => None,
-    });
-    dropped.collect()
-}
-
-#[test]
-fn a_retry_asks_at_once_and_keeps_the_next_try_if_that_fails() {
-    let mut world = refused(two_hubs(), 403);
-    world.attempts_at(HUB);
-    world.retry(Some(("/a", HUB)));
-    assert_eq!(world.attempts_at(HUB).len(), 1);
-    // The old next try, 14:50 from here, is none any more.
-    world.wait(895);
-    assert_eq!(world.attempts_at(HUB).len(), 0);
-    world.wait(5);
-    assert_eq!(world.attempts_at(HUB).len(), 1);
-    world.script(HUB, Reply::Accept);
-    world.retry(None);
-    assert_eq!(world.news(), [UPDATE]);
-    assert!(world.facts().contains(&Fact::Retried { notifications: 1 }));
-    world.retry(None);
-    assert_eq!(world.attempts_at(HUB).len(), 1, "it was accepted");
-}
-
-#[test]
-fn a_retry_is_about_one_account_if_it_says_so() {
-    let mut world = refused(two_hubs(), 403);
-    world.script(OTHER_HUB, Reply::Status(403));
-    world.update("/b/changelist.xml");
-    world.wait(10);
-    world.attempts_at(HUB);
-    world.attempts_at(OTHER_HUB);
-    world.retry(Some(("/b", OTHER_HUB)));
-    assert_eq!(world.attempts_at(HUB).len(), 0);
-    assert_eq!(world.attempts_at(OTHER_HUB).len(), 1);
-    world.facts();
-    world.retry(None);
-    assert!(world.facts().contains(&Fact::Retried { notifications: 3 }));
-    assert_eq!(world.attempts_at(HUB).len(), 2);
-}
-
-#[test]
-fn what_is_under_way_is_not_tried_twice() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Slow(30));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.facts();
-    world.retry(None);
-    assert_eq!(world.attempts_at(HUB).len(), 1);
-    assert_eq!(world.facts(), []);
-    assert!(world.outbox("/a", HUB).hub.sending);
-}
-
-#[test]
-fn a_retry_that_a_crash_interrupts_is_made_at_the_next_start() {
-    let mut world = refused(plan(), 403);
-    world.script(HUB, Reply::Hang);
-    world.retry(None);
-    world.attempts_at(HUB);
-    world.script(HUB, Reply::Accept);
-    world.crash_and_start();
-    world.wait(1);
-    assert_eq!(world.news(), [UPDATE]);
-}
-
-#[test]
-fn what_was_dropped_is_never_told_and_what_changes_later_is() {
-    let mut world = refused(two_hubs(), 403);
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
-    world.news_at(OTHER_HUB);
-    world.drop_due("/a", HUB);
-    assert_eq!(dropped(&mut world), [2]);
-    world.script(HUB, Reply::Accept);
-    for _ in 0..2 {
-        world.wait(5_000);
-        assert_eq!(world.news(), NOTHING);
-        world.crash_and_start();
-    }
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), [UPDATE]);
-    assert_eq!(world.news_at(OTHER_HUB), [UPDATE]);
-}
-
-#[test]
-fn a_drop_is_about_one_hub_on_one_channel_and_leaves_the_topic_as_it_is() {
-    let mut world = refused(two_hubs(), 403);
-    world.script(OTHER_HUB, Reply::Status(403));
-    world.update("/b/changelist.xml");
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    let served = world.served(TOPIC);
-    world.drop_due("/a", HUB);
-    assert_eq!(world.served(TOPIC), served);
-    world.script(HUB, Reply::Accept);
-    world.script(OTHER_HUB, Reply::Accept);
-    world.wait(2_000);
-    let other = "updated changelist /b/changelist.xml";
-    assert_eq!(world.news(), [other]);
-    let mut news = world.news_at(OTHER_HUB);
-    news.sort();
-    assert_eq!(news, [UPDATE, UPDATE, other]);
 }
 
 #[test]
@@ -206,71 +82,6 @@ fn what_is_held_or_missing_is_not_due_and_is_not_dropped() {
             "updated capabilitylist /a/capabilitylist.xml",
         ]
     );
-}
-
-#[test]
-fn what_is_being_submitted_when_it_is_dropped_is_forgotten_and_nothing_overtakes_it() {
-    for (after, reply) in [(20, Reply::Slow(20)), (20, Reply::Status(503))] {
-        let mut world = World::with_two_sets(plan());
-        world.script(HUB, reply);
-        world.update("/a/changelist.xml");
-        world.wait(5);
-        world.drop_due("/a", HUB);
-        world.script(HUB, Reply::Accept);
-        world.news();
-        world.update("/a/resourcelist.xml");
-        world.wait(10);
-        if reply == Reply::Slow(20) {
-            assert_eq!(world.news(), NOTHING, "one submission at a time");
-            let account = world.outbox("/a", HUB);
-            assert!(account.waits.unwrap().contains("dropped"));
-        }
-        world.wait(after);
-        assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
-    }
-}
-
-#[test]
-fn a_change_undone_while_it_flew_is_done_with_when_that_is_dropped() {
-    let mut world = refused(plan(), 403);
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(10);
-    world.drop_due("/a", HUB);
-    world.script(HUB, Reply::Accept);
-    world.wait(2_000);
-    assert_eq!(world.news(), NOTHING);
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), [UPDATE]);
-}
-
-#[test]
-fn the_last_changes_of_a_retired_channel_end_when_they_are_dropped() {
-    let mut world = World::with_two_sets(two_hubs());
-    world.script(HUB, Reply::Status(403));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
-    let heard = world.news_at(OTHER_HUB);
-    assert_eq!(
-        heard,
-        [UPDATE, "deleted capabilitylist /a/capabilitylist.xml"]
-    );
-    assert!(world.remembers("/a/capabilitylist.xml"));
-    world.drop_due("/a", HUB);
-    assert_eq!(world.outbox("/a", HUB).hub.state, Condition::Fine);
-    assert!(!world.remembers("/a/capabilitylist.xml"));
-    let mut ledgers = world.disk.ledgers.values();
-    assert!(ledgers.all(|ledger| ledger.still_due.iter().all(BTreeSet::is_empty)));
-    world.script(HUB, Reply::Accept);
-    world.crash_and_start();
-    world.wait(5_000);
-    assert_eq!(world.news(), NOTHING);
-    assert_eq!(world.news_at(OTHER_HUB), NOTHING);
 }
 
 #[test]
@@ -346,11 +157,11 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
     let mut world = World::with_two_sets(two_hubs());
     let engine = world.engine();
     let list = "https://example.org/a/capabilitylist.xml";
-    let (id, hub) = report::outbox::account(engine, names(list, HUB)).unwrap();
+    let (id, hub) = report::outbox::account(&engine.reader(world.now), &names(list, HUB)).unwrap();
     let topic = "https://example.org/a/framework/";
     assert_eq!(
-        report::outbox::account(engine, names(topic, HUB)),
-        Ok((id, hub))
+        report::outbox::account(&engine.reader(world.now), &names(topic, HUB)).unwrap(),
+        (id, hub)
     );
     for (channel, hub, says) in [
         (
@@ -366,7 +177,7 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
         (topic, "embedded", "is not told to \"embedded\""),
         ("", "", "no channel"),
     ] {
-        let error = report::outbox::account(engine, names(channel, hub))
+        let error = report::outbox::account(&engine.reader(world.now), &names(channel, hub))
             .unwrap_err()
             .to_string();
         assert!(error.contains(says), "{error}");
@@ -377,11 +188,13 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
     world.wait(100);
     let engine = world.engine();
     assert_ne!(
-        report::outbox::account(engine, names(list, HUB)).unwrap().0,
+        report::outbox::account(&engine.reader(world.now), &names(list, HUB))
+            .unwrap()
+            .0,
         id
     );
     assert_eq!(
-        report::outbox::account(engine, names(topic, HUB))
+        report::outbox::account(&engine.reader(world.now), &names(topic, HUB))
             .unwrap()
             .0,
         id

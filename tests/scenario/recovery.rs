@@ -5,8 +5,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::{Mode, Plan};
-use rsnotify::report;
-use rsnotify::report::status::Condition;
 use rstest::rstest;
 
 use crate::world::{HUB, Heard, Reply, World, index, list, ping_hub, plan, set_hubs};
@@ -94,10 +92,7 @@ fn forty_channels_are_told_within_3_s_of_the_return_of_their_hub(
         gaps(&attempts)
     );
     assert!(refusals_told(&mut world) <= 2);
-    let status = report::status(world.engine(), world.now);
-    assert_eq!(status.failing_hubs.len(), 1);
-    assert_eq!(status.hubs()[0].states.values().sum::<usize>(), SETS);
-    assert_eq!(status.hubs()[0].states.len(), 1, "all wait for the hub");
+    assert_eq!(world.failing_hubs(), [HUB]);
 
     world.script(HUB, Reply::Accept);
     world.wait(3);
@@ -107,7 +102,7 @@ fn forty_channels_are_told_within_3_s_of_the_return_of_their_hub(
         .iter()
         .filter(|fact| matches!(fact, Fact::Recovered { .. }));
     assert_eq!(recovered.count(), 1);
-    assert_eq!(report::status(world.engine(), world.now).failing_hubs, []);
+    assert_eq!(world.failing_hubs(), [""; 0]);
 }
 
 #[test]
@@ -231,7 +226,7 @@ fn a_topic_that_a_hub_never_takes_does_not_slow_the_others() {
         world.wait(2);
         assert_eq!(world.heard_by(HUB).len(), 1, "at once");
     }
-    assert_eq!(report::status(world.engine(), world.now).failing_hubs, []);
+    assert_eq!(world.failing_hubs(), [""; 0]);
 }
 
 #[test]
@@ -244,8 +239,8 @@ fn credentials_that_are_refused_are_the_hub_s_affair() {
         let attempts = world.attempts_at(HUB).len();
         assert!(attempts <= 20, "{status}: {attempts}");
         assert!(refusals_told(&mut world) <= 4);
-        let view = &report::channels::all(world.engine())[SETS - 1].hubs[0];
-        assert_eq!(view.state, Condition::NeedsOperator, "{status}");
+        let account = world.account(&format!("{}/framework/", set(SETS - 1)), HUB);
+        assert!(account.unwrap().needs_operator, "{status}");
         world.script(HUB, Reply::Accept);
         world.retry(None);
         world.wait(1);
@@ -281,7 +276,7 @@ fn what_is_wrong_with_one_notification_stays_with_it() {
     update_all(&mut world, SETS);
     world.wait(3);
     assert_eq!(world.heard_by(HUB).len(), SETS - 1);
-    assert_eq!(report::status(world.engine(), world.now).failing_hubs, []);
+    assert_eq!(world.failing_hubs(), [""; 0]);
     world.attempts_at(HUB);
     world.wait(895);
     assert_eq!(world.attempts_at(HUB).len(), 0);
@@ -491,9 +486,7 @@ fn what_is_dropped_waits_for_no_hub() {
         for number in 0..2 {
             world.drop_due(&set(number), HUB);
         }
-        let engine_status = report::status(world.engine(), world.now);
-        assert_eq!(engine_status.failing_hubs, []);
-        assert_eq!(engine_status.hubs()[0].worst(), Condition::Fine);
+        assert_eq!(world.failing_hubs(), [""; 0]);
         world.script(HUB, Reply::Accept);
         world.update("/s0000/changelist.xml");
         world.wait(2);

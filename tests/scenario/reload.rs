@@ -1,7 +1,6 @@
 //! A new plan takes over during submissions: each change is announced once.
 
 use rsnotify::announce::plan::Mode;
-use rsnotify::report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -80,8 +79,7 @@ fn are_kept(world: &World) -> [bool; 2] {
         .topics()
         .iter()
         .any(|it| it.ends_with("/a/framework/"));
-    let mut left = world.disk.ledgers.values();
-    [is_served, left.any(|ledger| ledger.left.is_some())]
+    [is_served, world.accounts_that_left() > 0]
 }
 
 #[test]
@@ -181,12 +179,11 @@ fn the_last_notifications_are_remembered_with_what_became_of_them() {
         world.update("/a/changelist.xml");
         world.wait(10);
     }
-    let told = |world: &World| report::status(world.engine(), world.now).notifications;
-    let before = told(&world);
+    let before = world.remembered();
     assert_eq!(before.len(), 3);
     world.plan.window.quiet = Duration::from_secs(1);
     world.reload();
-    assert_eq!(told(&world), before);
+    assert_eq!(world.remembered(), before);
 }
 
 /// Seconds before the next operation, which document changes, and whether another plan takes over then.
@@ -253,17 +250,17 @@ fn what_is_in_flight_to_a_hub_that_is_pinged_from_now_on_is_on_the_topic_it_fetc
         let hubs = [(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)];
         set_hubs(&mut world.plan, &hubs);
         world.script(HUB, Reply::Accept);
+        world.attempts_at(HUB);
         match is_restarted {
             true => world.crash_and_start(),
             false => world.reload(),
         }
-        world.attempts_at(HUB);
         let mut fetched = BTreeSet::new();
         for _ in 0..2_000 {
-            world.wait(1);
             if !world.attempts_at(HUB).is_empty() {
                 fetched.extend(world.served("/a/framework/"));
             }
+            world.wait(1);
         }
         let due = [UPDATED[0], "updated resourcelist /a/resourcelist.xml"];
         assert!(fetched.iter().eq(&due), "{fetched:?}");

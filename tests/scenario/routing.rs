@@ -3,7 +3,6 @@
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::SourcePlan;
-use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{Doc, World, capability_list, index, list, mount, plan};
@@ -180,7 +179,7 @@ fn an_orphan_is_unrouted_and_found() {
     );
     world.wait(100);
     assert_eq!(world.news(), ["created changelist /orphan.xml"]);
-    assert!(report::findings::all(world.engine()).is_empty());
+    assert_eq!(world.findings(), []);
 }
 
 #[test]
@@ -191,16 +190,16 @@ fn an_entry_without_a_file_is_found_until_the_file_comes() {
         capability_list("/a", &["resourcelist", "changelist", "changedump"]),
     );
     world.wait(100);
-    assert_eq!(report::findings::all(world.engine()).len(), 1);
+    assert_eq!(world.findings().len(), 1);
     world.write(
         "/a/changedump.xml",
         list("changedump").up("/a/capabilitylist.xml"),
     );
     world.wait(100);
-    assert!(report::findings::all(world.engine()).is_empty());
+    assert_eq!(world.findings(), []);
     world.delete("/a/changedump.xml");
     world.wait(1_000);
-    assert_eq!(report::findings::all(world.engine()).len(), 1);
+    assert_eq!(world.findings().len(), 1);
 }
 
 /// Returns the index of the first entry that was told.

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use resourcesync::payload::Payload;
+use resourcesync::uri::Topic;
+use rsnotify::announce::history::{NotificationView, Outcome};
 use rsnotify::announce::plan::{Plan, SourcePlan};
 use rsnotify::report;
-use rsnotify::report::pending::PendingCount;
-use rsnotify::report::status::alerts::{Health, Part, Urgency};
-use rsnotify::report::status::notification::{NotificationView, Outcome};
+use rsnotify::report::status::alerts::{Health, Part};
 use rsnotify::report::status::{ChannelView, Condition, Status};
 
-use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, two_hubs};
+use crate::world::{
+    HUB, OTHER_HUB, Reply, World, capability_list, list, mount, ping_hub, plan, two_hubs,
+};
 
 const CHANGED: &str = "/a/changelist.xml";
 
 fn status(world: &World) -> Status {
-    report::status(world.engine(), world.now)
+    report::status(&world.engine().reader(world.now)).unwrap()
 }
 
 fn first(status: &Status) -> &ChannelView {
@@ -267,7 +269,12 @@ fn of_many_findings_the_first_are_told_and_how_many_more() {
     let shown = status(&world);
     assert_eq!((shown.findings.len(), shown.more_findings), (100, 20));
     assert!(shown.alerts()[0].what.starts_with("120 problems"));
-    assert_eq!(report::findings::all(world.engine()).len(), 120);
+    assert_eq!(
+        report::findings::all(&world.engine().reader(world.now))
+            .unwrap()
+            .len(),
+        120
+    );
 }
 
 #[test]
@@ -291,11 +298,11 @@ fn the_verdict_is_what_is_most_urgent() {
         "{}",
         alerts[0].what
     );
-    assert_eq!(alerts[0].urgency, Urgency::Look);
+    assert_eq!(alerts[0].urgency, Health::Look);
     world.unmount(0);
     let alerts = status(&world).alerts();
-    let urgencies: Vec<Urgency> = alerts.iter().map(|alert| alert.urgency).collect();
-    assert_eq!(urgencies, [Urgency::Act, Urgency::Look]);
+    let urgencies: Vec<Health> = alerts.iter().map(|alert| alert.urgency).collect();
+    assert_eq!(urgencies, [Health::Act, Health::Look]);
     assert!(alerts[0].what.contains("/srv/www (main) is not there"));
 }
 
@@ -348,23 +355,27 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
         "NOTHING IS SENT of {}: it advertises only hubs that are not configured: {OLD}",
         muted.set
     );
-    assert_eq!((alerts[0].urgency, &alerts[0].what), (Urgency::Act, &what));
+    assert_eq!((alerts[0].urgency, &alerts[0].what), (Health::Act, &what));
     let advice = alerts[0].advice.as_ref().unwrap();
     for part in [HUB, OLD, "[[hub]]", "`rsnotify advertise`"] {
         assert!(advice.contains(part), "{advice}");
     }
-    assert_eq!(report::summary(world.engine()).muted, 1);
+    assert_eq!(
+        report::summary(&world.engine().reader(world.now))
+            .unwrap()
+            .muted,
+        1
+    );
 }
 
 #[test]
 fn the_number_of_pending_changes_is_kept_as_channels_change() {
     let mut world = World::with_two_sets(two_hubs());
-    let mut pending = PendingCount::default();
-    let mut count = |world: &mut World| {
+    let count = |world: &mut World| {
         let status = status(world);
         let hubs = status.channels.iter().flat_map(|channel| &channel.hubs);
         let due: usize = hubs.map(|hub| hub.due).sum();
-        assert_eq!(pending.update(world.engine_mut()), due);
+        assert_eq!(report::pending(world.engine().db()).unwrap(), due);
         due
     };
     assert_eq!(count(&mut world), 0);
@@ -381,4 +392,25 @@ fn the_number_of_pending_changes_is_kept_as_channels_change() {
     world.script(HUB, Reply::Accept);
     world.wait(3_600);
     assert_eq!(count(&mut world), 0);
+}
+
+#[test]
+fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_resources() {
+    let mut world = World::with_two_sets(plan());
+    let foreign = &["https://old.example.net/"];
+    let set = capability_list("/a", &["changelist"]).change_channel("/a/change/", foreign);
+    world.write("/a/capabilitylist.xml", set);
+    world.wait(100);
+    let status = report::status(&world.engine().reader(world.now)).unwrap();
+    let [muted] = &status.muted[..] else {
+        panic!("{:?}", status.muted);
+    };
+    assert_eq!(
+        muted.topic.as_ref().map(Topic::as_str),
+        Some("https://example.org/a/change/")
+    );
+    assert_eq!(
+        muted.reason,
+        "for changes of resources it advertises only hubs that are not configured: https://old.example.net/"
+    );
 }

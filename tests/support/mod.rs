@@ -13,6 +13,7 @@ pub mod needs;
 pub mod ports;
 pub mod python;
 pub mod source;
+pub mod state;
 pub mod stomp;
 
 /// Longest wait for an event before a test fails. Generous: the machine may be busy, and where a hub did not get what

@@ -1,5 +1,7 @@
 //! A capability document, reduced to what notifications depend on.
 
+use serde::{Deserialize, Serialize};
+
 use crate::capability::Capability;
 use crate::channel_kind::ChannelKind;
 use crate::fingerprint::Fingerprint;
@@ -89,7 +91,7 @@ pub const MAX_ENTRIES: usize = 50_000;
 pub const MAX_SIZE: u64 = 52_428_800;
 
 /// The size of a document that is beyond the limits of the Sitemap protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Oversize {
     pub entries: usize,
     /// In bytes, unpacked.
@@ -129,7 +131,9 @@ pub enum Content {
 }
 
 /// The reason why a file is not a document that can be announced (R2).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
+)]
 pub enum NotADocument {
     #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
     ForeignRoot,

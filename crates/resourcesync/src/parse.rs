@@ -6,7 +6,7 @@ use crate::canonical::Canonical;
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
 use crate::namespaces::{Namespace, Namespaces};
 use crate::outline::Outline;
-use crate::reader::{Element, Handler, Reader, Start};
+use crate::reader::{Element, Handler, Start, XmlReader};
 use crate::stop::Stop;
 use crate::window::TextWindow;
 
@@ -110,7 +110,7 @@ pub fn read<H: Handler>(
     handler: H,
 ) -> Result<Result<(H, u64), NotADocument>, ReadError> {
     let mut window = TextWindow::new(source);
-    let mut reader = Reader::new(handler);
+    let mut reader = XmlReader::new(handler);
     window.grow()?;
     if window.is_blank() {
         let line = window.line(usize::MAX);

@@ -78,7 +78,7 @@ pub trait Handler {
 }
 
 #[derive(Debug)]
-pub(crate) struct Reader<H> {
+pub(crate) struct XmlReader<H> {
     handler: H,
     has_root: bool,
     namespaces: Namespaces,
@@ -100,9 +100,9 @@ struct Open {
     element: Element,
 }
 
-impl<H: Handler> Reader<H> {
-    pub(crate) fn new(handler: H) -> Reader<H> {
-        Reader {
+impl<H: Handler> XmlReader<H> {
+    pub(crate) fn new(handler: H) -> XmlReader<H> {
+        XmlReader {
             handler,
             has_root: false,
             namespaces: Namespaces::new(),

@@ -2,12 +2,10 @@
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
 use crate::escape;
@@ -54,13 +52,6 @@ impl Borrow<str> for Uri {
         &self.0
     }
 }
-
-/// A map that is looked up by URI far more often than it is iterated. Its hasher has no random keys, so that the same
-/// history gives the same order.
-pub type UriMap<V> = HashMap<Uri, V, FixedState>;
-
-/// A set that is looked up as [`UriMap`] is.
-pub type UriSet = HashSet<Uri, FixedState>;
 
 /// A text that is not an absolute URI with an authority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -17,7 +17,9 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 use sha2::{Digest, Sha256};
 
+use crate::hub::client_address::Requester;
 use crate::hub::publication::{BodyDigest, PublishedTopic};
+use crate::hub::usage::QuotaKey;
 use crate::secret::Secret;
 
 pub mod address;
@@ -31,6 +33,7 @@ pub mod fair_queue;
 pub mod http;
 pub mod limits;
 pub mod log_limit;
+#[cfg(feature = "hub")]
 pub mod lookups;
 pub mod network;
 pub mod publication;
@@ -41,7 +44,8 @@ pub mod rate_limiter;
 pub mod request;
 pub mod subscriptions;
 pub mod usage;
-pub mod verification;
+#[cfg(feature = "hub")]
+pub(crate) mod verification;
 
 /// A callback URL, kept byte for byte. It is a capability URL: anyone who knows it can post there, so logs and reports
 /// show only its origin and a digest.
@@ -97,6 +101,8 @@ pub struct Subscription {
     pub secret: Option<Secret>,
     /// The end of its lease.
     pub expires: Timestamp,
+    /// Unknown behind a proxy that does not forward it, and for subscriptions of an earlier run.
+    pub requester: Option<Requester>,
 }
 
 impl Subscription {
@@ -105,6 +111,11 @@ impl Subscription {
             topic: self.topic.clone(),
             callback: self.callback.clone(),
         }
+    }
+
+    /// Returns the key under which it is counted.
+    pub fn quota_key(&self) -> QuotaKey {
+        QuotaKey::new(&self.callback, self.requester)
     }
 
     pub fn is_live(&self, now: Timestamp) -> bool {

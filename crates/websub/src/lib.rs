@@ -5,7 +5,7 @@
 //! them. [`http`] has the clients and the server that they share.
 //!
 //! The code that is compiled without a feature has no I/O, clock or randomness. The features `publisher`, `hub` and `subscriber` add
-//! what speaks HTTP, each beside the decisions that it carries out: `hub/verification.rs`, `hub/verification/http.rs`.
+//! what speaks HTTP, each beside the decisions that it carries out: `hub/delivery.rs`, `hub/delivery/http.rs`.
 
 pub mod answer;
 pub mod form;

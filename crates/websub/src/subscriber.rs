@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::answer::{Answer, is_temporary};
 use crate::form::{FORM_TYPE, encode_form};
 use crate::http::client;
+use crate::http::lock;
 use crate::http::server::{self, Listener, ServerLimits};
 use crate::secret::{Mask, Secret};
 
@@ -230,7 +231,7 @@ impl Destination {
             decisions,
             received: sender,
         };
-        self.callbacks.lock().insert(key.id.clone(), callback);
+        lock(&self.callbacks.0).insert(key.id.clone(), callback);
         let subscription = CallbackSubscription {
             id: key.id.clone(),
             secret: key.secret.clone(),
@@ -242,7 +243,7 @@ impl Destination {
     /// Answers requests from now on. The callbacks of earlier subscriptions must be open by then: an unknown one is
     /// answered 410, which ends its subscription.
     pub fn serve(&self) {
-        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut serving = lock(&self.serving);
         *serving = match std::mem::replace(&mut *serving, Serving::Ended) {
             Serving::NotYet(listener) => {
                 let (stop, stopped) = oneshot::channel::<()>();
@@ -264,7 +265,7 @@ impl Destination {
     /// Stops listening, and waits until requests under way are answered. The caller limits that wait.
     pub async fn close(&self) {
         let serving = {
-            let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut serving = lock(&self.serving);
             std::mem::replace(&mut *serving, Serving::Ended)
         };
         if let Serving::Running(stop, task) = serving {
@@ -309,11 +310,11 @@ impl Destination {
     /// Closes the callback of a subscription that is given up. A hub that verifies it late is refused, and one that
     /// delivers is answered 410.
     pub fn close_callback(&self, subscription: &CallbackSubscription) {
-        self.callbacks.lock().remove(&subscription.id);
+        lock(&self.callbacks.0).remove(&subscription.id);
     }
 
     fn want(&self, id: &str, topic: &Topic, intent: Intent) {
-        if let Some(callback) = self.callbacks.lock().get_mut(id) {
+        if let Some(callback) = lock(&self.callbacks.0).get_mut(id) {
             callback.topic = topic.clone();
             callback.intent = intent;
         }
@@ -382,12 +383,6 @@ impl fmt::Debug for Destination {
         f.debug_struct("Destination")
             .field("base", &self.base)
             .finish_non_exhaustive()
-    }
-}
-
-impl Callbacks {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, CallbackEntry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Metrics of Change Lists: the changes of resources that were taken from them, by source.
 
-use resourcesync::payload::ChangeKind;
-
 use crate::admin::metrics::exposition::{Exposition, Label};
 use crate::report::figures::ChangeCounts;
 use crate::report::status::Status;
@@ -19,29 +17,16 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         "rsnotify_changes_taken_total",
         "Changes of resources that were taken from Change Lists to be told",
         sources().flat_map(|(source, counts)| {
-            let kinds = [
-                ChangeKind::Created,
-                ChangeKind::Updated,
-                ChangeKind::Deleted,
-            ];
-            kinds.map(|kind| {
-                let many = counts.taken.get(&kind).copied().unwrap_or_default();
-                (of_source(source, "change", kind.as_str()), many)
-            })
+            let kinds = ["created", "updated", "deleted"];
+            by(source, "change", kinds, counts.taken)
         }),
     );
     exposition.counters(
         "rsnotify_changes_undated_total",
         "Changes that are told without a datetime, by reason",
         sources().flat_map(|(source, counts)| {
-            let undated = &counts.undated;
-            let reasons = [
-                ("missing", undated.missing),
-                ("invalid", undated.invalid),
-                ("back_dated", undated.back_dated),
-                ("ahead", undated.ahead),
-            ];
-            reasons.map(|(reason, many)| (of_source(source, "reason", reason), many))
+            let reasons = ["missing", "invalid", "back_dated", "ahead"];
+            by(source, "reason", reasons, counts.undated)
         }),
     );
     exposition.counters(
@@ -52,14 +37,8 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     exposition.counters(
         "rsnotify_change_reads_total",
         "Change Lists that were read, by outcome: learned (its entries are not told), taken, stale (it is read again)",
-        sources().flat_map(|(source, counts): (&String, &ChangeCounts)| {
-            let reads = &counts.reads;
-            let outcomes = [
-                ("learned", reads.learned),
-                ("taken", reads.taken),
-                ("stale", reads.stale),
-            ];
-            outcomes.map(|(how, many)| (of_source(source, "how", how), many))
+        sources().flat_map(|(source, counts)| {
+            by(source, "how", ["learned", "taken", "stale"], counts.reads)
         }),
     );
     exposition.histogram(
@@ -69,6 +48,12 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     );
 }
 
-fn of_source(source: &str, label: &'static str, value: &str) -> [Label; 2] {
-    [("source", source.to_owned()), (label, value.to_owned())]
+fn by<const N: usize>(
+    source: &str,
+    label: &'static str,
+    values: [&str; N],
+    counts: [u64; N],
+) -> impl Iterator<Item = ([Label; 2], u64)> {
+    let values = values.map(|value| [("source", source.to_owned()), (label, value.to_owned())]);
+    values.into_iter().zip(counts)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
 use websub::publisher::reason::RefusalKind;
@@ -10,59 +9,17 @@ use websub::publisher::reason::RefusalKind;
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
 use crate::report::figures::{Figures, HubCounts};
-use crate::report::status::{Condition, HubView, Status};
+use crate::report::status::hubs::HubSummary;
+use crate::report::status::{Condition, Status};
 
 /// A hub on the channels of one kind.
 type HubOfKind<'a> = (&'a Hub, ChannelKind);
 
-/// Sums of one hub over all channels of a kind.
-#[derive(Default)]
-struct HubSums {
-    due: i64,
-    oldest: i64,
-    in_flight: i64,
-    refused: BTreeMap<RefusalKind, i64>,
-    needs_operator: i64,
-    accepted: Option<Timestamp>,
-    /// Topics that it did not fetch after a ping; `None` if it is not pinged.
-    unfetched: Option<i64>,
-}
-
-impl HubSums {
-    fn add(&mut self, hub: &HubView, now: Timestamp) {
-        self.due += count(hub.due);
-        self.in_flight += i64::from(hub.in_flight.is_some());
-        let age = hub
-            .since
-            .map_or(0, |since| now.duration_since(since).as_secs());
-        let refusal = hub.failure();
-        // A topic without subscribers pages no operator, and does not hide another topic of the hub.
-        if refusal.is_none_or(|refusal| refusal.kind != RefusalKind::NoSubscribersLikely) {
-            self.oldest = self.oldest.max(age);
-        }
-        if let Some(refusal) = refusal {
-            *self.refused.entry(refusal.kind).or_default() += 1;
-        }
-        self.needs_operator += i64::from(hub.state == Condition::NeedsOperator);
-        self.accepted = self.accepted.max(hub.accepted);
-        if hub.mode.is_pinged() {
-            let unfetched = self.unfetched.get_or_insert_default();
-            *unfetched += i64::from(hub.fetch_confirmed == Some(false));
-        }
-    }
-}
-
 pub fn expose(exposition: &mut Exposition, status: &Status) {
-    let mut hubs: BTreeMap<HubOfKind<'_>, HubSums> = BTreeMap::new();
-    for channel in &status.channels {
-        for hub in &channel.hubs {
-            let sums = hubs.entry((&hub.hub, channel.kind)).or_default();
-            sums.add(hub, status.at);
-        }
-    }
-    let each = |figure: fn(&HubSums) -> i64| {
+    let hubs = status.hubs_by(|channel, hub| (&hub.hub, channel.kind));
+    let each = |figure: fn(&HubSummary<'_>) -> usize| {
         let hubs = hubs.iter();
-        hubs.map(move |(account, sum)| (of_account(*account), figure(sum)))
+        hubs.map(move |(account, sum)| (of_account(*account), count(figure(sum))))
     };
     let names: BTreeSet<&Hub> = hubs.keys().map(|(hub, _)| *hub).collect();
     exposition.gauges(
@@ -74,7 +31,11 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         "rsnotify_oldest_due_seconds",
         "Age of the oldest notification that a hub has not accepted, 0 if none; refusals that probably mean that \
          there are no subscribers are not counted",
-        each(|sum| sum.oldest),
+        hubs.iter().map(|(account, sum)| {
+            let since = sum.oldest.unwrap_or(status.at);
+            let age = status.at.duration_since(since).as_secs().max(0);
+            (of_account(*account), age)
+        }),
     );
     let is_failing = |hub: &Hub| {
         status
@@ -102,14 +63,20 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
             let refused = sum.refused.iter();
             refused.map(|(reason, many)| {
                 let [hub, kind] = of_account(*account);
-                ([hub, kind, ("reason", reason.as_str().to_owned())], *many)
+                ([hub, kind, ("reason", reason.as_str().to_owned())], count(*many))
             })
         }),
     );
     exposition.gauges(
         "rsnotify_needs_person",
         "Notifications that a hub refuses for a reason that retries do not solve",
-        each(|sum| sum.needs_operator),
+        each(|sum| {
+            let states = &sum.states;
+            states
+                .get(&Condition::NeedsOperator)
+                .copied()
+                .unwrap_or_default()
+        }),
     );
     exposition.gauges(
         "rsnotify_last_accepted_timestamp_seconds",
@@ -118,8 +85,8 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
             .filter_map(|(account, sum)| Some((of_account(*account), seconds(sum.accepted?)))),
     );
     let pinged = || {
-        let hubs = hubs.iter();
-        hubs.filter_map(|(account, sum)| Some((of_account(*account), sum.unfetched?)))
+        let pinged = hubs.iter().filter(|(_, sum)| sum.mode.is_pinged());
+        pinged.map(|(account, sum)| (of_account(*account), count(sum.unfetched)))
     };
     exposition.gauges(
         "rsnotify_hub_fetch_confirmed",
@@ -136,7 +103,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
 
 fn expose_counts(
     exposition: &mut Exposition,
-    hubs: &BTreeMap<HubOfKind<'_>, HubSums>,
+    hubs: &BTreeMap<HubOfKind<'_>, HubSummary<'_>>,
     figures: &Figures,
 ) {
     let uncounted = HubCounts::default();
@@ -154,7 +121,7 @@ fn expose_counts(
          the oldest count as told",
         hubs.iter()
             .filter(|((_, kind), _)| *kind == ChannelKind::Change)
-            .map(|((hub, _), sum)| ([of_hub(hub)], sum.due)),
+            .map(|((hub, _), sum)| ([of_hub(hub)], count(sum.due))),
     );
     exposition.counters(
         "rsnotify_change_entries_dropped_total",
@@ -211,13 +178,19 @@ fn of_hub(hub: &Hub) -> Label {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
     use crate::announce::delivery::attempt::{Attempt, Refusal};
     use crate::announce::plan::Mode;
+    use crate::report::status::HubView;
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.
     fn refused(kind: RefusalKind, since: i64) -> HubView {
         HubView {
+            id: Default::default(),
+            waits: None,
+            has_left: false,
             hub: Hub::new("https://h.example/".to_owned()),
             mode: Mode::Content,
             state: Condition::Due,
@@ -244,11 +217,12 @@ mod tests {
 
     #[test]
     fn a_topic_without_subscribers_is_not_the_oldest_and_hides_no_other() {
-        let now = Timestamp::from_second(100).unwrap();
-        let mut sum = HubSums::default();
-        sum.add(&refused(RefusalKind::NoSubscribersLikely, 0), now);
-        assert_eq!((sum.oldest, sum.due), (0, 1));
-        sum.add(&refused(RefusalKind::NoAnswer, 40), now);
-        assert_eq!(sum.oldest, 60);
+        let idle = refused(RefusalKind::NoSubscribersLikely, 0);
+        let silent = refused(RefusalKind::NoAnswer, 40);
+        let mut sum = HubSummary::new(&idle);
+        sum.add(&idle);
+        assert_eq!((sum.oldest, sum.due), (None, 1));
+        sum.add(&silent);
+        assert_eq!(sum.oldest, silent.since);
     }
 }

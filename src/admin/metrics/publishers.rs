@@ -9,10 +9,13 @@ pub fn expose(exposition: &mut Exposition, publishers: &[PublisherView]) {
     let of = |publisher: &PublisherView| ("publisher", publisher.name.clone());
     let publications = publishers.iter().flat_map(|publisher| {
         [
-            ("accepted", publisher.accepted - publisher.repeated),
-            ("repeated", publisher.repeated),
-            ("refused", publisher.refused),
-            ("excess", publisher.limited),
+            (
+                "accepted",
+                publisher.counts.accepted - publisher.counts.repeated,
+            ),
+            ("repeated", publisher.counts.repeated),
+            ("refused", publisher.counts.refused),
+            ("excess", publisher.counts.limited),
         ]
         .map(|(outcome, times)| ([of(publisher), ("outcome", outcome.to_owned())], times))
     });
@@ -26,7 +29,7 @@ pub fn expose(exposition: &mut Exposition, publishers: &[PublisherView]) {
         "Attempts to fetch a pinged topic that failed",
         publishers
             .iter()
-            .map(|publisher| ([of(publisher)], publisher.failed_fetches)),
+            .map(|publisher| ([of(publisher)], publisher.counts.failed_fetches)),
     );
     exposition.gauges(
         "rsnotify_published_topics",

@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use websub::form::encode_form;
 
 use crate::admin::page::parameter;
-use crate::admin::page::parts::{self, PER_PAGE, PendingChange, waiting};
-use crate::report::status::notification::NotificationView;
-use crate::report::status::{ChannelView, Status};
+use crate::admin::page::parts::{self, PER_PAGE};
+use crate::announce::history::NotificationView;
+use crate::report::status::{ChannelView, Status, WaitingView, waiting};
 
 /// Filter of the list of channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl<'a> ChannelsPage<'a> {
 /// The channel of one set with its pending and held changes.
 struct SetSection<'a> {
     view: &'a ChannelView,
-    waiting: Vec<PendingChange<'a>>,
+    waiting: Vec<(&'static str, &'a WaitingView)>,
 }
 
 #[derive(Template)]
@@ -169,7 +169,7 @@ impl<'a> ChannelPage<'a> {
             .filter(|channel| channel.topic.as_str() == topic);
         let views = channels.map(|view| SetSection {
             view,
-            waiting: waiting(std::iter::once(view)),
+            waiting: waiting([view]),
         });
         let views: Vec<SetSection<'a>> = views.collect();
         let address = parts::channel(&views.first()?.view.topic);

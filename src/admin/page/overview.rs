@@ -4,11 +4,11 @@ use askama::Template;
 use jiff::Timestamp;
 
 use crate::admin::page::day::DayPicture;
-use crate::admin::page::parts::{self, PendingChange, waiting};
+use crate::admin::page::parts;
 use crate::report::limited;
 use crate::report::status::alerts::{Alert, Health};
 use crate::report::status::hubs::HubSummary;
-use crate::report::status::{ChannelView, Status};
+use crate::report::status::{ChannelView, Status, WaitingView, waiting};
 
 /// Number of each that the page shows; others have their own pages.
 const MAX_CHANNELS: usize = 20;
@@ -31,7 +31,7 @@ pub struct Overview<'a> {
     more_channels: usize,
     pending: usize,
     held: usize,
-    waiting: Vec<PendingChange<'a>>,
+    waiting: Vec<(&'static str, &'a WaitingView)>,
     more_waiting: usize,
     /// Number of acknowledged findings.
     acknowledged: usize,
@@ -47,7 +47,7 @@ impl<'a> Overview<'a> {
         let (channels, more_channels) = limited(status.by_trouble(), MAX_CHANNELS);
         let pending = status.channels.iter().map(ChannelView::pending_count).sum();
         let held = status.channels.iter().map(ChannelView::held_count).sum();
-        let (waiting, beyond) = limited(waiting(status.channels.iter()), MAX_WAITING);
+        let (waiting, beyond) = limited(waiting(&status.channels), MAX_WAITING);
         let not_listed = status
             .channels
             .iter()

@@ -1,7 +1,6 @@
 //! Functions that the templates share: links, numbers, style classes.
 
 use std::borrow::Borrow;
-use std::fmt::Display;
 
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
@@ -10,12 +9,12 @@ use resourcesync::uri::Topic;
 use websub::form::encode_form;
 
 use crate::announce::delivery::attempt::Attempt;
+use crate::announce::history::{NotificationView, Outcome};
 use crate::announce::plan::Mode;
 use crate::report::status::alerts::{Health, Part};
-use crate::report::status::notification::{NotificationView, Outcome};
-use crate::report::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};
+use crate::report::status::{Condition, HubView, SourceStatus, words};
 
-pub use crate::report::status::words::grouped;
+pub use crate::report::status::words::{grouped, many as counted};
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -23,26 +22,6 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const PER_PAGE: usize = 100;
 /// Bytes of a text that a page shows; the whole text has its own page.
 const BEGINNING: usize = 4 << 10;
-
-/// A document that is pending or held.
-pub struct PendingChange<'a> {
-    pub state: &'static str,
-    pub view: &'a WaitingView,
-}
-
-/// Returns the pending and held changes of these channels, oldest first and without repetitions.
-pub fn waiting<'a>(channels: impl Iterator<Item = &'a ChannelView>) -> Vec<PendingChange<'a>> {
-    let all = channels.flat_map(|channel| {
-        let pending = channel.pending.iter().map(|view| ("pending", view));
-        pending.chain(channel.held.iter().map(|view| ("held", view)))
-    });
-    let mut all: Vec<(&str, &WaitingView)> = all.collect();
-    all.sort_by_key(|(state, view)| (view.since, &view.uri, *state, &view.reason));
-    all.dedup();
-    all.into_iter()
-        .map(|(state, view)| PendingChange { state, view })
-        .collect()
-}
 
 /// Returns the address of a channel's page.
 pub fn channel(topic: &Topic) -> String {
@@ -128,13 +107,6 @@ pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
     } else {
         ("fine", "watched")
     }
-}
-
-/// Returns a number with its noun in singular or plural.
-pub fn counted(number: impl Display, thing: &str) -> String {
-    let number = number.to_string();
-    let ending = if number == "1" { "" } else { "s" };
-    format!("{} {thing}{ending}", grouped(number))
 }
 
 pub fn size(bytes: usize) -> String {

@@ -10,11 +10,11 @@ use websub::publisher::reason::RefusalKind;
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::announce::delivery::attempt::{Attempt, Refusal};
+use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
 use crate::report::last_day::IntervalView;
-use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::report::status::{
     BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, FellBehindView,
     FindingGroup, HubView, MountStatus, RefusedConfiguration, SourceStatus, Status, WaitingView,
@@ -29,6 +29,9 @@ const HOSTILE: &str =
 fn status(channels: usize, words: &str) -> Status {
     let uri = |path: &str| Uri::parse(&format!("https://e.org/{path}/{words}")).unwrap();
     let hub = HubView {
+        id: Default::default(),
+        waits: None,
+        has_left: false,
         hub: Hub::new(format!("https://h.example/{words}")),
         mode: Mode::Content,
         state: Condition::NeedsOperator,
@@ -65,6 +68,7 @@ fn status(channels: usize, words: &str) -> Status {
         reason: words.to_owned(),
     };
     let channels = (0..channels).map(|number| ChannelView {
+        id: Default::default(),
         source: words.to_owned(),
         kind: ChannelKind::Framework,
         set: uri("set"),

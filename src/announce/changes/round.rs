@@ -13,8 +13,8 @@ use resourcesync::uri::Uri;
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
 use crate::announce::changes::selection::Selection;
+use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::observation::{DocumentPath, Stat};
-use crate::announce::state::KeyRow;
 use crate::announce::time::later;
 
 /// Changes that one round takes at most (C13).

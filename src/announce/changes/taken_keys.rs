@@ -11,7 +11,14 @@ use resourcesync::change::ChangeKey;
 use resourcesync::change_list::Listed;
 
 use crate::announce::changes::round::WatchedTime;
-use crate::announce::state::KeyRow;
+
+/// Keys of entries that were taken from one Change List, 16 bytes each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    pub bytes: Arc<[u8]>,
+    /// The time at which the list was seen without these entries (C7).
+    pub vanished: Option<Timestamp>,
+}
 
 /// Keys in one row of the state file.
 pub const KEYS_PER_ROW: usize = 4_096;

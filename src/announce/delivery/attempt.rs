@@ -7,6 +7,8 @@ use websub::answer::{Answer, BrokerAnswer};
 use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::says_nothing;
 
+use crate::state::Columns;
+
 /// The last attempt at one hub on one channel, whether it accepted or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
@@ -32,6 +34,12 @@ pub struct Refusal {
 }
 
 impl Attempt {
+    /// Reads the column of an account that has its last one.
+    pub fn read(row: &mut Columns<'_>) -> rusqlite::Result<Option<Attempt>> {
+        let last: Option<String> = row.take()?;
+        Ok(last.and_then(|last| serde_json::from_str(&last).ok()))
+    }
+
     pub fn new(seq: u64, answer: &Answer, refusal: Option<Refusal>, at: Timestamp) -> Attempt {
         let (status, excerpt) = match answer {
             Answer::Status {

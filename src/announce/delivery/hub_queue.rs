@@ -45,10 +45,10 @@ pub const SUMMED_UP_FOR: Duration = Duration::from_secs(60);
 /// Refusals of one kind in that time that are logged one by one.
 const EXAMPLES: usize = 3;
 /// The time for which a refused size is remembered.
-const SIZE_REMEMBERED: Duration = Duration::from_secs(3_600);
+pub const SIZE_REMEMBERED: Duration = Duration::from_secs(3_600);
 
 /// The submissions of one hub over all channels. Nothing of it is stored: a start finds what waits, and tries it (R23).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct HubQueue {
     /// Asked for by the operator: sent whatever the state of the hub.
     asked_for: VecDeque<ChannelId>,
@@ -96,7 +96,7 @@ pub struct SizeLimit {
     pub entries: usize,
     /// Size of the payload.
     pub bytes: usize,
-    until: Timestamp,
+    pub until: Timestamp,
 }
 
 /// Refusals of one kind, each about one notification.

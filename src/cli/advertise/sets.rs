@@ -8,13 +8,13 @@ use resourcesync::advertise::advertise;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::document::{Advertisement, Form};
-use resourcesync::uri::Uri;
+use resourcesync::uri::{Hub, Uri};
 
-use crate::announce::engine::Engine;
 use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
 use crate::daemon::log::error_chain;
-use crate::report;
+use crate::report::{self, Reader};
+use crate::state;
 use crate::tree;
 
 /// A set of resources, compared with its Capability List.
@@ -53,15 +53,16 @@ impl AdvertisedSet {
 }
 
 /// Returns every set with the channels of this kind, or of each, in order of its Capability List's URI.
-pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<AdvertisedSet> {
+pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec<AdvertisedSet>> {
     let mut channels: BTreeMap<Uri, BTreeMap<ChannelKind, Advertisement>> = BTreeMap::new();
-    for channel in report::channels::all(engine) {
+    for channel in report::channels::outline(reader)? {
         let is_meant = kind.is_none_or(|kind| channel.kind == kind);
-        let is_name_only = report::channels::is_for_brokers_only(engine, &channel.topic);
+        let is_name_only = report::channels::is_for_brokers_only(reader, &channel.topic)?;
         if is_meant && channel.retired.is_none() && !is_name_only {
-            let configured = report::channels::hubs_of(engine, &channel.topic);
-            let all = || engine.plan().hubs.iter().map(|hub| hub.hub.clone());
-            let mut hubs: Vec<_> = all().filter(|hub| configured.contains(hub)).collect();
+            let told = channel.hubs.iter().filter(|view| !view.has_left);
+            let told: Vec<_> = told.map(|view| &view.hub).collect();
+            let all = || reader.plan.hubs.iter().map(|hub| hub.hub.clone());
+            let mut hubs: Vec<_> = all().filter(|hub| told.contains(&hub)).collect();
             // A list that advertises only foreign hubs lacks all of ours.
             if hubs.is_empty() {
                 hubs = all().collect();
@@ -77,73 +78,76 @@ pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<AdvertisedSet> {
     }
     let mut lists: BTreeMap<Uri, Option<PathBuf>> =
         channels.keys().map(|set| (set.clone(), None)).collect();
-    for document in report::documents::all(engine) {
+    for document in report::documents::all(reader)? {
         let is_list = document.kind == Some((Capability::CapabilityList, Form::List));
         if is_list || lists.contains_key(&document.uri) {
-            lists.insert(document.uri, file_of(engine, &document.path));
+            lists.insert(document.uri, file_of(reader, &document.path));
         }
     }
     let mut patched = BTreeSet::new();
-    let sets = lists.into_iter().filter_map(|(list, path)| {
+    let mut sets = Vec::new();
+    for (list, path) in lists {
         let channels = channels.remove(&list).unwrap_or_default();
         let channels = channels.into_values().collect();
-        set(engine, list, path, channels, &mut patched)
-    });
-    sets.collect()
+        sets.extend(set(reader, list, path, channels, &mut patched)?);
+    }
+    Ok(sets)
 }
 
-fn file_of(engine: &Engine, path: &DocumentPath) -> Option<PathBuf> {
-    let path = tree::file_path(engine.plan(), path)?;
+fn file_of(reader: &Reader<'_>, path: &DocumentPath) -> Option<PathBuf> {
+    let path = tree::file_path(reader.plan, path)?;
     // `patch` refuses paths that lead through a link.
     Some(path.canonicalize().unwrap_or(path))
 }
 
 /// Returns nothing for a list that is gone with its channel.
 fn set(
-    engine: &Engine,
+    reader: &Reader<'_>,
     list: Uri,
     path: Option<PathBuf>,
     channels: Vec<Advertisement>,
     patched: &mut BTreeSet<PathBuf>,
-) -> Option<AdvertisedSet> {
+) -> state::Result<Option<AdvertisedSet>> {
     let file = path.and_then(|path| match tree::content(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         content => Some((path, content)),
     });
     let path = file.as_ref().map(|(path, _)| path.clone());
     let outcome = match (channels.as_slice(), file) {
-        ([], None) => return None,
-        ([], Some(_)) => failed(why_no_channel(engine, &list)),
-        (_, None) if is_configured(engine, &list) => AdvertiseOutcome::NotInTheTree,
+        ([], None) => return Ok(None),
+        ([], Some(_)) => failed(why_no_channel(reader, &list)?),
+        (_, None) if is_configured(reader, &list) => AdvertiseOutcome::NotInTheTree,
         (_, None) => failed("is not there now"),
-        (channels, Some((path, content))) => compared(engine, &path, content, channels, patched),
+        (channels, Some((path, content))) => compared(reader, &path, content, channels, patched)?,
     };
-    Some(AdvertisedSet {
+    Ok(Some(AdvertisedSet {
         list,
         path,
         channels,
         outcome,
-    })
+    }))
 }
 
 /// Returns true if a `[[channel]]` names the list.
-fn is_configured(engine: &Engine, list: &Uri) -> bool {
-    let mut channels = engine.plan().channels.iter();
+fn is_configured(reader: &Reader<'_>, list: &Uri) -> bool {
+    let mut channels = reader.plan.channels.iter();
     channels.any(|channel| channel.capability_list == *list)
 }
 
-fn why_no_channel(engine: &Engine, list: &Uri) -> String {
-    let Some(finding) = report::findings::about_channel(engine, list).next() else {
-        return "advertises no channel, and unadvertised_channels = false gives it none".to_owned();
+fn why_no_channel(reader: &Reader<'_>, list: &Uri) -> state::Result<String> {
+    let findings = report::findings::about_channel(reader, list)?;
+    let Some(finding) = findings.first() else {
+        let why = "advertises no channel, and unadvertised_channels = false gives it none";
+        return Ok(why.to_owned());
     };
     let finding = finding.to_string();
     let predicate = finding
         .strip_prefix(list.as_str())
         .unwrap_or(&finding)
         .trim_start();
-    format!(
+    Ok(format!(
         "{predicate}; with a [[channel]] that names another topic, this prints how to correct it"
-    )
+    ))
 }
 
 /// Escapes a citation of a file, which may contain anything, for a terminal.
@@ -153,27 +157,32 @@ fn failed(reason: impl AsRef<str>) -> AdvertiseOutcome {
 }
 
 fn compared(
-    engine: &Engine,
+    reader: &Reader<'_>,
     path: &Path,
     content: io::Result<Vec<u8>>,
     channels: &[Advertisement],
     patched: &mut BTreeSet<PathBuf>,
-) -> AdvertiseOutcome {
+) -> state::Result<AdvertiseOutcome> {
     let before = match content {
         Ok(content) => content,
-        Err(error) => return failed(format!("cannot be read: {error}")),
+        Err(error) => return Ok(failed(format!("cannot be read: {error}"))),
     };
     // Only the state knows which hubs were ours: another program's may have the address of an embedded one.
-    let former = engine.former_hubs();
+    let former = "SELECT uri FROM hub WHERE configured = 0";
+    let former = reader.db.all(former, [], |row| row.sql::<Hub>())?;
+    let former = former.into_iter().collect();
     let mut after = None;
     for channel in channels {
-        match advertise(after.as_deref().unwrap_or(&before), channel, former) {
+        match advertise(after.as_deref().unwrap_or(&before), channel, &former) {
             Ok(None) => {}
             Ok(Some(patched)) => after = Some(patched),
-            Err(error) => return failed(format!("cannot be patched: {}", error_chain(&error))),
+            Err(error) => {
+                let reason = error_chain(&error);
+                return Ok(failed(format!("cannot be patched: {reason}")));
+            }
         }
     }
-    match after {
+    Ok(match after {
         None => AdvertiseOutcome::Complete,
         Some(_) if !patched.insert(path.to_owned()) => {
             failed("is the same file as another set's, and can advertise the channels of one only")
@@ -181,5 +190,5 @@ fn compared(
         Some(after) => AdvertiseOutcome::Lacks {
             patch: unified(path, &before, &after),
         },
-    }
+    })
 }

@@ -1,15 +1,17 @@
 //! Facts about the machine: state directory, limits, permissions.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::{Access, StatVfsMountFlags};
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::Diagnostic;
-use crate::diagnostics::machine::{self, Users, WatchedKind};
-use crate::store;
+use crate::diagnostics::machine::{self, StateDirectory, Users, WatchedKind};
 use crate::tree::SystemLimit;
 
 /// Returns the sections about the machine. `state` is a known problem with the state file.
@@ -32,7 +34,7 @@ pub(super) fn unreadable(scan: &OneShotScan) -> Option<Diagnostic> {
 }
 
 pub(super) fn state_directory(directory: &Path) -> Vec<Diagnostic> {
-    let place = store::inspect_directory(directory);
+    let place = inspect_directory(directory);
     machine::state_directory(&directory.display().to_string(), &place, user(), &users())
 }
 
@@ -68,4 +70,40 @@ fn user() -> u32 {
 fn users() -> Users {
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
     Users::read(&String::from_utf8_lossy(&passwd))
+}
+
+/// Inspects `directory` as this user.
+fn inspect_directory(directory: &Path) -> StateDirectory {
+    let metadata = match std::fs::metadata(directory) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return nearest(directory)
+                .unwrap_or_else(|| StateDirectory::Unreadable(error.to_string()));
+        }
+        Err(error) => return StateDirectory::Unreadable(error.to_string()),
+    };
+    let volume = match rustix::fs::statvfs(directory) {
+        Ok(volume) => volume,
+        Err(error) => return StateDirectory::Unreadable(std::io::Error::from(error).to_string()),
+    };
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    StateDirectory::There {
+        owner: metadata.uid(),
+        is_directory: metadata.is_dir(),
+        may_write: rustix::fs::access(directory, access).is_ok()
+            && !volume.f_flag.contains(StatVfsMountFlags::RDONLY),
+        free_bytes: volume.f_bavail.saturating_mul(volume.f_frsize),
+        free_files: (volume.f_files > 0).then_some(volume.f_favail),
+    }
+}
+
+/// Returns the nearest existing directory above.
+fn nearest(directory: &Path) -> Option<StateDirectory> {
+    directory.ancestors().skip(1).find_map(|above| {
+        let metadata = std::fs::metadata(above).ok()?;
+        Some(StateDirectory::Absent {
+            above: above.to_owned(),
+            owner: metadata.uid(),
+        })
+    })
 }

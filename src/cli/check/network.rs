@@ -26,7 +26,7 @@ use crate::diagnostics::topic::{self, ExpectedTopic};
 use crate::diagnostics::{Diagnostic, broker, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
-use crate::store;
+use crate::state::{self, lock};
 
 /// Timeout for all topics together.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -47,12 +47,14 @@ pub(super) fn sections(
     brokers: Vec<BrokerSettings>,
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[CheckSection; 4]> {
-    let plan = scan.engine.plan();
-    let mut channels = report::channels::all(&scan.engine);
-    channels.retain(|channel| {
-        let is_name_only = report::channels::is_for_brokers_only(&scan.engine, &channel.topic);
-        channel.retired.is_none() && !is_name_only
-    });
+    let (plan, reader) = (&scan.engine.plan, &scan.reader());
+    let mut channels = Vec::new();
+    for channel in report::channels::outline(reader)? {
+        let is_name_only = report::channels::is_for_brokers_only(reader, &channel.topic)?;
+        if channel.retired.is_none() && !is_name_only {
+            channels.push(channel);
+        }
+    }
     let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
     let embedded = embedded.map(|embedded| embedded.hub.clone());
 
@@ -91,7 +93,7 @@ pub(super) fn sections(
     of_topics.extend(topic::diagnostics(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
     let mut of_hubs = unverified;
-    of_hubs.extend(told(scan));
+    of_hubs.extend(told(scan)?);
     of_hubs.extend(agreements);
     let judged = answers.hubs.iter();
     of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
@@ -130,7 +132,7 @@ fn agreements(
 
 /// Returns true if a daemon is running, so that topics should be served, as far as this user can see.
 pub(super) fn is_running(state_dir: &Path) -> (bool, Option<Diagnostic>) {
-    match store::is_in_use(state_dir) {
+    match lock::is_in_use(state_dir) {
         Ok(true) => (true, None),
         Ok(false) => {
             let message = format!(
@@ -248,14 +250,14 @@ async fn probed(brokers: Vec<BrokerSettings>) -> Vec<broker::BrokerProbe> {
 }
 
 /// Diagnoses the delivery of the last notifications, by the saved state.
-fn told(scan: &OneShotScan) -> Vec<Diagnostic> {
-    let status = report::outline(&scan.engine, scan.engine.now());
+fn told(scan: &OneShotScan) -> state::Result<Vec<Diagnostic>> {
+    let status = report::outline(&scan.reader())?;
     let hubs = status.hubs();
     let troubles = hubs.iter().flat_map(|summary| {
         let troubles = summary.troubles.iter();
         troubles.map(move |trouble| hub::delivery_trouble(summary.hub, trouble))
     });
-    troubles.collect()
+    Ok(troubles.collect())
 }
 
 /// Compares the clocks of all that answered with ours.

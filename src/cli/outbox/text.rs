@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
 use resourcesync::escape::escaped;
 use resourcesync::payload::Entry;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::cli::output::{aligned, counted, next_try, when};
@@ -19,27 +18,16 @@ pub struct Row<'a> {
     pub hub: &'a HubView,
 }
 
-impl Serialize for Row<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Flat<'a> {
-            source: &'a str,
-            kind: ChannelKind,
-            set: &'a str,
-            topic: &'a str,
-            retired: Option<Timestamp>,
-            #[serde(flatten)]
-            hub: &'a HubView,
-        }
-        let flat = Flat {
-            source: &self.channel.source,
-            kind: self.channel.kind,
-            set: self.channel.set.as_str(),
-            topic: self.channel.topic.as_str(),
-            retired: self.channel.retired,
-            hub: self.hub,
-        };
-        flat.serialize(serializer)
+impl Row<'_> {
+    pub fn as_json(&self) -> serde_json::Value {
+        let Row { channel, hub } = self;
+        let mut row = json!(hub);
+        row["source"] = json!(channel.source);
+        row["kind"] = json!(channel.kind);
+        row["set"] = json!(channel.set);
+        row["topic"] = json!(channel.topic);
+        row["retired"] = json!(channel.retired);
+        row
     }
 }
 
@@ -96,7 +84,7 @@ pub fn write_muted(out: &mut impl Write, channels: &[ChannelView]) -> io::Result
 pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<()> {
     let now = account.at;
     let hub = &account.hub;
-    let mode = serde_json::json!(hub.mode);
+    let mode = json!(hub.mode);
     let mode = mode.as_str().unwrap_or_default();
     let (topic, kind) = (&account.topic, account.kind);
     writeln!(out, "channel    {topic} (kind {kind})")?;

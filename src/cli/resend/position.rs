@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::resend::resources::{List, ListVersion, Set};
-use crate::store::create_directory;
+use crate::state::open::create_directory;
 
 const VERSION: u32 = 1;
 

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use foldhash::fast::FixedState;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::change::Change;
@@ -14,12 +13,11 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Topic, Uri};
 use serde::{Deserialize, Serialize};
 
-use crate::announce::engine::Engine;
 use crate::announce::observation::Stat;
-use crate::announce::state::Record;
 use crate::config::broker::Broker;
-use crate::report;
 use crate::report::documents::DocumentState;
+use crate::report::{self, Reader};
+use crate::state::{self, Sql};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::file_path;
 
@@ -79,7 +77,7 @@ impl ListError {
 /// The last entries of resources in Change Lists, by 128 bits of blake3 over their URIs. Empty for Resource Lists.
 #[derive(Debug, Default)]
 pub struct Current {
-    last: HashMap<[u8; 16], LastEntry, FixedState>,
+    last: HashMap<[u8; 16], LastEntry>,
     /// The versions of the Change Lists that were read, by number.
     versions: HashMap<usize, ListVersion>,
 }
@@ -127,17 +125,16 @@ fn key(loc: &str) -> [u8; 16] {
 }
 
 /// Returns the sets with channels of resources that a broker is told of, in order.
-pub fn sets(engine: &Engine, broker: &Broker) -> Vec<Set> {
-    let documents = report::documents::all(engine);
-    let channels = report::channels::outline(engine);
+pub fn sets(reader: &Reader<'_>, broker: &Broker) -> state::Result<Vec<Set>> {
+    let documents = report::documents::all(reader)?;
+    let channels = report::channels::outline(reader)?.into_iter();
     let is_told = |source: &String| {
         let mut sources = broker.plan.sources.iter().flatten().peekable();
         sources.peek().is_none() || sources.any(|one| one == source)
     };
     let is_gone = |uri: &Uri| {
-        let mut sources = engine.sources().iter();
-        let record = sources.find_map(|source| source.catalog().get(uri));
-        record.is_some_and(Record::is_gone)
+        let gone = "SELECT 1 FROM document WHERE uri = ?1 AND presence = 4";
+        reader.db.exists(gone, [Sql(uri)]).unwrap_or_default()
     };
     let channels = channels.filter(|channel| {
         channel.kind == ChannelKind::Change && channel.retired.is_none() && is_told(&channel.source)
@@ -157,7 +154,7 @@ pub fn sets(engine: &Engine, broker: &Broker) -> Vec<Set> {
                     uri: document.uri.clone(),
                     number,
                     capability,
-                    path: file_path(engine.plan(), &document.path)?,
+                    path: file_path(reader.plan, &document.path)?,
                 })
             });
             lists.collect()
@@ -175,7 +172,7 @@ pub fn sets(engine: &Engine, broker: &Broker) -> Vec<Set> {
     });
     let mut sets: Vec<Set> = sets.collect();
     sets.sort_by(|a, b| (&a.source, &a.set).cmp(&(&b.source, &b.set)));
-    sets
+    Ok(sets)
 }
 
 impl Set {

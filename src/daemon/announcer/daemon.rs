@@ -15,18 +15,20 @@ use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
 
 use crate::announce::event::Event;
+use crate::announce::steps::step::Engine;
 use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::error::{ConfigError, Location, Problem};
-use crate::daemon::announcer::reload::{LoadedEngine, saved_subscriptions};
 use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput, moment};
 use crate::daemon::event_loop::hub_link::start_hub;
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::front::admin_pages;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::{Daemon, Process, settings};
-use crate::store::Store;
+use crate::state::hub::SavedRelays;
+use crate::state::open::StateFile;
+use crate::state::{self, last_time_saved};
 
 impl Daemon<Announcer, Config> {
     /// Starts everything. All that can fail for want of permission or a free address does so before the first file is
@@ -39,16 +41,19 @@ impl Daemon<Announcer, Config> {
         let submission_runtime = submission_runtime()?;
         let brokers = settings::brokers(&config)?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
-        let store = Store::open(&config.state_dir)?;
-        store.refuse_of_hub()?;
+        let (file, connection) = StateFile::open(&config.state_dir)?;
+        file.refuse_of_hub(&connection)?;
         let (public, admin) = process.listeners(&config.server)?;
         let public_url = public_url(&config, public.tcp_address())?;
         let prepared_hub = prepared_hub(&config, &public_url)?;
 
-        let saved = saved_subscriptions(&store, prepared_hub.is_some())?;
-        let clock = Clock::start(store.load_clock()?);
-        let loaded = LoadedEngine::new(&store, config.plan(&public_url), moment(clock))?;
-        let parts: RunParts = process.loop_parts(store, clock);
+        let load_error = |error| file.load_error(error);
+        let saved = saved_subscriptions(&file, prepared_hub.is_some()).map_err(load_error)?;
+        let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
+        let plan = config.plan(&public_url);
+        let started = Engine::start(connection, plan, moment(clock), None);
+        let started = started.map_err(|error| file.save_error(error))?;
+        let parts: RunParts = process.loop_parts(file, clock);
         let inputs = parts.inputs.clone();
         let topics = Topics::new(move |topic| {
             // A stopped loop ignores it.
@@ -62,7 +67,7 @@ impl Daemon<Announcer, Config> {
             submission_runtime,
         };
         let event_loop = EventLoop::announce(
-            loaded,
+            started,
             &config,
             adaptors,
             parts,
@@ -87,7 +92,7 @@ impl Daemon<Announcer, Config> {
         let public_url = public_url(config, tcp)?;
         let prepared_hub = prepared_hub(config, &public_url)?;
         let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked().is_none();
-        let saved = saved_subscriptions(self.event_loop.parts.saver.store(), is_first_hub)?;
+        let saved = saved_subscriptions(&self.event_loop.parts.saver.file, is_first_hub)?;
         let plan = config.plan(&public_url);
         let is_other_plan = plan != self.config.plan(self.event_loop.role.public_url())
             || config.sources != self.config.sources;
@@ -99,11 +104,11 @@ impl Daemon<Announcer, Config> {
         let EventLoop { role, parts, .. } = &mut self.event_loop;
         role.change_adaptors(clients, brokers);
         for hub in changed_hubs(&self.config, config) {
-            role.step(Event::HubChanged(hub), parts);
+            role.keep(Event::HubChanged(hub), false);
         }
         // R23. The engine of another plan retries by itself.
         if !is_other_plan {
-            role.step(Event::Retry { only: None }, parts);
+            role.keep(Event::Retry { only: None }, false);
         }
         let topics = role.topics().clone();
         change_hub(parts, prepared_hub, saved, &topics);
@@ -186,6 +191,14 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
     })
 }
 
+/// Loads what an embedded hub starts with, if one `is_wanted`.
+fn saved_subscriptions(file: &StateFile, is_wanted: bool) -> state::Result<SavedHub> {
+    if !is_wanted {
+        return Ok(SavedHub::default());
+    }
+    state::hub::load_from(&file.path)
+}
+
 fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubError> {
     let embedded = config.embedded_hub.as_ref();
     let settings = embedded
@@ -200,7 +213,7 @@ fn change_hub(
     saved: SavedHub,
     topics: &Topics,
 ) {
-    let relays = parts.saver.store().relay_reader();
+    let relays = SavedRelays::new(parts.saver.file.path.clone());
     let RunParts {
         clock,
         inputs,

@@ -13,7 +13,8 @@ use crate::announce::time::earlier;
 use crate::daemon::announcer::{Announcer, RunParts};
 use crate::report;
 use crate::report::figures::Counts;
-use crate::report::status::{Detail, FellBehindView, Status};
+use crate::report::status::{Detail, Status};
+use crate::state::{Sql, StateError};
 use crate::tree::TreeReport;
 
 /// Time for which the status shows that a hub fell behind.
@@ -21,31 +22,31 @@ const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl Announcer {
     /// Returns the status of sources and channels, with the figures that others counted.
-    pub(super) fn status_at(&self, detail: Detail, now: Timestamp, counts: &Counts) -> Status {
+    pub(super) fn status_at(
+        &self,
+        detail: Detail,
+        now: Timestamp,
+        counts: &Counts,
+    ) -> Result<Status, StateError> {
         let mut status = match detail {
-            Detail::Everything => report::status(&self.engine, now),
-            Detail::Figures => report::outline(&self.engine, now),
+            Detail::Everything => report::status(&self.engine.reader(now))?,
+            Detail::Figures => report::outline(&self.engine.reader(now))?,
         };
         let lately = earlier(now, FELL_BEHIND_FOR);
-        let fell_behind = counts.fell_behind.iter();
-        let fell_behind = fell_behind.filter(|(_, behind)| behind.last > lately);
-        let views = fell_behind.map(|((hub, topic), behind)| FellBehindView {
-            hub: hub.clone(),
-            topic: topic.clone(),
-            changes: behind.changes,
-            last: behind.last,
-        });
-        status.fell_behind = views.collect();
+        let fell_behind = counts.fell_behind.values();
+        let fell_behind = fell_behind.filter(|behind| behind.last > lately);
+        status.fell_behind = fell_behind.cloned().collect();
         let figures = &mut status.figures;
-        figures.hints = self.trees.hints(self.engine.plan(), &counts.hints);
+        figures.hints = self.trees.hints(&self.engine.plan, &counts.hints);
         figures.attempts = self.submissions.durations();
         figures.topics = self.topics.requests();
-        status
+        Ok(status)
     }
 
-    /// Carries the counts over to another plan, but for mounts that it does not have.
-    pub(super) fn carry_counts_over(&self, plan: &Plan, counts: &mut Counts) {
-        let hints = self.trees.hints(self.engine.plan(), &counts.hints);
+    /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
+    pub(super) fn carry_counts_over(&self, before: &Plan, counts: &mut Counts) {
+        let plan = &self.engine.plan;
+        let hints = self.trees.hints(before, &counts.hints);
         counts.hints.extend(hints);
         counts.mounts.retain(|(source, directory), _| {
             let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
@@ -56,10 +57,13 @@ impl Announcer {
 
     /// Counts a fact that the operator is told.
     pub(super) fn count_fact(&self, fact: &Fact, parts: &mut RunParts) {
-        let channels = self.engine.channels();
         let kind = |topic: &Topic| {
-            let channel = channels.of_topic(topic).and_then(|id| channels.get(id));
-            channel.map_or_else(ChannelKind::default, |channel| channel.row.kind)
+            let kind = self.engine.db().first(
+                "SELECT kind FROM channel WHERE topic = ?1",
+                [Sql(topic)],
+                |row| row.sql::<ChannelKind>(),
+            );
+            kind.ok().flatten().unwrap_or_default()
         };
         parts.counts.tell(fact, kind, Timestamp::now());
     }
@@ -72,12 +76,13 @@ impl Announcer {
         took: Duration,
         parts: &mut RunParts,
     ) {
-        let known = self.engine.change_sets().get(&request.set);
-        let source = known.and_then(|known| self.engine.plan().sources.get(known.source()));
-        if let Some(source) = source {
-            parts
-                .counts
-                .read_changes(&source.name, request, outcome, took);
+        let source = self.engine.db().first(
+            "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
+            [Sql(&request.set)],
+            |row| row.take::<String>(),
+        );
+        if let Ok(Some(source)) = source {
+            parts.counts.read_changes(&source, request, outcome, took);
         }
     }
 
@@ -90,7 +95,7 @@ impl Announcer {
             took,
             unwatched,
         } = report
-            && let Some((_, source)) = self.engine.plan().source_of(*mount)
+            && let Some((_, source)) = self.engine.plan.source_of(*mount)
             && let Some(mount) = source.mount(*mount)
         {
             let directory = mount.directory.to_string_lossy().into_owned();

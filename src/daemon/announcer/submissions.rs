@@ -90,8 +90,11 @@ impl Submissions {
 
     /// Takes note of an event that may be the answer to a submission.
     pub fn note(&mut self, event: &Event) {
-        if let Some(submission) = answered_submission(event) {
-            self.under_way.remove(&submission);
+        if let Event::Answered {
+            channel, hub, seq, ..
+        } = event
+        {
+            self.under_way.remove(&(*channel, hub.clone(), *seq));
         }
     }
 
@@ -105,15 +108,5 @@ impl Submissions {
         let mut durations = self.submitter.durations();
         durations.extend(self.brokers.durations());
         durations
-    }
-}
-
-/// Returns the submission that an event answers.
-pub fn answered_submission(event: &Event) -> Option<SubmissionId> {
-    match event {
-        Event::Answered {
-            channel, hub, seq, ..
-        } => Some((*channel, hub.clone(), *seq)),
-        _ => None,
     }
 }

@@ -6,18 +6,15 @@ use std::sync::mpsc::Sender;
 
 use jiff::Timestamp;
 
-use crate::announce::engine::Engine;
-use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::settings;
 use crate::report::figures::Hints;
-use crate::tree::{RecentKeys, Tree, TreeError, TreeReport, TreeSettings};
-
-/// Files that are no documents, as they were read last.
-pub type OtherFiles = Vec<(DocumentPath, Stat, Timestamp)>;
+use crate::state::Db;
+use crate::tree::{RecentKeys, Tree, TreeReport, TreeSettings};
 
 /// Number of a set of trees. Each reload that changes them has one of its own.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -66,27 +63,28 @@ impl WatchedTrees {
     pub fn next_generation(
         &mut self,
         config: &Config,
-        engine: &Engine,
-        other_files: &OtherFiles,
-    ) -> Result<NextTrees, TreeError> {
+        plan: &Plan,
+        db: Db<'_>,
+    ) -> anyhow::Result<NextTrees> {
         self.last_generation.0 += 1;
         let generation = self.last_generation;
         let watch = |source| {
             let tree = TreeSettings {
                 recent_keys: self.recent_keys(),
-                ..settings::tree(config, source, engine.plan())
+                ..settings::tree(config, source, plan)
             };
-            let known = settings::known(engine, source, other_files);
+            let known = settings::known(db, &plan.sources[source])?;
             let inputs = self.inputs.clone();
-            Tree::watch(tree, known, move |report| {
+            let tree = Tree::watch(tree, known, move |report| {
                 let input = SourceInput::Tree(generation, report);
                 match inputs.send(Input::Work(input)) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 }
-            })
+            })?;
+            Ok(tree)
         };
-        let trees: Result<Vec<Tree>, TreeError> = (0..config.sources.len()).map(watch).collect();
+        let trees: anyhow::Result<Vec<Tree>> = (0..config.sources.len()).map(watch).collect();
         let trees = trees?;
         Ok(NextTrees { generation, trees })
     }

@@ -1,8 +1,6 @@
 //! Commands such as `rsnotify accept`: executed within a step of the loop, and answered once that step is saved. Where no
 //! daemon runs, they are executed on the state that it left.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
@@ -10,44 +8,44 @@ use websub::hub::SubscriptionKey;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::subscriptions::Subscriptions;
 
-use crate::announce::changes::log::LogPart;
-use crate::announce::engine::Engine;
-use crate::announce::event::{Effect, Event, Fact, Now};
-use crate::announce::ids::ChannelId;
-use crate::control::{
-    AccountName, ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction,
-};
-use crate::report;
-use crate::report::outbox::AccountNames;
-use crate::store::Store;
+use crate::announce::event::{Effect, Event, Fact};
+use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
+use crate::daemon::log::error_chain;
+use crate::report::outbox::AccountName;
+use crate::report::{self, Reader};
+use crate::state::{self, Db, StateError};
+
+/// How a command is answered.
+pub enum CommandAnswer {
+    Ready(ControlReply),
+    /// By the step that executes it.
+    OfStep,
+    /// By the state after the step.
+    Question(ControlRequest),
+}
 
 /// An answer to a command that waits for its step to be saved.
 pub struct CommandReply {
-    reply: oneshot::Sender<ControlReply>,
-    answer: ControlReply,
+    pub reply: oneshot::Sender<ControlReply>,
+    pub answer: CommandAnswer,
 }
 
 impl CommandReply {
-    pub fn new(reply: oneshot::Sender<ControlReply>, answer: ControlReply) -> CommandReply {
+    pub fn new(reply: oneshot::Sender<ControlReply>, answer: CommandAnswer) -> CommandReply {
         CommandReply { reply, answer }
     }
+}
 
-    /// Answers, unless the state cannot be saved because of some `trouble`, which is the answer then.
-    pub fn send(self, trouble: Option<&str>) {
-        let answer = match (trouble, self.answer) {
-            (trouble, ControlReply::Status(mut status)) => {
-                status.unsaved = trouble.map(str::to_owned);
-                ControlReply::Status(status)
-            }
-            (Some(trouble), answer) if answer.is_change() => ControlReply::Error(format!(
-                "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops \
-                 before"
-            )),
-            (_, answer) => answer,
-        };
-        // The client may have disconnected.
-        let _ = self.reply.send(answer);
-    }
+/// Answers, unless the state cannot be saved because of some `trouble`, which is the answer then.
+pub fn send(reply: oneshot::Sender<ControlReply>, answer: ControlReply, trouble: Option<&str>) {
+    let answer = match (trouble, answer) {
+        (Some(trouble), answer) if answer.is_change() => ControlReply::Error(format!(
+            "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops before"
+        )),
+        (_, answer) => answer,
+    };
+    // The client may have disconnected.
+    let _ = reply.send(answer);
 }
 
 /// Answers a question about the subscriptions of a hub, and ends the one that it names to be ended.
@@ -55,10 +53,10 @@ pub fn ask_hub(
     hub: &EmbeddedHub,
     about: SubscriptionsAction,
     now: Timestamp,
-    store: &Store,
+    db: Db<'_>,
 ) -> ControlReply {
     let (answer, ended) =
-        hub.inspect(|subscriptions| ask_subscriptions(subscriptions, about, now, Some(store)));
+        hub.inspect(|subscriptions| ask_subscriptions(subscriptions, about, now, Some(db)));
     if let Some(key) = ended {
         hub.end(key, "removed by the hub's operator");
     }
@@ -76,10 +74,10 @@ pub fn ask_subscriptions(
     subscriptions: &Subscriptions,
     about: SubscriptionsAction,
     now: Timestamp,
-    store: Option<&Store>,
+    db: Option<Db<'_>>,
 ) -> (ControlReply, Option<SubscriptionKey>) {
     // What cannot be read is not shown.
-    let seq_after = |topic: &Topic, heard| store?.seq_after(topic, heard).ok().flatten();
+    let seq_after = |topic: &Topic, heard| state::hub::seq_after(db?, topic, heard).ok().flatten();
     let named = |name: &SubscriptionName| {
         subscriptions.find(&name.callback, name.topic.as_deref(), now, &seq_after)
     };
@@ -99,87 +97,88 @@ pub fn ask_subscriptions(
     }
 }
 
-/// Executes a command. Returns its answer, and the effects to save before it is given. `act` is [`Engine::step`] or
-/// [`Engine::amend`]; `answer_about` answers questions about subscriptions, and `logged` returns the body of a part of a
-/// logged notification.
-pub fn execute(
-    engine: &mut Engine,
-    act: fn(&mut Engine, Event, Now) -> Vec<Effect>,
-    answer_about: impl FnOnce(SubscriptionsAction) -> ControlReply,
-    logged: impl FnOnce(ChannelId, u64, LogPart) -> Option<Arc<[u8]>>,
+/// Returns the event of a command that acts, and its answer, of which the number is still to come.
+pub fn event_of(
+    reader: &Reader<'_>,
     request: ControlRequest,
-    now: Now,
-) -> (ControlReply, Vec<Effect>) {
-    let mut effects = Vec::new();
-    let mut act = |engine: &mut Engine, event| {
-        effects = act(engine, event, now);
-        count(&effects)
+) -> Result<(Event, ControlReply), String> {
+    let account = |name: &AccountName| {
+        let account = report::outbox::account(reader, name);
+        account.map_err(|unknown| error_chain(&unknown))
     };
-    let account =
-        |engine: &Engine, name: &AccountName| report::outbox::account(engine, names(name));
-    let reply = match request {
-        ControlRequest::Accept { source } => match engine.plan().source_named(&source) {
-            Ok(_) => {
-                let event = Event::Accept {
-                    source: source.clone(),
-                };
-                let documents = act(engine, event);
-                ControlReply::Accepted { source, documents }
-            }
-            Err(unknown) => refused(&unknown),
-        },
-        ControlRequest::Retry { only } => {
-            match only.map(|name| account(engine, &name)).transpose() {
-                Ok(only) => ControlReply::Retried {
-                    notifications: act(engine, Event::Retry { only }),
-                },
-                Err(unknown) => refused(&unknown),
-            }
+    match request {
+        ControlRequest::Accept { source } => {
+            source_named(reader, &source)?;
+            let answer = ControlReply::Accepted {
+                source: source.clone(),
+                documents: 0,
+            };
+            Ok((Event::Accept { source }, answer))
         }
-        ControlRequest::Drop { account: name } => match account(engine, &name) {
-            Ok((channel, hub)) => ControlReply::Dropped {
-                changes: act(engine, Event::Drop { channel, hub }),
-            },
-            Err(unknown) => refused(&unknown),
-        },
-        ControlRequest::Missing { source } => match engine.plan().source_named(&source) {
-            Ok(source) => ControlReply::Missing(report::missing::acceptable(engine, source)),
-            Err(unknown) => refused(&unknown),
-        },
-        ControlRequest::Status => ControlReply::Status(Box::new(report::status(engine, now.now))),
-        ControlRequest::Outbox => ControlReply::Outbox(report::channels::all(engine)),
-        ControlRequest::Show {
-            account: name,
-            payload,
-        } => match report::outbox::account_view(engine, names(&name), payload, logged, now.now) {
-            Ok(shown) => ControlReply::Account(Box::new(shown)),
-            Err(unknown) => refused(&unknown),
-        },
-        ControlRequest::Subscriptions(about) => answer_about(about),
-        ControlRequest::PublicUrl => ControlReply::PublicUrl(engine.plan().public_url.to_string()),
-    };
-    (reply, effects)
-}
-
-fn refused(unknown: &dyn std::error::Error) -> ControlReply {
-    ControlReply::Error(unknown.to_string())
-}
-
-fn names(name: &AccountName) -> AccountNames<'_> {
-    AccountNames {
-        channel: &name.channel,
-        kind: name.kind,
-        hub: &name.hub,
+        ControlRequest::Retry { only } => {
+            let only = only.map(|name| account(&name)).transpose()?;
+            let answer = ControlReply::Retried { notifications: 0 };
+            Ok((Event::Retry { only }, answer))
+        }
+        ControlRequest::Drop { account: name } => {
+            let (channel, hub) = account(&name)?;
+            let answer = ControlReply::Dropped { changes: 0 };
+            Ok((Event::Drop { channel, hub }, answer))
+        }
+        _ => Err("this command changes nothing".to_owned()),
     }
 }
 
-/// Returns the number of documents, notifications or changes that a command concerned.
-fn count(effects: &[Effect]) -> usize {
+/// Returns the answer of a command, with the number of documents, notifications or changes that it concerned.
+pub fn counted(answer: ControlReply, effects: &[Effect]) -> ControlReply {
     let counts = effects.iter().map(|effect| match effect {
         Effect::Tell(Fact::Accepted { documents, .. }) => *documents,
         Effect::Tell(Fact::Retried { notifications }) => *notifications,
         Effect::Tell(Fact::CountedAsTold { changes, .. }) => *changes,
         _ => 0,
     });
-    counts.sum()
+    let count = counts.sum();
+    match answer {
+        ControlReply::Accepted { source, .. } => ControlReply::Accepted {
+            source,
+            documents: count,
+        },
+        ControlReply::Retried { .. } => ControlReply::Retried {
+            notifications: count,
+        },
+        ControlReply::Dropped { .. } => ControlReply::Dropped { changes: count },
+        answer => answer,
+    }
+}
+
+/// Answers a question about sources, channels or hubs.
+pub fn answer(reader: &Reader<'_>, request: ControlRequest) -> ControlReply {
+    answered(reader, request).unwrap_or_else(ControlReply::Error)
+}
+
+fn answered(reader: &Reader<'_>, request: ControlRequest) -> Result<ControlReply, String> {
+    let failed = |error: StateError| error_chain(&error);
+    Ok(match request {
+        ControlRequest::Missing { source } => {
+            let source = source_named(reader, &source)?;
+            ControlReply::Missing(report::sources::acceptable(reader, source).map_err(failed)?)
+        }
+        ControlRequest::Status => {
+            ControlReply::Status(Box::new(report::status(reader).map_err(failed)?))
+        }
+        ControlRequest::Outbox => {
+            ControlReply::Outbox(report::channels::all(reader).map_err(failed)?)
+        }
+        ControlRequest::Show { account, payload } => {
+            let shown = report::outbox::account_view(reader, &account, payload);
+            ControlReply::Account(Box::new(shown.map_err(|unknown| error_chain(&unknown))?))
+        }
+        ControlRequest::PublicUrl => ControlReply::PublicUrl(reader.plan.public_url.to_string()),
+        _ => return Err("this command is no question".to_owned()),
+    })
+}
+
+fn source_named(reader: &Reader<'_>, name: &str) -> Result<usize, String> {
+    let named = reader.plan.source_named(name);
+    named.map_err(|unknown| unknown.to_string())
 }

@@ -16,7 +16,7 @@ use websub::hub::{HubRecord, Relay, SavedHub};
 use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::daemon::log::error_chain;
-use crate::store::RelayConnection;
+use crate::state::hub::SavedRelays;
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]
@@ -110,7 +110,7 @@ impl<I> LoopParts<I> {
 pub fn start_hub<I: Send + 'static>(
     settings: PreparedHub,
     saved: SavedHub,
-    relays: RelayConnection,
+    relays: SavedRelays,
     topics: HubTopics,
     clock: Clock,
     inputs: &Sender<Input<I>>,

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use tracing::info;
 
 use crate::admin::Readiness;
 use crate::daemon::service_manager::ServiceManager;
-use crate::report::last_day::{IntervalView, LastDay, Totals};
+use crate::report::last_day::{IntervalView, LastDay};
 use crate::report::status::ConfigurationStatus;
 use crate::report::summary::DaemonActivity;
 
@@ -55,17 +54,17 @@ impl StatusReporter {
     }
 
     /// Adds to the counts of the last day, if the last time was a while ago.
-    pub fn note_totals(&mut self, now: Timestamp, totals: impl FnOnce() -> Totals) {
+    pub fn note_totals(&mut self, totals: impl FnOnce() -> IntervalView) {
         if self.noted.is_none_or(|noted| noted.elapsed() >= NOTED_EACH) {
             self.noted = Some(Instant::now());
-            self.last_day.note(now, totals());
+            self.last_day.note(totals());
         }
     }
 
     /// Returns the counts of the last day, with `totals` added to them.
-    pub fn last_day(&self, now: Timestamp, totals: Totals) -> Vec<IntervalView> {
+    pub fn last_day(&self, totals: IntervalView) -> Vec<IntervalView> {
         let mut last_day = self.last_day.clone();
-        last_day.note(now, totals);
+        last_day.note(totals);
         last_day.view()
     }
 

@@ -17,7 +17,9 @@ use crate::daemon::event_loop::hub_link::{HubLink, start_hub};
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::intake::{HubParts, Intake, PublisherInput, end_foreign_topics};
 use crate::daemon::{Daemon, Process, configuration_status, settings};
-use crate::store::Store;
+use crate::state::hub::{self, SavedRelays};
+use crate::state::open::StateFile;
+use crate::state::{Db, last_time_saved};
 
 impl Daemon<Intake, HubConfig> {
     /// Starts everything.
@@ -25,19 +27,22 @@ impl Daemon<Intake, HubConfig> {
         let process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
-        let mut store = Store::open(&config.state_dir)?;
-        store.claim_for_hub()?;
+        let (file, connection) = StateFile::open(&config.state_dir)?;
+        file.claim_for_hub(&connection)?;
+        let load_error = |error| file.load_error(error);
         let (public, admin) = process.listeners(&config.server)?;
 
-        let topics = PublishedTopics::restore(store.load_published_topics()?);
+        let published = hub::load_published_topics(Db(&connection)).map_err(load_error)?;
+        let topics = PublishedTopics::restore(published);
         let publishers = publisher::plan(&config.publishers);
         let directory = Arc::new(TopicDirectory::new(topics, publishers));
         let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
         let client = Arc::new(client);
         let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
-        let (saved, relays) = (store.load_hub()?, store.relay_reader());
-        let clock = Clock::start(store.load_clock()?);
-        let mut parts: HubParts = process.loop_parts(store, clock);
+        let saved = hub::load_from(&file.path).map_err(load_error)?;
+        let relays = SavedRelays::new(file.path.clone());
+        let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
+        let mut parts: HubParts = process.loop_parts(file, clock);
         let HubParts {
             hub,
             inputs,
@@ -65,7 +70,15 @@ impl Daemon<Intake, HubConfig> {
             let _ = fetched.send(Input::Work(input));
         });
         let ttl = config.hub.topic_ttl;
-        let intake = Intake::new(hub.clone(), directory, Arc::new(fetches), ttl, clock.began);
+        let fetches = Arc::new(fetches);
+        let intake = Intake::new(
+            connection,
+            hub.clone(),
+            directory,
+            fetches,
+            ttl,
+            clock.began,
+        );
         let readiness = process.readiness.clone();
         let event_loop = EventLoop::new(intake, parts, readiness, configuration_status(&config));
         let public = public.serve_hub(hub);

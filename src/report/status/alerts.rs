@@ -8,27 +8,20 @@ use resourcesync::uri::Hub;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
-    ChannelView, Condition, FellBehindView, MountStatus, MutedSet, SourceStatus, Status,
+    ChannelView, Condition, FellBehindView, MissingDirectory, MountStatus, MutedSet, SourceStatus,
+    Status,
 };
 
 /// A condition that an operator should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
-    pub urgency: Urgency,
+    /// [`Act`](Health::Act) if it does not pass by itself; [`Look`](Health::Look) if it may, and the rest goes on.
+    pub urgency: Health,
     pub part: Part,
     pub what: String,
     pub since: Option<Timestamp>,
     /// The usual cause, or the remedy.
     pub advice: Option<String>,
-}
-
-/// The urgency of an alert; the worst comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// It does not pass by itself.
-    Act,
-    /// It may pass, and the rest goes on.
-    Look,
 }
 
 /// The part of the status that says more about it.
@@ -42,11 +35,23 @@ pub enum Part {
     Findings,
 }
 
+impl Alert {
+    fn new(urgency: Health, part: Part, what: String, advice: &str) -> Alert {
+        Alert {
+            urgency,
+            part,
+            what,
+            since: None,
+            advice: Some(advice.to_owned()),
+        }
+    }
+}
+
 /// Directories that are named in an alert.
 const MAX_DIRECTORIES: usize = 3;
 
-/// The health of the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The health of the daemon; the worst comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     Act,
     Look,
@@ -71,8 +76,7 @@ impl Status {
     pub fn health(&self) -> Health {
         let waits = |channel: &ChannelView| channel.pending_count() + channel.held_count() > 0;
         match self.alerts().first().map(|alert| alert.urgency) {
-            Some(Urgency::Act) => Health::Act,
-            Some(Urgency::Look) => Health::Look,
+            Some(urgency) => urgency,
             None if self.sources.iter().any(|source| !source.settled) => Health::Busy,
             None if self.channels.iter().any(waits) => Health::Busy,
             None => Health::Fine,
@@ -83,28 +87,19 @@ impl Status {
     pub fn alerts(&self) -> Vec<Alert> {
         let mut alerts = Vec::new();
         if let Some(trouble) = &self.unsaved {
-            alerts.push(Alert {
-                urgency: Urgency::Act,
-                part: Part::State,
-                what: format!("Nothing is sent: {trouble}"),
-                since: None,
-                advice: Some(
-                    "pending notifications are sent once the state can be saved again".to_owned(),
-                ),
-            });
+            let advice = "pending notifications are sent once the state can be saved again";
+            let what = format!("Nothing is sent: {trouble}");
+            alerts.push(Alert::new(Health::Act, Part::State, what, advice));
         }
         let configuration = self.configuration.as_ref();
         if let Some(refused) =
             configuration.and_then(|configuration| configuration.refused.as_ref())
         {
+            let advice = "the previous one stays in effect; correct the file and reload";
+            let what = format!("The configuration was not reloaded: {}", refused.error);
             alerts.push(Alert {
-                urgency: Urgency::Act,
-                part: Part::Configuration,
-                what: format!("The configuration was not reloaded: {}", refused.error),
                 since: Some(refused.at),
-                advice: Some(
-                    "the previous one stays in effect; correct the file and reload".to_owned(),
-                ),
+                ..Alert::new(Health::Act, Part::Configuration, what, advice)
             });
         }
         self.sources
@@ -125,32 +120,31 @@ impl Status {
         if lasting > 0 {
             let all_last = lasting == self.broken.len();
             let count = lasting + if all_last { self.more_broken } else { 0 };
+            let what = format!("{} cannot be read", counted(count, "document"));
             alerts.push(Alert {
-                urgency: Urgency::Look,
-                part: Part::Broken,
-                what: format!("{} cannot be read", counted(count, "document")),
                 since: self.broken.first().map(|broken| broken.since),
-                advice: Some("their last good versions are kept".to_owned()),
+                ..Alert::new(
+                    Health::Look,
+                    Part::Broken,
+                    what,
+                    "their last good versions are kept",
+                )
             });
         }
         if !self.findings.is_empty() {
             let count = counted(self.findings.len() + self.more_findings, "problem");
             let mut groups = self.finding_groups.iter();
             let wrong_url = groups.find(|group| group.kind == "wrong_url" && !group.acknowledged);
+            let what = format!("{count} in the published tree");
             alerts.push(Alert {
-                urgency: Urgency::Look,
-                part: Part::Findings,
-                what: format!("{count} in the published tree"),
-                since: None,
                 advice: wrong_url.and_then(|group| group.examples.first().cloned()),
+                ..Alert::new(Health::Look, Part::Findings, what, "")
             });
         }
         alerts.sort_by_key(|alert| alert.urgency);
         alerts
     }
-}
 
-impl Status {
     /// Adds an alert for each reason for which sets are muted, whatever their number.
     fn of_muted(&self, alerts: &mut Vec<Alert>) {
         let mut by_reason: BTreeMap<(&str, &str), (&MutedSet, usize)> = BTreeMap::new();
@@ -159,10 +153,8 @@ impl Status {
                 "foreign_hubs" | "wrong_url" => &muted.reason,
                 _ => &muted.kind,
             };
-            by_reason
-                .entry((&muted.kind, reason))
-                .or_insert((muted, 0))
-                .1 += 1;
+            let of_reason = by_reason.entry((&muted.kind, reason));
+            of_reason.or_insert((muted, 0)).1 += 1;
         }
         for (muted, count) in by_reason.into_values() {
             let others = match count - 1 {
@@ -170,72 +162,50 @@ impl Status {
                 others => format!(" (and {} like it)", counted(others, "other set")),
             };
             let MutedSet { set, reason, .. } = muted;
-            alerts.push(Alert {
-                urgency: Urgency::Act,
-                part: Part::Findings,
-                what: format!("NOTHING IS SENT of {set}{others}: {reason}"),
-                since: None,
-                advice: Some(muted.remedy.clone()),
-            });
+            let what = format!("NOTHING IS SENT of {set}{others}: {reason}");
+            alerts.push(Alert::new(Health::Act, Part::Findings, what, &muted.remedy));
         }
         if self.more_muted > 0 {
             let sets = counted(self.more_muted, "more set");
-            alerts.push(Alert {
-                urgency: Urgency::Act,
-                part: Part::Findings,
-                what: format!("NOTHING IS SENT of {sets}"),
-                since: None,
-                advice: Some("`rsnotify check` reports the reason for each".to_owned()),
-            });
+            let what = format!("NOTHING IS SENT of {sets}");
+            let advice = "`rsnotify check` reports the reason for each";
+            alerts.push(Alert::new(Health::Act, Part::Findings, what, advice));
         }
     }
 }
 
 fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
-    let mut alert = |what: String, advice: Option<&str>| {
-        alerts.push(Alert {
-            urgency: Urgency::Act,
-            part: Part::Sources,
-            what,
-            since: None,
-            advice: advice.map(str::to_owned),
-        });
-    };
-    for mount in source
-        .mounts
-        .iter()
-        .filter(|mount| mount.present == Some(false))
-    {
+    let mounts = || source.mounts.iter();
+    for mount in mounts().filter(|mount| mount.present == Some(false)) {
         let advice = "nothing below it counts as deleted; it is swept when it is back";
         // The reason says the directory again.
         let reason = mount.reason.as_deref().unwrap_or_default();
         let reason = reason
             .strip_prefix(mount.directory.as_str())
             .unwrap_or(reason);
-        alert(
-            format!("{} ({}) is not there{reason}", mount.directory, source.name),
-            Some(advice),
-        );
+        let what = format!("{} ({}) is not there{reason}", mount.directory, source.name);
+        alerts.push(Alert::new(Health::Act, Part::Sources, what, advice));
     }
     if let Some(suspension) = &source.suspension {
-        let missing = missing_in(source);
-        alert(suspension.clone(), missing.as_deref());
+        let missing_in = &source.missing_in;
+        let named = &missing_in[..missing_in.len().min(MAX_DIRECTORIES)];
+        let more = missing_in.len() - named.len() + source.more_missing_in;
+        let is_any = !missing_in.is_empty();
+        alerts.push(Alert {
+            advice: is_any.then(|| missing(named, more)),
+            ..Alert::new(Health::Act, Part::Sources, suspension.clone(), "")
+        });
     }
-    for mount in &source.mounts {
-        alerts.extend(of_unreadable(source, mount));
-    }
+    alerts.extend(mounts().filter_map(|mount| of_unreadable(source, mount)));
 }
 
-/// Returns the directories with most missing documents.
-fn missing_in(source: &SourceStatus) -> Option<String> {
-    let first = source.missing_in.iter().take(MAX_DIRECTORIES);
-    let mut parts: Vec<String> = first.map(ToString::to_string).collect();
-    let more = source.missing_in.len() + source.more_missing_in - parts.len();
+/// Returns the directories with most missing documents, and the number of the others.
+pub fn missing(named: &[MissingDirectory], more: usize) -> String {
+    let mut parts: Vec<String> = named.iter().map(ToString::to_string).collect();
     if more > 0 {
         parts.push(format!("and {}", more_directories(more)));
     }
-    let is_any = !parts.is_empty();
-    is_any.then(|| format!("missing: {}", parts.join(", ")))
+    format!("missing: {}", parts.join(", "))
 }
 
 /// Returns the number of directories that are not named, in words.
@@ -260,41 +230,27 @@ fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
             mount.directory, first.directory, first.reason
         ),
     };
-    let meanwhile = "nothing below it is announced, and nothing counts as deleted";
+    let mut advice = "nothing below it is announced, and nothing counts as deleted".to_owned();
+    if let Some(remedy) = &first.remedy {
+        advice = format!("{remedy}; {advice}");
+    }
+    let since = mount.unreadable.iter().map(|directory| directory.since);
     Some(Alert {
-        urgency: Urgency::Act,
-        part: Part::Sources,
-        what,
-        since: mount
-            .unreadable
-            .iter()
-            .map(|directory| directory.since)
-            .min(),
-        advice: Some(match &first.remedy {
-            Some(remedy) => format!("{remedy}; {meanwhile}"),
-            None => meanwhile.to_owned(),
-        }),
+        since: since.min(),
+        ..Alert::new(Health::Act, Part::Sources, what, &advice)
     })
 }
 
 fn of_fallen_behind(behind: &FellBehindView) -> Alert {
-    let FellBehindView {
-        hub,
-        topic,
-        changes,
-        last,
-    } = behind;
-    let changes = counted(*changes, "change");
+    let FellBehindView { hub, topic, .. } = behind;
+    let changes = counted(behind.changes, "change");
+    let what =
+        format!("{hub} fell behind on {topic}: {changes} that it was never sent count as told");
+    let advice = "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that \
+                  is too early";
     Alert {
-        urgency: Urgency::Look,
-        part: Part::Hubs,
-        what: format!("{hub} fell behind on {topic}: {changes} that it was never sent count as told"),
-        since: Some(*last),
-        advice: Some(
-            "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that is \
-             too early"
-                .to_owned(),
-        ),
+        since: Some(behind.last),
+        ..Alert::new(Health::Look, Part::Hubs, what, advice)
     }
 }
 
@@ -307,20 +263,16 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
             trouble.reason
         ),
     };
+    let urgency = match trouble.state {
+        Condition::NeedsOperator => Health::Act,
+        _ => Health::Look,
+    };
+    let cause = trouble.kind.map_or(
+        "the hub cannot reach the topic at its URI, or it was never advertised with this hub",
+        |kind| kind.usual_cause(),
+    );
     Alert {
-        urgency: match trouble.state {
-            Condition::NeedsOperator => Urgency::Act,
-            _ => Urgency::Look,
-        },
-        part: Part::Hubs,
-        what,
         since: trouble.since,
-        advice: match trouble.kind {
-            Some(kind) => Some(format!("usually: {}", kind.usual_cause())),
-            None => Some(
-                "usually: the hub cannot reach the topic at its URI, or it was never advertised with this hub"
-                    .to_owned(),
-            ),
-        },
+        ..Alert::new(urgency, Part::Hubs, what, &format!("usually: {cause}"))
     }
 }

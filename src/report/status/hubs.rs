@@ -8,7 +8,7 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::plan::Mode;
-use crate::report::status::{Condition, HubView, Status};
+use crate::report::status::{ChannelView, Condition, HubView, Status};
 
 /// One hub over all channels.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,8 +18,14 @@ pub struct HubSummary<'a> {
     /// The number of channels in each condition; the worst comes first.
     pub states: BTreeMap<Condition, usize>,
     pub due: usize,
-    /// The time since when the oldest notification is in flight.
+    pub in_flight: usize,
+    /// The time since when the oldest notification is in flight. A topic without subscribers pages no operator, and does
+    /// not hide another topic of the hub.
     pub oldest: Option<Timestamp>,
+    /// The number of notifications in flight that failed, by reason.
+    pub refused: BTreeMap<RefusalKind, usize>,
+    /// The number of topics that it did not fetch after a ping.
+    pub unfetched: usize,
     /// The time of the last accepted notification.
     pub accepted: Option<Timestamp>,
     /// The latest attempt on any channel.
@@ -58,34 +64,63 @@ impl HubSummary<'_> {
     }
 }
 
+impl<'a> HubSummary<'a> {
+    pub fn new(view: &'a HubView) -> HubSummary<'a> {
+        HubSummary {
+            hub: &view.hub,
+            mode: view.mode,
+            states: BTreeMap::new(),
+            due: 0,
+            in_flight: 0,
+            oldest: None,
+            refused: BTreeMap::new(),
+            unfetched: 0,
+            accepted: None,
+            last: None,
+            troubles: Vec::new(),
+        }
+    }
+
+    pub fn add(&mut self, view: &'a HubView) {
+        *self.states.entry(view.state).or_default() += 1;
+        self.due += view.due;
+        self.in_flight += usize::from(view.in_flight.is_some());
+        let refusal = view.failure().map(|refusal| refusal.kind);
+        if refusal != Some(RefusalKind::NoSubscribersLikely) {
+            self.oldest = earliest(self.oldest, view.since);
+        }
+        if let Some(kind) = refusal {
+            *self.refused.entry(kind).or_default() += 1;
+        }
+        self.unfetched += usize::from(view.fetch_confirmed == Some(false));
+        self.accepted = self.accepted.max(view.accepted);
+        let last = self.last.into_iter().chain(&view.last);
+        self.last = last.max_by_key(|last| last.at);
+        note_trouble(&mut self.troubles, view);
+    }
+}
+
 impl Status {
     /// Returns every hub, those that fail first.
     pub fn hubs(&self) -> Vec<HubSummary<'_>> {
-        let mut hubs: BTreeMap<&Hub, HubSummary<'_>> = BTreeMap::new();
-        for view in self.channels.iter().flat_map(|channel| &channel.hubs) {
-            let summary = hubs.entry(&view.hub).or_insert_with(|| HubSummary {
-                hub: &view.hub,
-                mode: view.mode,
-                states: BTreeMap::new(),
-                due: 0,
-                oldest: None,
-                accepted: None,
-                last: None,
-                troubles: Vec::new(),
-            });
-            *summary.states.entry(view.state).or_default() += 1;
-            summary.due += view.due;
-            summary.oldest = earliest(summary.oldest, view.since);
-            summary.accepted = summary.accepted.max(view.accepted);
-            summary.last = summary
-                .last
-                .into_iter()
-                .chain(view.last.as_ref())
-                .max_by_key(|last| last.at);
-            note_trouble(&mut summary.troubles, view);
-        }
+        let hubs = self.hubs_by(|_, hub| &hub.hub);
         let mut hubs: Vec<HubSummary<'_>> = hubs.into_values().collect();
         hubs.sort_by_key(HubSummary::worst);
+        hubs
+    }
+
+    /// Returns the sums of hubs by a key.
+    pub fn hubs_by<'a, K: Ord>(
+        &'a self,
+        key: impl Fn(&'a ChannelView, &'a HubView) -> K,
+    ) -> BTreeMap<K, HubSummary<'a>> {
+        let mut hubs = BTreeMap::new();
+        for channel in &self.channels {
+            for view in &channel.hubs {
+                let summary = hubs.entry(key(channel, view));
+                summary.or_insert_with(|| HubSummary::new(view)).add(view);
+            }
+        }
         hubs
     }
 }

@@ -12,6 +12,13 @@ pub fn counted(count: usize, thing: &str) -> String {
     }
 }
 
+/// Returns a number of things, with separators of thousands.
+pub fn many(number: impl Display, thing: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{} {thing}{ending}", grouped(number))
+}
+
 /// Returns a number with separators of thousands, such as 41,200.
 pub fn grouped(number: impl Display) -> String {
     let digits = number.to_string();
@@ -63,10 +70,10 @@ fn length(seconds: u64) -> String {
             (count > 0).then(|| format!("{count} {name}"))
         })
         .collect();
-    match parts.is_empty() {
-        true => "0 s".to_owned(),
-        false => parts.join(" "),
+    if parts.is_empty() {
+        return "0 s".to_owned();
     }
+    parts.join(" ")
 }
 
 #[cfg(test)]

@@ -48,10 +48,7 @@ fn a_list_that_is_emptied_and_filled_again_tells_nothing_twice() {
     let before = story.list();
     let none: [&str; 0] = [];
     story.site.write_in_place(LIST, &change_list("a", &none));
-    story.await_state(|state| {
-        let mut lists = state.change_lists.values().flatten();
-        lists.any(|(_, row)| row.listed == 0)
-    });
+    story.await_count("SELECT count(*) FROM change_list WHERE listed = 0", 1);
     story.site.write_in_place(LIST, &before);
     story.add(&["created 3.txt 10:05:00"]);
     story.hears(&["created 3.txt"]);

@@ -3,14 +3,13 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use rsnotify::announce::state::State;
-use rsnotify::store::Store;
 use rustix::process::Signal;
 
 use crate::support::changes::{Destination, change_list, topic};
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
+use crate::support::state::Saved;
 
 /// The Change List that grows.
 pub const LIST: &str = "a/changelist.xml";
@@ -112,38 +111,34 @@ impl Story {
         assert!(self.daemon.take().unwrap().stop().success());
     }
 
-    pub fn state(&self) -> State {
-        self.store().load().unwrap()
-    }
-
-    fn store(&self) -> Store {
-        let directory = self.setup.state.path().join("state");
-        Store::open_to_read(&directory).unwrap().unwrap()
+    pub fn saved(&self) -> Saved {
+        Saved::of(&self.setup)
     }
 
     /// Returns true if somebody has subscribed to the embedded hub.
     pub fn has_subscriber(&self) -> bool {
-        let saved = self.store().load_hub().unwrap();
-        !saved.subscriptions.is_empty()
+        self.saved().count("SELECT count(*) FROM subscription") > 0
     }
 
     /// Returns true if what is saved is told.
     pub fn is_at_rest(&self) -> bool {
-        let state = self.state();
-        let mut ledgers = state.ledgers.values();
-        ledgers.all(|ledger| ledger.flight.is_none())
-            && self.store().load_hub().unwrap().topics.is_empty()
+        self.saved().is_at_rest()
     }
 
     /// Waits until so many sets have change channels that know what was listed when they opened.
     #[track_caller]
     pub fn await_learned(&self, sets: usize) {
-        self.await_state(|state| state.change_sets.len() == sets);
+        self.await_count(
+            "SELECT count(*) FROM change_set WHERE learned > 0 AND NOT EXISTS (SELECT 1 FROM change_list \
+             WHERE set_id = change_set.id AND to_learn = 1)",
+            sets,
+        );
     }
 
+    /// Waits until a query counts so many rows of what is saved.
     #[track_caller]
-    pub fn await_state(&self, is_wanted: impl Fn(&State) -> bool) {
-        until(|| is_wanted(&self.state()));
+    pub fn await_count(&self, sql: &str, wanted: usize) {
+        until(|| self.saved().count(sql) == wanted);
     }
 
     /// Appends entries to the Change List, which is replaced by renaming.

@@ -100,13 +100,12 @@ impl Source {
             self.resume();
             return;
         }
-        let long_ago =
-            "UPDATE channels SET retired = '2020-01-01T00:00:00Z' WHERE kind = 'framework'";
+        let long_ago = "UPDATE channel SET retired = 0, ends = 0 WHERE kind = 0";
         assert_eq!(self.state().execute(long_ago, []).unwrap(), 1);
-        let closed = "UPDATE ledgers SET still_due = '[]'";
-        assert!(self.state().execute(closed, []).unwrap() >= 1);
-        let gone = "DELETE FROM documents WHERE capability = 'capabilitylist'";
-        assert_eq!(self.state().execute(gone, []).unwrap(), 1);
+        let gone = "INSERT INTO seeing SELECT id FROM document WHERE capability = 1; \
+                    UPDATE document SET source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, \
+                    fingerprint = NULL, presence = 0 WHERE capability = 1; DELETE FROM seeing; DELETE FROM owed";
+        self.state().execute_batch(gone).unwrap();
         std::fs::remove_file(self.site.path("a/capabilitylist.xml")).unwrap();
         // A run doubts the clock for an hour, but for no longer than topics are kept.
         let config = self.state.path().join("c.toml");
@@ -221,20 +220,20 @@ impl Source {
         let url = callback.url(target);
         assert_eq!(self.ask("subscribe", &url, more).status, 202);
         let asked = callback.next("GET");
-        let count = "SELECT count(*) FROM subscriptions WHERE callback = ?1";
+        let count = "SELECT count(*) FROM subscription WHERE callback = ?1";
         self.await_saved(|state| state.query_row(count, [&url], |row| row.get(0)), 1);
         asked
     }
 
     /// Waits until there are so many subscriptions.
     pub fn await_subscriptions(&self, wanted: i64) {
-        let count = "SELECT count(*) FROM subscriptions";
+        let count = "SELECT count(*) FROM subscription";
         self.await_saved(|state| state.query_row(count, [], |row| row.get(0)), wanted);
     }
 
     /// Waits until the only subscription has this secret.
     pub fn await_secret(&self, wanted: Option<&str>) {
-        let secret = "SELECT secret FROM subscriptions";
+        let secret = "SELECT secret FROM subscription";
         let wanted = wanted.map(str::to_owned);
         self.await_saved(
             |state| state.query_row(secret, [], |row| row.get(0)),
@@ -244,19 +243,23 @@ impl Source {
 
     /// Returns the expiry of the only subscription.
     pub fn expiry(&self) -> Timestamp {
-        let expires = "SELECT expires FROM subscriptions";
-        let text = self
+        let expires = "SELECT expires FROM subscription";
+        let at = self
             .state()
-            .query_row(expires, [], |row| row.get::<_, String>(0));
-        text.unwrap().parse().unwrap()
+            .query_row(expires, [], |row| row.get::<_, i64>(0));
+        Timestamp::from_nanosecond(at.unwrap().into()).unwrap()
     }
 
     /// Lets the subscriptions of a callback end at that time; the daemon must not run.
     pub fn expire(&self, target: &str, at: Timestamp) {
-        let update = "UPDATE subscriptions SET expires = ?1 WHERE callback LIKE ?2";
-        let changed = self
-            .state()
-            .execute(update, [at.to_string(), format!("%{target}")]);
+        let update = "UPDATE subscription SET expires = ?1 WHERE callback LIKE ?2";
+        let changed = self.state().execute(
+            update,
+            rusqlite::params![
+                i64::try_from(at.as_nanosecond()).unwrap(),
+                format!("%{target}")
+            ],
+        );
         assert_eq!(changed.unwrap(), 1);
     }
 

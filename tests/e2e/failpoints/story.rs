@@ -1,6 +1,5 @@
 //! A daemon that dies at a failpoint, its successor, and what a hub receives from both.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,15 +8,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::payload::Payload;
-use resourcesync::uri::{Hub, Uri};
-use rsnotify::announce::ids::ChannelId;
-use rsnotify::announce::state::{ChannelRow, Flight, LedgerRow, State, Told};
-use rsnotify::store::Store;
 
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup, TOPICS, try_get};
 use crate::support::documents::{Site, URL, list};
 use crate::support::hub::{FakeHub, Manner, Request};
+use crate::support::state::Saved;
 
 pub const UPDATED: &str = "updated changelist a/changelist.xml";
 pub const UPDATED_LIST: &str = "updated resourcelist a/resourcelist.xml";
@@ -43,8 +39,8 @@ pub struct Death {
     pub changes: usize,
     /// Number of requests for the last change.
     pub copies: usize,
-    /// Changes saved as in flight to the hub.
-    pub flight: Option<Flight>,
+    /// The notification that is saved as in flight to the hub.
+    pub flight: Option<Vec<u8>>,
     /// Number of deliveries saved as pending for subscribers.
     pub owed: usize,
     /// True if the last change was saved as seen, and no notification of it.
@@ -138,18 +134,18 @@ impl Story {
             }
             if self.is_dead() {
                 self.listen();
-                let state = self.state();
-                let ((id, hub), ledger) = self.followed(&state);
-                let is_flying = ledger.flight.is_some();
-                let is_level = is_level(&state, *id, hub);
+                let saved = self.saved();
+                let flight = self.flight(&saved);
+                let is_flying = flight.is_some();
+                let is_level = self.is_level(&saved);
                 return Death {
                     changes,
                     copies: self.requests.len() - before,
                     is_uncut: !is_flying && !is_level,
-                    is_cut: is_flying || (is_level && self.is_seen(&state)),
-                    flight: ledger.flight.clone(),
+                    is_cut: is_flying || (is_level && self.is_seen(&saved)),
+                    flight,
                     owed: self.owed(),
-                    page: self.page(&state),
+                    page: self.page(&saved),
                 };
             }
         }
@@ -158,15 +154,10 @@ impl Story {
 
     /// Returns the number of notifications still pending for subscribers.
     fn owed(&self) -> usize {
-        let saved = self.store().load_hub().unwrap();
-        let subscriptions = &saved.subscriptions;
-        let waits = |id| {
-            subscriptions
-                .iter()
-                .any(|(_, progress)| progress.heard < id)
-        };
-        let relays = saved.topics.iter().flat_map(|topic| &topic.relays);
-        relays.filter(|relay| waits(relay.id)).count()
+        self.saved().count(
+            "SELECT count(*) FROM relay WHERE EXISTS \
+             (SELECT 1 FROM subscription s WHERE s.topic = relay.topic AND s.heard < relay.id)",
+        )
     }
 
     /// Returns true if the daemon has ended, which must be as expected.
@@ -207,7 +198,7 @@ impl Story {
         if let Some(flight) = &death.flight
             && self.hubs != Hubs::Ping
         {
-            assert_eq!(death.page, &flight.body[..]);
+            assert_eq!(death.page, *flight);
         }
         fs::rename(&away, &root).unwrap();
     }
@@ -240,11 +231,10 @@ impl Story {
                 );
             }
         }
-        assert_eq!(
-            channel(&self.state(), "b").1.seq,
-            0,
-            "nothing changed in it"
-        );
+        let seq: i64 = self
+            .saved()
+            .value("SELECT seq FROM channel WHERE topic = ?1", [topic("b")]);
+        assert_eq!(seq, 0, "nothing changed in it");
     }
 
     /// Returns the number of all requests.
@@ -276,55 +266,81 @@ impl Story {
             form.len()
         )
         .unwrap();
-        await_until(|| !self.store().load_hub().unwrap().subscriptions.is_empty());
+        await_until(|| self.saved().count("SELECT count(*) FROM subscription") > 0);
     }
 
-    fn store(&self) -> Store {
-        let directory = self.setup.state.path().join("state");
-        Store::open_to_read(&directory).unwrap().unwrap()
+    fn saved(&self) -> Saved {
+        Saved::of(&self.setup)
     }
 
-    fn state(&self) -> State {
-        self.store().load().unwrap()
+    /// Returns the condition of a query on the account of the hub whose requests are counted, on the channel that has
+    /// something to say.
+    fn followed(&self) -> String {
+        let hub = match self.hubs {
+            Hubs::Embedded => "1".to_owned(),
+            _ => format!("h.uri = '{}'", self.hub.url()),
+        };
+        format!(
+            "account a CROSS JOIN hub h ON h.id = a.hub CROSS JOIN channel c ON c.id = a.channel \
+             WHERE c.topic = '{}' AND {hub}",
+            topic("a")
+        )
     }
 
-    /// The account of the hub whose requests are counted, on the channel that has something to say.
-    fn followed<'a>(&self, state: &'a State) -> (&'a (ChannelId, Hub), &'a LedgerRow) {
-        let id = channel(state, "a").0;
-        let is_ours = |hub: &Hub| self.hubs == Hubs::Embedded || hub.as_str() == self.hub.url();
-        let mut ledgers = state.ledgers.iter();
-        let ledger = ledgers.find(|((channel, hub), _)| *channel == id && is_ours(hub));
-        ledger.unwrap()
+    /// Returns the body in flight to it.
+    fn flight(&self, saved: &Saved) -> Option<Vec<u8>> {
+        let sql = format!(
+            "SELECT a.body FROM {} AND a.seq IS NOT NULL",
+            self.followed()
+        );
+        let found = saved.0.query_row(&sql, [], |row| row.get(0));
+        found.ok()
+    }
+
+    /// Returns true if it was told everything that was seen.
+    fn is_level(&self, saved: &Saved) -> bool {
+        let sql = format!(
+            "SELECT count(*) FROM {} AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub)",
+            self.followed()
+        );
+        saved.count(&sql) == 1
     }
 
     /// Returns the body that the topic must serve (R25).
-    fn page(&self, state: &State) -> Vec<u8> {
-        match &channel(state, "a").1.body[..] {
+    fn page(&self, saved: &Saved) -> Vec<u8> {
+        let body: Vec<u8> = saved.value("SELECT body FROM channel WHERE topic = ?1", [topic("a")]);
+        match &body[..] {
             [] if self.hubs == Hubs::Ping => Payload::default().render(),
-            body => body.to_vec(),
+            _ => body,
         }
     }
 
     /// Returns true if the current tree was seen.
-    fn is_seen(&self, state: &State) -> bool {
-        state.documents.iter().all(|(uri, record)| {
-            let below = uri.as_str().strip_prefix(URL).unwrap();
+    fn is_seen(&self, saved: &Saved) -> bool {
+        let documents = "SELECT uri, modified FROM document WHERE presence BETWEEN 1 AND 3";
+        let mut documents = saved.0.prepare(documents).unwrap();
+        let rows = documents.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.unwrap().all(|row| {
+            let (uri, seen): (String, i64) = row.unwrap();
+            let below = uri.strip_prefix(URL).unwrap();
             let file = fs::metadata(self.site.path(below)).and_then(|file| file.modified());
             let modified = file.map(|modified| Timestamp::try_from(modified).unwrap());
-            modified.is_ok_and(|modified| modified == record.stat.modified)
+            modified.is_ok_and(|modified| modified.as_nanosecond() == i128::from(seen))
         })
     }
 
     /// Returns true if everything was seen, and told to every receiver.
     fn is_at_rest(&mut self) -> bool {
-        let state = self.state();
+        let saved = self.saved();
         let down = self.down.as_ref().filter(|_| self.is_down);
-        let is_down = |hub: &Hub| down.is_some_and(|down| down.url() == hub.as_str());
-        let is_told = state.ledgers.iter().all(|((id, hub), ledger)| {
-            let is_fetched = ledger.ping.is_none_or(|ping| ping.fetched);
-            is_down(hub) || (ledger.flight.is_none() && is_fetched && is_level(&state, *id, hub))
-        });
-        self.is_seen(&state) && is_told && self.store().load_hub().unwrap().topics.is_empty()
+        let down = down.map(|down| down.url().to_owned()).unwrap_or_default();
+        let untold: i64 = saved.value(
+            "SELECT count(*) FROM account a CROSS JOIN hub h ON h.id = a.hub WHERE h.uri <> ?1 AND (a.seq IS NOT NULL \
+             OR (a.pinged IS NOT NULL AND a.fetched = 0) OR EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel \
+             AND o.hub = a.hub))",
+            [down],
+        );
+        self.is_seen(&saved) && untold == 0 && saved.count("SELECT count(*) FROM relay") == 0
     }
 
     /// Takes in what came, and fetches the topic for a ping.
@@ -365,23 +381,8 @@ fn await_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn channel<'a>(state: &'a State, set: &str) -> (ChannelId, &'a ChannelRow) {
-    let list = format!("{URL}{set}/capabilitylist.xml");
-    let mut channels = state.channels.iter();
-    let (id, row) = channels.find(|(_, row)| row.set.as_str() == list).unwrap();
-    (*id, row)
-}
-
-/// Returns true if a hub was told everything that was seen.
-fn is_level(state: &State, id: ChannelId, hub: &Hub) -> bool {
-    let set = &state.channels[&id].set;
-    let heard = state.documents.iter().filter(|(_, record)| {
-        record.relations.sets.contains(set) || record.is_source_description()
-    });
-    let seen: BTreeMap<Uri, Told> = heard
-        .map(|(uri, record)| (uri.clone(), Told::from(record.version)))
-        .collect();
-    state.told[&(id, hub.clone())] == seen
+fn topic(set: &str) -> String {
+    format!("{TOPICS}topics/main/{set}/capabilitylist/")
 }
 
 /// The changes of notifications, each of which may come again, but not after a later one.

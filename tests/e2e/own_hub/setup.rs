@@ -190,7 +190,7 @@ impl HubSetup {
         let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let found = state.query_row("SELECT count(*) FROM subscriptions", [], |row| row.get(0));
+            let found = state.query_row("SELECT count(*) FROM subscription", [], |row| row.get(0));
             let found: i64 = found.unwrap();
             if usize::try_from(found).unwrap() == count {
                 return;
@@ -203,7 +203,7 @@ impl HubSetup {
     /// Returns the number of notifications of a topic that the hub has accepted.
     pub fn published(&self, topic: &str) -> usize {
         let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
-        let seq = "SELECT seq FROM published_topics WHERE topic = ?1";
+        let seq = "SELECT seq FROM published_topic WHERE topic = ?1";
         let seq: i64 = state.query_row(seq, [topic], |row| row.get(0)).unwrap();
         usize::try_from(seq).unwrap()
     }
@@ -212,7 +212,7 @@ impl HubSetup {
     pub fn subscribe(&self, topic: &str, callback: &str) {
         self.ask_to_subscribe(topic, callback);
         let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
-        let count = "SELECT count(*) FROM subscriptions WHERE topic = ?1 AND callback = ?2";
+        let count = "SELECT count(*) FROM subscription WHERE topic = ?1 AND callback = ?2";
         let deadline = Instant::now() + DEADLINE;
         loop {
             let found = state.query_row(count, [topic, callback], |row| row.get::<_, i64>(0));

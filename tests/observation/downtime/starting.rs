@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rsnotify::state::open::StateFile;
 use rstest::rstest;
-use rusqlite::Connection;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
@@ -71,10 +71,8 @@ fn changed_before_any_tree_is_watched(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, Site::new(), "");
     let state = story.setup.state.path().join("state");
     fs::create_dir(&state).unwrap();
-    let locked = Connection::open(state.join("state.sqlite")).unwrap();
     // Without a row, as before a first start.
-    let schema = include_str!("../../../src/store/schema.sql");
-    locked.execute_batch(schema).unwrap();
+    let (_, locked) = StateFile::open(&state).unwrap();
     locked.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let document = story.site.path("a/changelist.xml");
     std::thread::scope(|scope| {

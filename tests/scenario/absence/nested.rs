@@ -2,7 +2,6 @@
 //! (R15).
 
 use rsnotify::announce::event::Fact;
-use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 
 use crate::absence::{HOUR, NOTHING};
@@ -48,8 +47,7 @@ fn suspensions(world: &mut World) -> Vec<String> {
 }
 
 fn suspension(world: &World) -> Option<String> {
-    let source = report::sources::all(world.engine()).remove(0);
-    source.suspension.map(|suspension| suspension.to_string())
+    world.suspension(0).map(|suspension| suspension.to_string())
 }
 
 /// The file system at `/a` is unmounted: what it held is returned.
@@ -199,8 +197,7 @@ fn what_went_with_a_file_system_is_deleted_once_somebody_accepts() {
     assert_eq!(suspensions(&mut world), ["resumed"]);
     world.sweep(0);
     world.crash();
-    let known = world.disk.mounts.values().next().unwrap().nested.keys();
-    assert_eq!(known.map(|it| &**it).collect::<Vec<_>>(), [b"b"]);
+    assert_eq!(world.nested_directories(), ["b"]);
     // What is written to the directory from then on is like anything else below the root.
     world.start();
     world.write_set("/a", &["changelist"]);

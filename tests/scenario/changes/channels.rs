@@ -166,7 +166,7 @@ fn a_set_under_another_name_takes_its_topic_over() {
     );
     world.crash_and_start();
     world.wait(10);
-    assert_eq!(world.disk.change_sets.len(), 1);
+    assert_eq!(world.change_sets(), 1);
 }
 
 /// Writes the set `/b`, with a change channel and a list of its own.
@@ -351,7 +351,7 @@ fn two_sets_may_exchange_their_topics() {
     );
     world.crash_and_start();
     world.wait(60);
-    assert_eq!(world.disk.change_sets.len(), 2);
+    assert_eq!(world.change_sets(), 2);
     assert_eq!(world.changes(), NOTHING);
 }
 
@@ -404,25 +404,6 @@ fn a_set_without_a_change_list_is_told_from_its_first_one_on() {
     world.wait(1);
     let heard = world.changes_heard_by(HUB);
     assert_eq!(heard[0].entries(), ["c a"]);
-}
-
-#[test]
-fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_resources() {
-    let mut world = world_of(plan());
-    world.write(UP, set_a(TOPIC, &["https://old.example.net/"]));
-    world.wait(100);
-    let status = rsnotify::report::status(world.engine(), world.now);
-    let [muted] = &status.muted[..] else {
-        panic!("{:?}", status.muted);
-    };
-    assert_eq!(
-        muted.topic.as_ref().map(Topic::as_str),
-        Some(&*uri(TOPIC).to_string())
-    );
-    assert_eq!(
-        muted.reason,
-        "for changes of resources it advertises only hubs that are not configured: https://old.example.net/"
-    );
 }
 
 /// Writes the set `/b` with the Change Lists `changelist.xml` and `1.xml`, the latter through an index; those that are

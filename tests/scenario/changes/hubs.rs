@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::Hub;
 use rsnotify::announce::event::Fact;
+use rsnotify::announce::history::Outcome;
 use rsnotify::announce::plan::Mode;
 
 use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, world_of};
@@ -38,6 +38,35 @@ fn what_an_operator_drops_leaves_a_gap_that_shows() {
     publish(&mut world, 3);
     assert_eq!(world.changes_at(OTHER_HUB), ["[02:00, 03:00] u r3 03:00"]);
     assert_eq!(world.changes().len(), 3);
+}
+
+#[test]
+fn what_follows_in_the_log_is_due_and_a_restart_remembers_the_log() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    publish(&mut world, 2);
+    let outcomes = |world: &World| -> Vec<(u64, Option<usize>, Vec<Outcome>)> {
+        let reader = world.engine().reader(world.now);
+        let all = rsnotify::report::notifications::latest(&reader).unwrap();
+        let of_changes = all.iter().filter(|shown| shown.kind == ChannelKind::Change);
+        let outcomes = of_changes.map(|shown| {
+            let hubs = shown.hubs.iter().map(|hub| hub.outcome);
+            (shown.seq, shown.changes, hubs.collect())
+        });
+        outcomes.collect()
+    };
+    let (accepted, refused, due) = (Outcome::Accepted, Outcome::Refused, Outcome::Due);
+    let shown = outcomes(&world);
+    let wanted = [
+        (2, Some(1), vec![accepted, due]),
+        (1, Some(1), vec![accepted, refused]),
+    ];
+    assert_eq!(shown, wanted);
+    world.crash_and_start();
+    let after = outcomes(&world);
+    assert_eq!(after[0], wanted[0]);
+    assert_eq!(after[1], (1, Some(1), vec![refused]));
 }
 
 #[test]
@@ -171,18 +200,10 @@ fn changes_gather_for_five_minutes_at_most() {
     world.script(HUB, Reply::Status(503));
     publish(&mut world, 1);
     publish(&mut world, 2);
-    let logged = |world: &World| {
-        world
-            .disk
-            .change_log
-            .values()
-            .map(|log| log.len())
-            .sum::<usize>()
-    };
     world.wait(290);
-    assert_eq!(logged(&world), 1);
+    assert_eq!(world.logged().len(), 1);
     world.wait(20);
-    assert_eq!(logged(&world), 2);
+    assert_eq!(world.logged().len(), 2);
 }
 
 #[test]
@@ -201,29 +222,12 @@ fn what_every_hub_heard_is_forgotten_but_the_last() {
     for number in 1..4 {
         publish(&mut world, number);
     }
-    assert_eq!(logged(&world), [1, 2, 3]);
+    assert_eq!(world.logged(), [1, 2, 3]);
     world.script(OTHER_HUB, Reply::Accept);
     world.wait(60);
-    assert_eq!(logged(&world), [3]);
+    assert_eq!(world.logged(), [3]);
     world.crash_and_start();
     assert_eq!(world.served_changes(TOPIC), "[02:00, 03:00] u r3 03:00");
-}
-
-/// Returns the numbers of the notifications that are kept.
-fn logged(world: &World) -> Vec<u64> {
-    let logs = world.disk.change_log.values();
-    logs.flat_map(|log| log.keys().copied()).collect()
-}
-
-/// Returns the number of changes that each hub is due.
-fn due(world: &World) -> Vec<usize> {
-    let channels = world.engine().channels().iter();
-    let channels = channels.filter(|(_, channel)| channel.is_of_changes());
-    let due = channels.flat_map(|(_, channel)| {
-        let ledgers = channel.ledgers.values();
-        ledgers.map(|ledger| channel.due_changes(ledger))
-    });
-    due.collect()
 }
 
 /// C22: the log is no longer than what hubs may still be sent.
@@ -236,11 +240,11 @@ fn what_a_hub_skips_that_fell_behind_is_forgotten() {
     for number in 1..9 {
         publish(&mut world, number);
     }
-    assert_eq!(logged(&world), [1, 7, 8], "what is in flight, and two more");
-    assert_eq!(due(&world), [0, 3]);
+    assert_eq!(world.logged(), [1, 7, 8], "what is in flight, and two more");
+    assert_eq!(world.changes_due(), [0, 3]);
     world.crash_and_start();
     publish(&mut world, 9);
-    assert_eq!(logged(&world), [1, 8, 9]);
+    assert_eq!(world.logged(), [1, 8, 9]);
     world.script(OTHER_HUB, Reply::Accept);
     world.wait(3_600);
     assert_eq!(
@@ -251,7 +255,7 @@ fn what_a_hub_skips_that_fell_behind_is_forgotten() {
             "[08:00, 09:00] u r9 09:00"
         ]
     );
-    assert_eq!(logged(&world), [9]);
+    assert_eq!(world.logged(), [9]);
 }
 
 #[test]
@@ -265,9 +269,9 @@ fn what_is_published_after_a_hub_left_is_kept_for_its_return_up_to_the_backlog()
     for number in 2..5 {
         publish(&mut world, number);
     }
-    assert_eq!(logged(&world), [1, 2, 3, 4]);
+    assert_eq!(world.logged(), [1, 2, 3, 4]);
     publish(&mut world, 5);
-    assert_eq!(logged(&world), [1, 5]);
+    assert_eq!(world.logged(), [1, 5]);
     publish(&mut world, 6);
     world.write(UP, set_a(TOPIC, &[HUB, OTHER_HUB]));
     publish(&mut world, 7);
@@ -295,19 +299,15 @@ fn what_a_hub_that_left_does_not_take_is_dropped_after_a_while() {
     world.write(UP, set_a(TOPIC, &[HUB]));
     world.facts();
     world.wait(3_500);
-    assert_eq!(logged(&world), [1, 2]);
+    assert_eq!(world.logged(), [1, 2]);
     world.wait(200);
     let dropped = world.facts().into_iter().filter_map(|fact| match fact {
         Fact::Dropped { hub, changes, .. } => Some((hub.to_string(), changes)),
         _ => None,
     });
     assert_eq!(dropped.collect::<Vec<_>>(), [(OTHER_HUB.to_owned(), 2)]);
-    assert_eq!(logged(&world), [2]);
-    let ids = world.disk.channels.iter();
-    let mut ids = ids.filter(|(_, row)| row.kind == ChannelKind::Change);
-    let (id, _) = ids.next().unwrap();
-    let account = (*id, Hub::new(OTHER_HUB));
-    assert!(!world.disk.ledgers.contains_key(&account));
+    assert_eq!(world.logged(), [2]);
+    assert!(!world.has_account(TOPIC, OTHER_HUB));
     world.change_attempts_at(OTHER_HUB);
     world.wait(20_000);
     assert!(world.change_attempts_at(OTHER_HUB).is_empty());

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use rsnotify::announce::finding::Finding;
 
-use crate::changes::{LIST, NOTHING, TOPIC, UP, findings, set_a, time};
+use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, time};
 use crate::world::{World, capability_list, mount, plan};
 
 const RESOURCES: &str = "/a/resourcelist.xml";
@@ -388,7 +388,7 @@ fn the_deletion_of_all_resource_lists_waits_for_the_operator() {
             world.wait(800);
         }
         assert_eq!(told(&mut world), NOTHING);
-        let found = findings(&world);
+        let found = world.entry_findings();
         let [Finding::MissingResources { missing, of, .. }] = &found[..] else {
             panic!("{found:?}");
         };
@@ -399,7 +399,7 @@ fn the_deletion_of_all_resource_lists_waits_for_the_operator() {
     let mut told = told(&mut world);
     told.sort();
     assert_eq!(told, ["d r0", "d r1", "d r2", "d r3"]);
-    assert_eq!(findings(&world), []);
+    assert_eq!(world.entry_findings(), []);
     write_resources(&mut world, RESOURCES, 0..1);
     world.wait(60);
     assert_eq!(world.changes().len(), 1);

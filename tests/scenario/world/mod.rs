@@ -4,6 +4,8 @@ mod changes;
 mod doc;
 mod hub;
 mod plan;
+mod state;
+mod statements;
 mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,22 +14,23 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::change_payload::ChangePayload;
+use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
-use rsnotify::announce::changes::log::LogPart;
-use rsnotify::announce::changes::round::{TakeRequest, TakenRound};
+use rsnotify::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
+use rsnotify::announce::finding::Finding;
 use rsnotify::announce::ids::ChannelId;
-use rsnotify::announce::observation::{NestedFileSystem, Observation};
-use rsnotify::announce::plan::{Mode, Plan};
-use rsnotify::announce::state::State;
+use rsnotify::announce::observation::{DocumentPath, NestedFileSystem, Observation};
+use rsnotify::announce::plan::Plan;
+use rsnotify::announce::steps::step::Engine;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
-use rsnotify::report::outbox::AccountNames;
+use rsnotify::report::outbox::AccountName;
 use rsnotify::report::status::account::AccountView;
-use rsnotify::store::Store;
+use rsnotify::state::open::StateFile;
+use rsnotify::state::{Db, HubId, Sql, StateError};
 use websub::answer::Answer;
 use websub::topics::TopicPage;
 
@@ -35,9 +38,11 @@ pub use changes::{HeardChanges, change_list};
 pub use doc::{Doc, capability_list, index, list};
 pub use hub::{Heard, Reply, short};
 pub use plan::{HUB, OTHER_HUB, excluding, mount, ping_hub, plan, set_hubs, two_hubs};
+pub use statements::plan as plan_of;
 
-use changes::{ChangeRows, summary};
+use changes::summary;
 use hub::FakeHub;
+use statements::Statements;
 use tree::{FakeTree, uri_of};
 
 /// Everything outside the engine, and the engine while it runs.
@@ -46,11 +51,13 @@ pub struct World {
     pub now: Timestamp,
     /// The lead of the wall clock, which may be set.
     lead: SignedDuration,
-    pub plan: Plan,
-    pub disk: State,
-    change_rows: ChangeRows,
     /// The time that reading Change Lists takes.
     pub reading: Duration,
+    pub plan: Plan,
+    disk: Option<rusqlite::Connection>,
+    /// The file of the database, if it is in one.
+    file: Option<PathBuf>,
+    rounds: Rounds,
     engine: Option<Engine>,
     tree: FakeTree,
     /// The file systems below the root of the first mount.
@@ -64,11 +71,13 @@ pub struct World {
     is_frozen: bool,
     /// The number of effects after which the disk is lost.
     fuse: Option<usize>,
-    /// A real state file, and where it is; most worlds do without.
-    store: Option<(Store, PathBuf)>,
     /// The jitter of retries; nothing for the longest wait each time.
     chance: Option<fastrand::Rng>,
-    saves: usize,
+    statements: Statements,
+    /// The chance of each step to fail at a statement, and to be tried again; nothing if none fails.
+    pub failing: Option<fastrand::Rng>,
+    /// The number of steps that failed.
+    pub failures: usize,
 }
 
 impl World {
@@ -77,10 +86,11 @@ impl World {
         World {
             now: "2026-11-20T12:00:00Z".parse().unwrap(),
             lead: SignedDuration::ZERO,
-            plan,
-            disk: State::default(),
-            change_rows: ChangeRows::default(),
             reading: Duration::ZERO,
+            plan,
+            disk: Some(rsnotify::state::open::in_memory().unwrap()),
+            file: None,
+            rounds: Rounds::default(),
             engine: None,
             tree: FakeTree::default(),
             nested: BTreeMap::new(),
@@ -90,15 +100,18 @@ impl World {
             pages: BTreeMap::new(),
             is_frozen: false,
             fuse: None,
-            store: None,
             chance: None,
-            saves: 0,
+            statements: Statements::default(),
+            failing: None,
+            failures: 0,
         }
     }
 
-    /// Keeps what is saved in a state file too, from which the daemon starts; and spreads retries.
+    /// Keeps the database in a file, which Change Lists are compared with on a connection of its own; and spreads retries.
     pub fn kept_in(mut self, directory: &Path) -> World {
-        self.store = Some((Store::open(directory).unwrap(), directory.to_owned()));
+        let file = directory.join("state.sqlite");
+        self.disk = Some(StateFile::open(directory).unwrap().1);
+        self.file = Some(file);
         self.chance = Some(fastrand::Rng::with_seed(1));
         self
     }
@@ -270,9 +283,9 @@ impl World {
         self.tree.bring_back(aside);
     }
 
-    /// Returns the number of saves.
-    pub fn saves(&self) -> usize {
-        self.saves
+    /// Returns the number of rows that were ever written.
+    pub fn writes(&self) -> u64 {
+        self.engine().connection.total_changes()
     }
 
     fn mount_at(&self, position: usize) -> rsnotify::announce::plan::MountPlan {
@@ -324,47 +337,42 @@ impl World {
     /// Starts the daemon, which knows of no mount yet.
     pub fn launch(&mut self) {
         self.is_frozen = false;
-        if let Some((store, directory)) = self.store.take() {
-            drop(store);
-            let store = Store::open(&directory).unwrap();
-            self.disk.told.retain(|_, told| !told.is_empty());
-            self.disk.change_lists.retain(|_, lists| !lists.is_empty());
-            self.disk.change_log.retain(|_, log| !log.is_empty());
-            assert!(
-                store.load().unwrap() == self.disk,
-                "the file holds what was saved"
-            );
-            self.store = Some((store, directory));
-        }
-        self.disk.number_mounts(&mut self.plan);
         self.pages.clear();
         if self.engine.is_none() {
             // A new process: its clock does not begin before the last time saved.
             let wall = self.wall();
-            self.now = self.disk.clock.map_or(wall, |saved| saved.max(wall));
+            let disk = self.disk.as_ref().unwrap();
+            let saved = rsnotify::state::last_time_saved(disk).unwrap();
+            self.now = saved.map_or(wall, |saved| saved.max(wall));
             self.set_wall(wall);
         }
-        let (plan, state) = (self.plan.clone(), self.disk.clone());
-        let (mut engine, effects) = Engine::new(plan, state, self.moment());
-        // There is nothing to come after a crash.
-        let under_way = self.coming.iter().filter_map(|(_, event)| match event {
-            Event::Answered {
-                channel, hub, seq, ..
-            } => Some((*channel, hub.clone(), *seq)),
-            _ => None,
-        });
-        engine.await_answers(under_way);
-        if let Some(before) = &mut self.engine {
-            engine.inherit(before);
-        }
-        self.engine = Some(engine);
+        let (now, plan) = (self.moment(), self.plan.clone());
+        let effects = match &mut self.engine {
+            Some(engine) => {
+                self.statements.collect(&mut engine.connection);
+                let prepared = engine.change_plan(plan, now, |_, _| Ok::<_, StateError>(()));
+                prepared.unwrap().1
+            }
+            None => {
+                let mut disk = self.disk.take().unwrap();
+                self.statements.collect(&mut disk);
+                let (engine, effects) = Engine::start(disk, plan, now, None).unwrap();
+                self.engine = Some(engine);
+                effects
+            }
+        };
+        let connection = &mut self.engine.as_mut().unwrap().connection;
+        self.statements.check(connection, true);
+        self.plan = self.engine().plan.clone();
         self.perform(effects);
         self.step(Event::Tick);
     }
 
     /// Ends the daemon; what it had not saved is lost, and answers find nobody.
     pub fn crash(&mut self) {
-        self.engine = None;
+        if let Some(engine) = self.engine.take() {
+            self.disk = Some(engine.connection);
+        }
         self.coming.clear();
         self.fuse = None;
     }
@@ -418,17 +426,28 @@ impl World {
             return;
         };
         let mut unchanged = Vec::new();
-        for (path, stat, _) in engine.sources().known() {
-            let name = uri_of(&self.plan, path).to_string();
-            if self.tree.stat(&name) == Some(stat) {
-                unchanged.push(name);
-            } else {
-                names.insert(name);
+        let known = engine.db().all(
+            "SELECT mount, path, size, modified, changed, inode, presence = 1 FROM document WHERE presence BETWEEN 1 AND 3",
+            [],
+            |row| {
+                let (mount, below) = (row.sql()?, row.bytes()?);
+                let stat = rsnotify::announce::steps::documents::stat(row)?;
+                Ok((DocumentPath { mount, below }, stat, row.take::<bool>()?))
+            },
+        );
+        for (path, stat, is_present) in known.unwrap() {
+            let name = uri_of(&self.plan, &path).to_string();
+            match is_present && self.tree.stat(&name) == Some(stat) {
+                true => unchanged.push(name),
+                false => {
+                    names.insert(name);
+                }
             }
         }
-        for path in engine.sources().reread() {
-            names.insert(uri_of(&self.plan, path).to_string());
-        }
+        let broken = engine
+            .db()
+            .all("SELECT uri FROM trouble", [], |row| row.take::<String>());
+        names.extend(broken.unwrap());
         if position == 0 {
             self.tell_nested();
         }
@@ -476,35 +495,41 @@ impl World {
 
     /// The operator wants a hub tried now on the channel of a set, or every hub on every channel.
     pub fn retry(&mut self, only: Option<(&str, &str)>) {
-        let only = only.map(|(set, hub)| self.account(set, hub).unwrap());
+        let only = only.map(|(set, hub)| self.account_of(set, hub).unwrap());
         self.step(Event::Retry { only });
     }
 
     /// The operator drops what a hub is due on the channel of a set, if there is one.
     pub fn drop_due(&mut self, set: &str, hub: &str) {
-        if let Some((channel, hub)) = self.account(set, hub) {
+        if let Some((channel, hub)) = self.account_of(set, hub) {
             self.step(Event::Drop { channel, hub });
         }
     }
 
     /// The operator drops what a hub is due on the channel of a topic.
     pub fn drop_due_on(&mut self, topic: &str, hub: &str) {
-        let topic = tree::absolute(topic);
-        let (channel, hub) = report::outbox::account(self.engine(), names(&topic, hub)).unwrap();
+        let channel = self.channel(topic).unwrap();
+        let hub = Hub::new(hub);
         self.step(Event::Drop { channel, hub });
     }
 
-    fn account(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
+    fn account_of(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
         let topic = tree::absolute(&format!("{set}/framework/"));
-        report::outbox::account(self.engine(), names(&topic, hub)).ok()
+        report::outbox::account(&self.engine().reader(self.now), &names(&topic, hub)).ok()
     }
 
     /// Returns all that a hub is due on the channel of a set.
     pub fn outbox(&self, set: &str, hub: &str) -> AccountView {
         let topic = tree::absolute(&format!("{set}/framework/"));
-        let engine = self.engine();
-        let logged = |_, _, _| None;
-        report::outbox::account_view(engine, names(&topic, hub), true, logged, self.now).unwrap()
+        let reader = self.engine().reader(self.now);
+        rsnotify::report::outbox::account_view(&reader, &names(&topic, hub), true).unwrap()
+    }
+
+    fn channel(&self, topic: &str) -> Option<ChannelId> {
+        let topic = tree::absolute(topic);
+        let sql = "SELECT id FROM channel WHERE topic = ?1";
+        let channel = self.engine().db().first(sql, [topic], |row| row.sql());
+        channel.unwrap()
     }
 
     /// Lets time pass, in seconds, with all that comes due meanwhile.
@@ -516,7 +541,8 @@ impl World {
         let until = self.now + duration;
         for _ in 0..1_000_000 {
             let answer = self.coming.front().map(|(at, _)| *at);
-            let wake = self.engine.as_ref().and_then(Engine::wake);
+            let engine = self.engine.as_ref().filter(|_| !self.is_frozen);
+            let wake = engine.and_then(Engine::wake);
             let next = answer.into_iter().chain(wake).min();
             match next.filter(|next| *next <= until) {
                 Some(next) => {
@@ -565,10 +591,20 @@ impl World {
         while self.coming.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, event) = self.coming.pop_front().unwrap();
             let now = self.moment();
+            if self.is_frozen {
+                continue;
+            }
             let Some(engine) = &mut self.engine else {
                 continue;
             };
-            let effects = engine.step(event, now);
+            self.statements.collect(&mut engine.connection);
+            let mut effects = try_step(engine, event.clone(), now, self.failing.as_mut());
+            if effects.is_err() && self.failing.is_some() {
+                self.failures += 1;
+                effects = try_step(engine, event, now, None);
+            }
+            self.statements.check(&mut engine.connection, false);
+            let effects = effects.unwrap();
             self.perform(effects);
         }
     }
@@ -586,32 +622,10 @@ impl World {
                 *left -= 1;
             }
             match effect {
-                Effect::Save(mut save) => {
-                    self.saves += 1;
-                    save.clock = Some(self.now);
-                    self.change_rows.save(&save);
-                    if let Some((store, _)) = &mut self.store {
-                        store.save(&save, &[], &[]).unwrap();
-                    }
-                    self.disk.apply(*save);
-                    self.change_rows.check(&self.disk);
-                }
-                Effect::Serve(page) => {
-                    let mut rows = self.disk.channels.values();
-                    let is_empty = page.body == Payload::default().render().into();
-                    let is_saved =
-                        page.body.is_empty() || is_empty || rows.any(|row| row.body == page.body);
-                    assert!(is_saved, "what a topic serves is saved first");
-                    self.pages.insert(page.topic.clone(), page);
-                }
-                Effect::ServeLogged(mut page, id, first, last) => {
-                    let window = &self.plan.window;
-                    let most = (window.max_entries, window.max_bytes);
-                    page.body = self.change_rows.merged(id, first, last, most);
-                    self.pages.insert(page.topic.clone(), page);
-                }
-                Effect::SubmitLogged(submission, part) => self.submit_logged(submission, part),
                 Effect::Take(request) => self.take(&request),
+                Effect::Serve(page) => {
+                    self.pages.insert(page.topic.clone(), page);
+                }
                 Effect::Withdraw(topic) => {
                     self.pages.remove(&topic);
                 }
@@ -646,49 +660,31 @@ impl World {
     }
 
     fn submit(&mut self, submission: Submission) {
-        let key = (submission.channel, submission.hub.clone());
-        let saved = self.disk.ledgers[&key].flight.as_ref().unwrap();
-        assert_eq!(
-            (saved.seq, &saved.body),
-            (submission.seq, &submission.body),
-            "what is submitted is saved first"
-        );
-        if submission.mode == Mode::Ping {
-            let page = &self.pages[&submission.topic];
-            assert_eq!(page.body, self.disk.channels[&submission.channel].body);
-        }
-        let at = self.wall();
+        let at = self.now;
         let hub = self.hubs.entry(submission.hub.clone()).or_default();
-        let answer = hub.take(&submission, at);
-        self.answer(submission, answer);
-    }
-
-    fn submit_logged(&mut self, mut submission: Submission, part: LogPart) {
-        let key = (submission.channel, submission.hub.clone());
-        let saved = self.disk.ledgers[&key].flight.as_ref().unwrap();
-        assert_eq!(
-            (saved.seq, saved.part),
-            (submission.seq, Some(part)),
-            "what is submitted is saved first"
-        );
-        submission.body = self.change_rows.body(key.0, submission.seq, part);
-        if let Some((store, _)) = self.store.as_ref().filter(|_| part.range.is_whole()) {
-            let saved = store.logged_body(key.0, submission.seq).unwrap();
-            assert_eq!(saved.as_ref(), Some(&submission.body));
-        }
-        let hub = self.hubs.entry(submission.hub.clone()).or_default();
-        let answer = hub.take_changes(&submission);
+        let answer = match submission.kind {
+            ChannelKind::Framework => hub.take(&submission, at),
+            ChannelKind::Change => hub.take_changes(&submission),
+        };
         self.answer(submission, answer);
     }
 
     fn take(&mut self, request: &TakeRequest) {
-        let store = self.store.as_ref().map(|(store, _)| store);
+        let (tree, plan, rounds) = (&self.tree, &self.plan, &mut self.rounds);
+        let outcome = match &self.file {
+            Some(file) => {
+                let reader = rsnotify::state::open::read_only(file).unwrap();
+                changes::take(rounds, request, tree, plan, Db(&reader))
+            }
+            None => {
+                let db = self.engine.as_ref().unwrap().db();
+                changes::take(rounds, request, tree, plan, db)
+            }
+        };
         let taken = TakenRound {
             set: request.set.clone(),
             round: request.round,
-            outcome: self
-                .change_rows
-                .take(request, &self.tree, &self.plan, store),
+            outcome,
         };
         self.come(self.now + self.reading, Event::Taken(Box::new(taken)));
     }
@@ -791,9 +787,75 @@ impl World {
         summary(&ChangePayload::parse(&page.body).unwrap())
     }
 
+    // What the state holds of changes.
+
+    /// Returns the database, whether a daemon works on it or not.
+    pub fn db(&self) -> Db<'_> {
+        let engine = self.engine.as_ref().map(Engine::db);
+        engine.unwrap_or_else(|| Db(self.disk.as_ref().unwrap()))
+    }
+
     /// Returns the numbers of keys that were taken from a list, and of those that vanished from it.
     pub fn keys_of(&self, list: &str) -> (usize, usize) {
-        self.change_rows.keys_of(list)
+        let sql = "SELECT coalesce(sum(CASE WHEN vanished IS NULL THEN length(keys) ELSE 0 END) / 16, 0), \
+                   coalesce(sum(CASE WHEN vanished IS NOT NULL THEN length(keys) ELSE 0 END) / 16, 0) \
+                   FROM change_key WHERE list = (SELECT id FROM document WHERE uri = ?1)";
+        let list = tree::absolute(list);
+        let keys = self
+            .db()
+            .first(sql, [list], |row| Ok((row.count()?, row.count()?)));
+        keys.unwrap().unwrap()
+    }
+
+    /// Returns the number of sets of which changes are taken.
+    pub fn change_sets(&self) -> usize {
+        let sql = "SELECT count(*) FROM change_set";
+        let sets = self.db().first(sql, [], |row| row.count());
+        sets.unwrap().unwrap()
+    }
+
+    /// Returns the numbers of the notifications of change channels that are kept.
+    pub fn logged(&self) -> Vec<u64> {
+        let sql = "SELECT seq FROM change_log ORDER BY channel, seq";
+        let logged = self.db().all(sql, [], |row| row.take::<i64>());
+        logged
+            .unwrap()
+            .into_iter()
+            .map(i64::cast_unsigned)
+            .collect()
+    }
+
+    /// Returns the number of changes that each hub is due, in order.
+    pub fn changes_due(&self) -> Vec<usize> {
+        let sql = "SELECT p.channel, p.hub FROM log_position p JOIN hub h ON h.id = p.hub ORDER BY p.channel, h.uri";
+        let accounts = self.db().all(sql, [], |row| Ok((row.sql()?, row.sql()?)));
+        let accounts: Vec<(ChannelId, HubId)> = accounts.unwrap();
+        let due = accounts.into_iter().map(|(channel, hub)| {
+            rsnotify::announce::steps::change_log::backlog(self.db(), channel, hub)
+        });
+        due.map(Result::unwrap).collect()
+    }
+
+    /// Returns true if a hub has an account on the channel of a topic.
+    pub fn has_account(&self, topic: &str, hub: &str) -> bool {
+        let sql = "SELECT 1 FROM account WHERE channel = ?1 AND hub = (SELECT id FROM hub WHERE uri = ?2)";
+        let channel = self.channel(topic).unwrap();
+        let known = self.db().exists(sql, rusqlite::params![Sql(channel), hub]);
+        known.unwrap()
+    }
+
+    /// Returns true if a document is archived in a set.
+    pub fn is_archived(&self, name: &str, set: &str) -> bool {
+        let sql = "SELECT 1 FROM document d JOIN member m ON m.document = d.id JOIN document s ON s.id = m.set_id \
+                   WHERE d.uri = ?1 AND d.archived = 1 AND s.uri = ?2";
+        let names = [tree::absolute(name), tree::absolute(set)];
+        self.db().exists(sql, names).unwrap()
+    }
+
+    /// Returns the findings about entries of lists.
+    pub fn entry_findings(&self) -> Vec<Finding> {
+        let found = self.findings().into_iter();
+        found.filter(Finding::is_about_entries).collect()
     }
 
     // What shows.
@@ -827,7 +889,7 @@ impl World {
 
     pub fn state_of(&self, name: &str) -> Option<DocumentState> {
         let name = tree::absolute(name);
-        let documents = report::documents::all(self.engine());
+        let documents = report::documents::all(&self.engine().reader(self.now)).unwrap();
         let document = documents
             .iter()
             .find(|document| document.uri.as_str() == name)?;
@@ -837,25 +899,42 @@ impl World {
     pub fn engine(&self) -> &Engine {
         self.engine.as_ref().unwrap()
     }
-
-    pub fn engine_mut(&mut self) -> &mut Engine {
-        self.engine.as_mut().unwrap()
-    }
-
-    /// Returns true if the disk holds anything about a document.
-    pub fn remembers(&self, name: &str) -> bool {
-        let name = tree::absolute(name);
-        let is_own = |uri: &resourcesync::uri::Uri| uri.as_str() == name;
-        self.disk.documents.keys().any(is_own)
-            || self.disk.told.values().any(|told| told.keys().any(is_own))
-    }
 }
 
 /// Returns the names by which an operator means an account, without the kind of its channel.
-pub fn names<'a>(channel: &'a str, hub: &'a str) -> AccountNames<'a> {
-    AccountNames {
-        channel,
+pub fn names(channel: &str, hub: &str) -> AccountName {
+    AccountName {
+        channel: channel.to_owned(),
         kind: None,
-        hub,
+        hub: hub.to_owned(),
     }
+}
+
+/// Takes a step, which may fail at any statement: then nothing happened.
+fn try_step(
+    engine: &mut Engine,
+    event: Event,
+    now: Now,
+    chance: Option<&mut fastrand::Rng>,
+) -> Result<Vec<Effect>, StateError> {
+    // The number of instructions of a step ranges from hundreds to hundreds of thousands.
+    let draw = chance.map(|chance| (chance.u8(..), chance.u32(5..16)));
+    let mut left = match draw {
+        Some((fails, size)) if fails < 96 => 1_u32 << size,
+        _ => 0,
+    };
+    let interrupt = move || {
+        // Once, or the transaction could not be rolled back either.
+        let fails = left == 1;
+        left = left.saturating_sub(1);
+        fails
+    };
+    let instructions = i32::from(left > 0);
+    let connection = &mut engine.connection;
+    let handled = connection.progress_handler(instructions, Some(interrupt));
+    handled.unwrap();
+    let effects = engine.step(vec![event], now);
+    let none: Option<fn() -> bool> = None;
+    engine.connection.progress_handler(0, none).unwrap();
+    effects
 }

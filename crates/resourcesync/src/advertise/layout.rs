@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::namespaces::Namespace;
 use crate::outline;
-use crate::reader::{Element, Handler, Reader, Start};
+use crate::reader::{Element, Handler, Start, XmlReader};
 use crate::stop::Stop;
 
 /// The depth of an entry's children.
@@ -38,7 +38,7 @@ impl Node {
 pub(super) fn layout(text: &str) -> Option<Node> {
     // The reader takes LF for the only line end. Every place stays where it is.
     let text = text.replace("\r\n", " \n").replace('\r', "\n");
-    let mut reader = Reader::new(Layout {
+    let mut reader = XmlReader::new(Layout {
         length: text.len(),
         open: Vec::new(),
         root: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::body::Bytes;
-use hyper::header::{self, CONTENT_TYPE, HeaderName, RETRY_AFTER};
+use hyper::header::{self, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 use resourcesync::escape::excerpt;
@@ -80,9 +80,9 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     }
 }
 
-/// Returns the values of a header, in order.
-pub fn header_values(response: &Response, name: HeaderName) -> Vec<String> {
-    let values = response.headers().get_all(name).iter();
+/// Returns the values of a header, in order. A link may have raw bytes.
+pub fn header_values(headers: &HeaderMap, name: HeaderName) -> Vec<String> {
+    let values = headers.get_all(name).iter();
     values
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         .collect()

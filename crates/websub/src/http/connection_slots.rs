@@ -2,11 +2,13 @@
 //! its grace period.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
+
+use crate::http::lock;
 
 /// The time that a new client has for its first request. Until it is over, further clients wait in order.
 const GRACE: Duration = Duration::from_millis(100);
@@ -77,7 +79,7 @@ impl ConnectionSlots {
         self: &Arc<ConnectionSlots>,
         now: Instant,
     ) -> Result<(ConnectionSlot, Receiver<()>), Duration> {
-        let mut taken = self.lock();
+        let mut taken = lock(&self.taken);
         // A connection being closed keeps its descriptor for a moment.
         if taken.closing > (self.capacity / 16).min(MAX_CLOSING) {
             return Err(GRACE);
@@ -106,10 +108,6 @@ impl ConnectionSlots {
         };
         Ok((slot, must_close))
     }
-
-    fn lock(&self) -> MutexGuard<'_, Occupancy> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Occupancy {
@@ -124,7 +122,7 @@ impl ConnectionSlot {
     /// Marks the connection as used, because the client has read of an answer. Sending does not count, or a byte now
     /// and then would keep a slot.
     pub fn renew(&mut self) {
-        let mut taken = self.slots.lock();
+        let mut taken = lock(&self.slots.taken);
         if let Some(Connected { keep_open, .. }) = taken.by_number.remove(&self.number) {
             self.number = taken.add(Connected {
                 connected_at: None,
@@ -136,7 +134,7 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut taken = self.slots.lock();
+        let mut taken = lock(&self.slots.taken);
         if taken.by_number.remove(&self.number).is_none() {
             taken.closing -= 1;
         }
@@ -215,7 +213,7 @@ mod tests {
             drop(slots.try_take(now));
         }
         assert!(take(&slots, &mut taken, now).is_empty());
-        assert_eq!(slots.lock().by_number.len(), 2);
+        assert_eq!(lock(&slots.taken).by_number.len(), 2);
     }
 
     #[test]
@@ -227,8 +225,8 @@ mod tests {
         let late = now + GRACE * 2;
         assert!(slots.try_take(late).is_err(), "the first has not left yet");
         drop(first);
-        assert_eq!(slots.lock().by_number.len(), 1);
+        assert_eq!(lock(&slots.taken).by_number.len(), 1);
         drop(second);
-        assert_eq!(slots.lock().by_number.len(), 0);
+        assert_eq!(lock(&slots.taken).by_number.len(), 0);
     }
 }

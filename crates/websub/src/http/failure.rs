@@ -98,6 +98,7 @@ fn tls_cause(error: &rustls::Error) -> FailureCause {
     match error {
         rustls::Error::InvalidMessage(_) => FailureCause::NoTls,
         rustls::Error::InvalidCertificate(flaw) => match flaw {
+            // The second is that of an authority with a known name and another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 FailureCause::UnknownIssuer
             }
@@ -142,13 +143,27 @@ fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
 }
 
 fn usual_cause(error: &rustls::Error) -> Option<String> {
-    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
-    Some(match error {
-        InvalidCertificate(flaw) => flaw_of_certificate(flaw),
-        AlertReceived(AlertDescription::CertificateRequired) => {
+    use rustls::Error::{AlertReceived, InvalidCertificate};
+    Some(match (tls_cause(error), error) {
+        (FailureCause::NoTls, _) => {
+            "it does not answer in TLS; is its address http?".to_owned()
+        }
+        (FailureCause::UnknownIssuer, _) => NOT_TRUSTED.to_owned(),
+        (FailureCause::Expired, _) => {
+            "its certificate has expired, or this machine's clock is wrong".to_owned()
+        }
+        (FailureCause::NotYetValid, _) => {
+            "its certificate is not valid yet, or this machine's clock is wrong".to_owned()
+        }
+        (FailureCause::OtherName, InvalidCertificate(flaw)) => {
+            format!("its certificate is another host's ({flaw}): correct url or publish_url")
+        }
+        (FailureCause::SelfSignedAuthority, _) => SELF_SIGNED_AUTHORITY.to_owned(),
+        (_, InvalidCertificate(flaw)) => format!("its certificate is not accepted: {flaw}"),
+        (_, AlertReceived(AlertDescription::CertificateRequired)) => {
             "it wants a client certificate: set client_cert and client_key".to_owned()
         }
-        AlertReceived(
+        (_, AlertReceived(
             alert @ (AlertDescription::AccessDenied
             | AlertDescription::BadCertificate
             | AlertDescription::CertificateExpired
@@ -156,31 +171,12 @@ fn usual_cause(error: &rustls::Error) -> Option<String> {
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
             | AlertDescription::UnsupportedCertificate),
-        ) => format!("it does not take our certificate ({alert:?}): correct client_cert and client_key"),
-        AlertReceived(AlertDescription::HandshakeFailure) => {
+        )) => format!("it does not take our certificate ({alert:?}): correct client_cert and client_key"),
+        (_, AlertReceived(AlertDescription::HandshakeFailure)) => {
             "it refuses the TLS handshake: it may want a client certificate (client_cert and client_key)".to_owned()
         }
-        InvalidMessage(_) => "it does not answer in TLS; is its address http?".to_owned(),
         _ => return None,
     })
-}
-
-fn flaw_of_certificate(flaw: &CertificateError) -> String {
-    match flaw {
-        // The second is that of an authority with a known name and another key.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => NOT_TRUSTED.to_owned(),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired, or this machine's clock is wrong".to_owned()
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet, or this machine's clock is wrong".to_owned()
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            format!("its certificate is another host's ({flaw}): correct url or publish_url")
-        }
-        flaw if is_authority(flaw) => SELF_SIGNED_AUTHORITY.to_owned(),
-        flaw => format!("its certificate is not accepted: {flaw}"),
-    }
 }
 
 /// Returns true for the certificate of an authority that a server shows as its own, as many a self-signed one is. The

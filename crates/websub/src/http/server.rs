@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -152,7 +152,7 @@ pub async fn serve<H, F>(
 
 /// Reads a request's body up to a size and within a time; else returns the error to answer.
 pub async fn small_body(
-    body: Incoming,
+    body: impl Body<Data = Bytes, Error = hyper::Error>,
     max: usize,
     timeout: Duration,
 ) -> Result<Bytes, (StatusCode, &'static str)> {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::hub::client_address::Requester;
 use crate::hub::limits::{HubLimits, LimitExceeded, LimitKind, LimitScope, Quota};
 use crate::hub::rate_limiter::RateLimiter;
-use crate::hub::request::Action;
 use crate::hub::usage::{Bucket, QuotaKey, Usage, address_buckets, requester_buckets};
 
 /// `Retry-After` where verifications are exceeded: most end within this time.
@@ -33,7 +32,6 @@ pub struct Admission {
     verifications: Usage,
     /// Verifications of existing subscriptions.
     renewals: Usage,
-    subscriptions: Usage,
 }
 
 impl Admission {
@@ -42,7 +40,6 @@ impl Admission {
             rate: RateLimiter::new(limits.requests_per_minute),
             verifications: Usage::default(),
             renewals: Usage::default(),
-            subscriptions: Usage::default(),
             limits,
         }
     }
@@ -71,37 +68,44 @@ impl Admission {
         self.acquire(&buckets, count, now)
     }
 
+    /// Checks whether the quota of subscriptions, of which these exist, has room for another one.
+    pub fn may_subscribe(
+        &self,
+        quota_key: &QuotaKey,
+        subscriptions: &Usage,
+    ) -> Result<(), LimitExceeded> {
+        // Each verification under way may become a subscription.
+        let usages = [subscriptions, &self.verifications];
+        let checked = check_quota(&usages, quota_key, &self.limits.subscriptions);
+        checked.map_err(|scope| LimitExceeded {
+            kind: LimitKind::Subscriptions,
+            scope,
+            retry_after: SUBSCRIPTION,
+        })
+    }
+
     /// Counts a verification that begins. Renewing or ending an existing subscription is limited neither by the number of
     /// subscriptions nor by strangers, who may name the same host over and over or fill the queue.
     pub fn begin(
         &mut self,
         quota_key: &QuotaKey,
-        action: &Action,
         kind: VerificationKind,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
-        let exceeded = |kind, retry_after| {
-            move |scope| LimitExceeded {
-                kind,
-                scope,
-                retry_after,
-            }
+        let usage = match kind {
+            VerificationKind::New => &self.verifications,
+            VerificationKind::Renewal => &self.renewals,
         };
-        let quota = &self.limits.verifications;
+        let checked = check_quota(&[usage], quota_key, &self.limits.verifications);
+        checked.map_err(|scope| LimitExceeded {
+            kind: LimitKind::Verifications,
+            scope,
+            retry_after: VERIFICATION,
+        })?;
         if kind == VerificationKind::Renewal {
-            check_quota(&[&self.renewals], quota_key, quota)
-                .map_err(exceeded(LimitKind::Verifications, VERIFICATION))?;
             self.renewals.add(quota_key);
             return Ok(());
         }
-        if let Action::Subscribe { .. } = action {
-            // Each verification under way may become a subscription.
-            let usages = [&self.subscriptions, &self.verifications];
-            check_quota(&usages, quota_key, &self.limits.subscriptions)
-                .map_err(exceeded(LimitKind::Subscriptions, SUBSCRIPTION))?;
-        }
-        check_quota(&[&self.verifications], quota_key, quota)
-            .map_err(exceeded(LimitKind::Verifications, VERIFICATION))?;
         self.acquire(&quota_key.host_buckets(), 1, now)?;
         self.verifications.add(quota_key);
         Ok(())
@@ -124,16 +128,6 @@ impl Admission {
             VerificationKind::Renewal => self.renewals.remove(quota_key),
             VerificationKind::New => self.verifications.remove(quota_key),
         }
-    }
-
-    /// Counts a subscription.
-    pub fn subscribed(&mut self, quota_key: &QuotaKey) {
-        self.subscriptions.add(quota_key);
-    }
-
-    /// Uncounts a subscription.
-    pub fn unsubscribed(&mut self, quota_key: &QuotaKey) {
-        self.subscriptions.remove(quota_key);
     }
 
     fn acquire(
@@ -201,11 +195,6 @@ mod tests {
         Admission::new(set)
     }
 
-    const SUBSCRIBE: Action = Action::Subscribe {
-        lease: Duration::from_secs(300),
-        secret: None,
-    };
-
     fn refused(outcome: Result<(), LimitExceeded>) -> Option<(LimitKind, LimitScope)> {
         outcome
             .err()
@@ -237,9 +226,7 @@ mod tests {
                 per_address: 2,
             };
         });
-        let mut begin = |quota_key: &QuotaKey| {
-            refused(admission.begin(quota_key, &Action::Unsubscribe, New, START))
-        };
+        let mut begin = |quota_key: &QuotaKey| refused(admission.begin(quota_key, New, START));
         let kind = LimitKind::Verifications;
         assert_eq!(begin(&quota_key("a", 1)), None);
         assert_eq!(begin(&quota_key("b", 1)), None);
@@ -252,7 +239,7 @@ mod tests {
         assert_eq!(begin(&quota_key("c", 3)), Some((kind, LimitScope::Total)));
         admission.end(&quota_key("a", 1), New);
         assert_eq!(
-            refused(admission.begin(&quota_key("c", 3), &SUBSCRIBE, New, START)),
+            refused(admission.begin(&quota_key("c", 3), New, START)),
             None
         );
     }
@@ -266,6 +253,7 @@ mod tests {
                 per_address: 2,
             };
         });
+        let mut subscriptions = Usage::default();
         for (host, requester, want) in [
             ("a", 1, None),
             ("a", 1, None),
@@ -276,28 +264,23 @@ mod tests {
             ("c", 3, Some(LimitScope::Total)),
         ] {
             let quota_key = quota_key(host, requester);
-            let found = admission.begin(&quota_key, &SUBSCRIBE, New, START);
+            let found = admission.may_subscribe(&quota_key, &subscriptions);
             assert_eq!(
                 refused(found),
                 want.map(|scope| (LimitKind::Subscriptions, scope))
             );
             if want.is_none() {
-                admission.end(&quota_key, New);
-                admission.subscribed(&quota_key);
+                subscriptions.add(&quota_key);
             }
         }
-        assert_eq!(
-            admission.begin(&quota_key("a", 1), &SUBSCRIBE, Renewal, START),
-            Ok(())
-        );
+        assert_eq!(admission.begin(&quota_key("a", 1), Renewal, START), Ok(()));
         admission.end(&quota_key("a", 1), Renewal);
-        admission.unsubscribed(&quota_key("a", 1));
-        assert_eq!(
-            admission.begin(&quota_key("a", 1), &SUBSCRIBE, New, START),
-            Ok(())
-        );
+        subscriptions.remove(&quota_key("a", 1));
+        let first = quota_key("a", 1);
+        assert_eq!(admission.may_subscribe(&first, &subscriptions), Ok(()));
+        assert_eq!(admission.begin(&first, New, START), Ok(()));
         // Until that verification ends, its subscription may become the last one that the limit permits.
-        let found = admission.begin(&quota_key("c", 3), &SUBSCRIBE, New, START);
+        let found = admission.may_subscribe(&quota_key("c", 3), &subscriptions);
         assert_eq!(found.unwrap_err().status(), 503);
     }
 
@@ -306,19 +289,17 @@ mod tests {
         let mut admission = admission(|limits| limits.requests_per_minute = 5);
         for requester in 0..5 {
             let quota_key = quota_key("victim.example", requester);
-            assert_eq!(admission.begin(&quota_key, &SUBSCRIBE, New, START), Ok(()));
+            assert_eq!(admission.begin(&quota_key, New, START), Ok(()));
             admission.end(&quota_key, New);
         }
         let quota_key = quota_key("victim.example", 9);
-        for action in [SUBSCRIBE, Action::Unsubscribe] {
-            let found = admission.begin(&quota_key, &action, New, START);
-            assert_eq!(
-                refused(found),
-                Some((LimitKind::Requests, LimitScope::Host))
-            );
-            // Existing subscriptions are not affected either.
-            assert_eq!(admission.begin(&quota_key, &action, Renewal, START), Ok(()));
-        }
+        let found = admission.begin(&quota_key, New, START);
+        assert_eq!(
+            refused(found),
+            Some((LimitKind::Requests, LimitScope::Host))
+        );
+        // Existing subscriptions are not affected.
+        assert_eq!(admission.begin(&quota_key, Renewal, START), Ok(()));
     }
 
     #[test]
@@ -338,7 +319,7 @@ mod tests {
             );
         }
         // Callbacks that name it by its address count against the same limit.
-        let found = admission.begin(&quota_key("9.9.9.9", 1), &SUBSCRIBE, New, START);
+        let found = admission.begin(&quota_key("9.9.9.9", 1), New, START);
         assert_eq!(
             refused(found),
             Some((LimitKind::Requests, LimitScope::Host))
@@ -355,7 +336,7 @@ mod tests {
             for n in 0..30 {
                 let host = format!("h{n}.n{network}");
                 let quota_key = quota_key_of(&host, &format!("2a00:1:2:{network:x}::1"));
-                match admission.begin(&quota_key, &SUBSCRIBE, New, START) {
+                match admission.begin(&quota_key, New, START) {
                     Ok(()) => begun[0] += 1,
                     Err(exceeded) => {
                         assert_eq!(
@@ -370,7 +351,7 @@ mod tests {
         // All are of one /56, which may take twice as much as a /64.
         assert_eq!(begun, [60, 960, 0, 0]);
         let neighbour = quota_key_of("other", "2a00:1:2:100::1");
-        assert_eq!(admission.begin(&neighbour, &SUBSCRIBE, New, START), Ok(()));
+        assert_eq!(admission.begin(&neighbour, New, START), Ok(()));
     }
 
     #[test]
@@ -379,13 +360,13 @@ mod tests {
         for requester in 1..=2 {
             assert!(!admission.is_full());
             let quota_key = quota_key("a", requester);
-            assert_eq!(admission.begin(&quota_key, &SUBSCRIBE, New, START), Ok(()));
+            assert_eq!(admission.begin(&quota_key, New, START), Ok(()));
         }
         assert!(admission.is_full());
         let third = quota_key("a", 3);
-        let found = admission.begin(&third, &SUBSCRIBE, New, START);
+        let found = admission.begin(&third, New, START);
         assert_eq!(found.unwrap_err().status(), 503);
-        assert_eq!(admission.begin(&third, &SUBSCRIBE, Renewal, START), Ok(()));
+        assert_eq!(admission.begin(&third, Renewal, START), Ok(()));
         admission.end(&third, Renewal);
         assert_eq!(admission.renewals, Usage::default());
         assert!(admission.is_full());
@@ -401,7 +382,7 @@ mod tests {
                     admission.end(&quota_key, New);
                 }
                 let quota_key = quota_key(&format!("h{}", host % 4), requester % 4);
-                if admission.begin(&quota_key, &SUBSCRIBE, New, START).is_ok() {
+                if admission.begin(&quota_key, New, START).is_ok() {
                     begun.push(quota_key);
                 }
                 prop_assert_eq!(admission.verifications.total as usize, begun.len());

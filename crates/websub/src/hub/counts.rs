@@ -1,7 +1,5 @@
 //! The embedded hub's counters since the daemon started.
 
-use std::time::Duration;
-
 use crate::answer::Answer;
 use crate::histogram::Histogram;
 use crate::hub::delivery::DeliveryOutcome;
@@ -13,23 +11,6 @@ pub struct EmbeddedHubCounts {
     pub verifications: VerificationCounts,
     pub deliveries: DeliveryCounts,
     pub latency: Histogram,
-}
-
-/// Attempts to deliver, and the time that the successful ones took.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DeliveryMeasurements {
-    pub counts: DeliveryCounts,
-    pub latency: Histogram,
-}
-
-impl DeliveryMeasurements {
-    /// Counts an attempt to deliver; `took` is the time since the notification was relayed, if known.
-    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome, took: Option<Duration>) {
-        self.counts.attempted(answer, outcome);
-        if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
-            self.latency.observe(took);
-        }
-    }
 }
 
 /// Subscription requests, by answer.

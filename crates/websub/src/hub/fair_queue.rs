@@ -53,9 +53,10 @@ pub struct FairQueue {
     waiting: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct HostState {
-    window: CongestionWindow,
+    /// The number of requests that it may have running while others wait.
+    window: usize,
     waiting: BTreeMap<Priority, HostQueue>,
     running: usize,
 }
@@ -66,10 +67,6 @@ struct HostQueue {
     /// The number of its valid entry in a ring.
     entry: u64,
 }
-
-/// The number of requests that a host may have running while others wait.
-#[derive(Debug, Clone, Copy)]
-struct CongestionWindow(usize);
 
 #[derive(Debug)]
 struct RunningRequest {
@@ -88,24 +85,22 @@ struct Class {
     is_in_trouble: bool,
 }
 
-impl Default for CongestionWindow {
-    fn default() -> CongestionWindow {
-        CongestionWindow(INITIAL_WINDOW)
-    }
-}
-
-impl CongestionWindow {
-    fn is_in_trouble(self) -> bool {
-        self.0 < INITIAL_WINDOW
+impl Default for HostState {
+    fn default() -> HostState {
+        HostState {
+            window: INITIAL_WINDOW,
+            waiting: BTreeMap::new(),
+            running: 0,
+        }
     }
 }
 
 impl HostState {
     fn class(&self, priority: Priority) -> Class {
         Class {
-            is_beyond_window: self.running >= self.window.0,
+            is_beyond_window: self.running >= self.window,
             priority,
-            is_in_trouble: self.window.is_in_trouble(),
+            is_in_trouble: self.window < INITIAL_WINDOW,
         }
     }
 
@@ -183,10 +178,10 @@ impl FairQueue {
                 continue;
             };
             let is_more = !queue.tickets.is_empty();
-            let was_within = state.running < state.window.0;
+            let was_within = state.running < state.window;
             state.running += 1;
-            let is_within = state.running < state.window.0;
-            let was_in_trouble = state.window.is_in_trouble();
+            let is_within = state.running < state.window;
+            let was_in_trouble = state.window < INITIAL_WINDOW;
             self.waiting -= 1;
             self.in_trouble += usize::from(was_in_trouble);
             if is_within != was_within {
@@ -298,7 +293,7 @@ impl FairQueue {
         };
         let before = state.class(Priority::First);
         state.running -= 1;
-        let CongestionWindow(window) = &mut state.window;
+        let window = &mut state.window;
         if was_answered {
             *window = (*window + 1).min(max_window);
         } else if now.saturating_sub(ended.since) >= SLOW {

@@ -3,13 +3,14 @@
 //! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
 use crate::http::clock::Clock;
+use crate::http::lock;
 use crate::hub::admission::Admission;
 use crate::hub::counts::EmbeddedHubCounts;
 use crate::hub::delivery::bodies::{RelayFile, RelayReader};
@@ -21,7 +22,7 @@ use crate::hub::request::http::SubscriptionEndpoint;
 use crate::hub::subscriptions::table::{self, SubscriptionTable};
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
-use crate::hub::verification::http::Verifications;
+use crate::hub::verification::Verifications;
 use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
 use crate::retention::end_of;
 
@@ -36,17 +37,13 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// The hub. Clones are the same hub.
 #[derive(Clone)]
 pub struct EmbeddedHub {
-    inner: Arc<HubInner>,
-}
-
-/// The parts, each before those that use it.
-struct HubInner {
     settings: Arc<EffectiveSettings>,
     admission: Arc<SharedAdmission>,
     table: Arc<SubscriptionTable>,
     deliveries: Arc<Deliveries>,
     verifications: Arc<Verifications>,
-    endpoint: SubscriptionEndpoint,
+    /// The endpoint for subscription requests.
+    pub(crate) endpoint: Arc<SubscriptionEndpoint>,
 }
 
 impl EmbeddedHub {
@@ -63,10 +60,10 @@ impl EmbeddedHub {
         for (subscription, _) in &mut saved.subscriptions {
             subscription.expires = end_of(subscription.expires, Duration::MAX, clock.began);
         }
-        let admission = SharedAdmission::new(prepared.settings().limits.clone());
+        let admission = SharedAdmission::new(prepared.settings.limits.clone());
         let admission = Arc::new(admission);
         let settings = Arc::new(EffectiveSettings::new(prepared));
-        let table = SubscriptionTable::restore(saved, Arc::clone(&admission), clock, records);
+        let table = SubscriptionTable::restore(saved, clock, records);
         let table = Arc::new(table);
         let with_pending = table.with(|subscriptions| subscriptions.topics_with_pending());
         let relays = RelayReader::new(relays);
@@ -84,55 +81,48 @@ impl EmbeddedHub {
             Arc::clone(&admission),
             Arc::clone(&verifications),
         );
-        let inner = Arc::new(HubInner {
+        tokio::spawn(table::expire(Arc::downgrade(&table)));
+        tokio::spawn(log_suppressed(Arc::downgrade(&deliveries)));
+        for topic in &with_pending {
+            deliveries.begin(topic);
+        }
+        EmbeddedHub {
             settings,
             admission,
             table,
             deliveries,
             verifications,
-            endpoint,
-        });
-        tokio::spawn(table::expire(Arc::downgrade(&inner.table)));
-        tokio::spawn(log_suppressed(Arc::downgrade(&inner)));
-        let hub = EmbeddedHub { inner };
-        for topic in &with_pending {
-            hub.inner.deliveries.begin(topic);
+            endpoint: Arc::new(endpoint),
         }
-        hub
     }
 
     /// Applies other settings, except for the numbers of slots. Subscriptions, pending deliveries and requests under way
     /// stay.
     pub fn apply(&self, prepared: PreparedHub) {
-        let limits = prepared.settings().limits.clone();
-        let admission = &self.inner.admission;
+        let limits = prepared.settings.limits.clone();
+        let admission = &self.admission;
         admission.with(|admission, _| admission.set_limits(limits));
-        self.inner.settings.replace(prepared);
+        self.settings.replace(prepared);
         self.cut_off();
     }
 
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
     /// then. Deliveries not begun stay pending.
     pub async fn drain(&self) {
-        let (verifications, deliveries) = (&self.inner.verifications, &self.inner.deliveries);
+        let (verifications, deliveries) = (&self.verifications, &self.deliveries);
         tokio::join!(verifications.drain(), deliveries.drain());
-    }
-
-    /// Returns the endpoint for subscription requests.
-    pub(crate) fn endpoint(&self) -> &SubscriptionEndpoint {
-        &self.inner.endpoint
     }
 
     /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, notification: NotificationToRelay) -> Option<Relay> {
-        let table = &self.inner.table;
+        let table = &self.table;
         table.with(|subscriptions| subscriptions.relay_once(notification, table.clock.now()))
     }
 
     /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: NotificationToRelay) -> Option<Relay> {
-        let table = &self.inner.table;
+        let table = &self.table;
         table.with(|subscriptions| subscriptions.relay(notification, table.clock.now()))
     }
 
@@ -140,16 +130,16 @@ impl EmbeddedHub {
     /// that are owed most end.
     pub fn dispatch(&self, relays: Vec<Relay>) {
         for Relay { id, topic, .. } in relays {
-            self.inner.table.saved(&topic, id);
+            self.table.saved(&topic, id);
             self.cut_off();
-            self.inner.deliveries.begin(&topic);
+            self.deliveries.begin(&topic);
         }
     }
 
     fn cut_off(&self) {
-        for key in self.inner.deliveries.cut_off() {
+        for key in self.deliveries.cut_off() {
             let why = "too many notifications were pending";
-            self.inner.verifications.deny(key, why);
+            self.verifications.deny(key, why);
         }
     }
 
@@ -164,28 +154,24 @@ impl EmbeddedHub {
 
     /// Ends a subscription and notifies the subscriber of the reason.
     pub fn end(&self, key: SubscriptionKey, why: &'static str) {
-        self.inner
-            .table
+        self.table
             .end(why, |subscriptions| subscriptions.unsubscribe(&key));
-        self.inner.verifications.deny(key, why);
+        self.verifications.deny(key, why);
     }
 
     /// Calls a function with the subscriptions, which are locked meanwhile.
     pub fn inspect<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
-        self.inner
-            .table
-            .with(|subscriptions| inspect(subscriptions))
+        self.table.with(|subscriptions| inspect(subscriptions))
     }
 
     /// Returns the status with the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
         let mut status = self.inspect(|subscriptions| subscriptions.status(now));
-        let measurements = self.inner.deliveries.measurements();
         status.counts = EmbeddedHubCounts {
-            requests: self.inner.endpoint.counts(),
-            verifications: self.inner.verifications.counts(),
-            deliveries: measurements.counts,
-            latency: measurements.latency,
+            requests: *lock(&self.endpoint.counts),
+            verifications: *lock(&self.verifications.counts),
+            deliveries: *lock(&self.deliveries.counts),
+            latency: lock(&self.deliveries.latency).clone(),
         };
         status
     }
@@ -194,23 +180,23 @@ impl EmbeddedHub {
 impl fmt::Debug for EmbeddedHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedHub")
-            .field("settings", self.inner.settings.current().settings())
+            .field("settings", &self.settings.current().settings)
             .finish_non_exhaustive()
     }
 }
 
 /// Summarizes suppressed log lines at the end of each interval.
-async fn log_suppressed(hub: Weak<HubInner>) {
+async fn log_suppressed(deliveries: Weak<Deliveries>) {
     loop {
         tokio::time::sleep(LOG_INTERVAL).await;
-        let Some(hub) = hub.upgrade() else { return };
-        hub.settings.current().client().log_suppressed();
-        hub.table.log_suppressed();
-        hub.deliveries.log_suppressed();
+        let Some(deliveries) = deliveries.upgrade() else {
+            return;
+        };
+        deliveries.log_suppressed();
     }
 }
 
-/// Admission, shared by requests, verifications and subscriptions, with the clock that it measures by. Locked after the subscriptions where both are.
+/// Admission, shared by requests and verifications, with the clock that it measures by. Locked after the subscriptions where both are.
 #[derive(Debug)]
 pub struct SharedAdmission {
     admission: Mutex<Admission>,
@@ -228,10 +214,6 @@ impl SharedAdmission {
     /// Calls a function with admission, which is locked meanwhile, and the time by its clock.
     pub fn with<T>(&self, act: impl FnOnce(&mut Admission, Duration) -> T) -> T {
         let now = self.started.elapsed();
-        let mut admission = self
-            .admission
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        act(&mut admission, now)
+        act(&mut lock(&self.admission), now)
     }
 }

@@ -215,12 +215,7 @@ impl PublishedTopics {
     }
 
     fn count(&mut self, publisher: &str) {
-        match self.counts.get_mut(publisher) {
-            Some(count) => *count += 1,
-            None => {
-                self.counts.insert(publisher.to_owned(), 1);
-            }
-        }
+        *self.counts.entry(publisher.to_owned()).or_default() += 1;
     }
 
     fn uncount(&mut self, publisher: &str) {

@@ -8,7 +8,7 @@ use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::Publisher;
 
 /// The counts of one publisher since the daemon began.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublisherCounts {
     /// Accepted, repeats included.
     pub accepted: u64,
@@ -19,6 +19,7 @@ pub struct PublisherCounts {
     pub limited: u64,
     /// Attempts to fetch a topic that failed.
     pub failed_fetches: u64,
+    /// The last publication that was refused, or could not be fetched.
     pub last_refusal: Option<PublisherTrouble>,
 }
 
@@ -72,26 +73,13 @@ pub struct PublisherView {
     pub published: Option<Timestamp>,
     /// Topics that were pinged and not fetched yet.
     pub waiting_fetches: usize,
-    pub accepted: u64,
-    pub repeated: u64,
-    pub refused: u64,
-    pub limited: u64,
-    pub failed_fetches: u64,
-    /// The last publication that was refused, or could not be fetched, since the daemon began.
-    pub last_refusal: Option<PublisherTrouble>,
+    #[serde(flatten)]
+    pub counts: PublisherCounts,
 }
 
 impl PublisherView {
     /// Returns the view of a publisher of which nothing else is known.
     pub fn new(publisher: &Publisher, counts: PublisherCounts) -> PublisherView {
-        let PublisherCounts {
-            accepted,
-            repeated,
-            refused,
-            limited,
-            failed_fetches,
-            last_refusal,
-        } = counts;
         PublisherView {
             name: publisher.name.to_string(),
             topics: publisher.topics.iter().map(ToString::to_string).collect(),
@@ -100,12 +88,7 @@ impl PublisherView {
             published_topics: 0,
             published: None,
             waiting_fetches: 0,
-            accepted,
-            repeated,
-            refused,
-            limited,
-            failed_fetches,
-            last_refusal,
+            counts,
         }
     }
 }

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
+use crate::hub::client_address::Requester;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::fair_queue::Priority;
 use crate::hub::publication::BodyDigest;
 use crate::hub::subscriptions::backlog::{Extent, TopicBacklog};
 use crate::hub::subscriptions::view::LastAttempt;
+use crate::hub::usage::{QuotaKey, Usage};
 use crate::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
     SavedTopic, Subscription, SubscriptionKey,
@@ -23,8 +25,6 @@ use crate::secret::Secret;
 
 #[cfg(feature = "hub")]
 pub(crate) mod table;
-#[cfg(feature = "hub")]
-mod wakers;
 
 pub mod backlog;
 pub mod view;
@@ -33,6 +33,8 @@ pub mod view;
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     topics: HashMap<Topic, TopicSubscribers>,
+    /// What counts against the quotas.
+    pub usage: Usage,
     /// The highest number given to a notification.
     last: RelayId,
     /// Bytes of the notifications that some subscriber has not received.
@@ -60,14 +62,26 @@ pub struct NotificationToRelay {
     pub headers: RelayHeaders,
 }
 
+/// There may be a hundred thousand: what one at rest does not need is apart.
 #[derive(Debug)]
 struct Subscriber {
     secret: Option<Secret>,
     expires: Timestamp,
-    progress: DeliveryProgress,
+    requester: Option<Requester>,
+    /// The last notification that was delivered or abandoned.
+    heard: RelayId,
+    attempts: Option<Box<Attempts>>,
+}
+
+/// The attempts to deliver to a subscriber.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Failed attempts to deliver the next notification, and the time of the next one.
+    failed: u32,
+    next_try: Option<Timestamp>,
     /// The last attempt in this run.
     last: Option<LastAttempt>,
-    /// The assignment under which deliveries to it are made now, one after the other.
+    /// The assignment under which deliveries are made now, one after the other.
     assigned: Option<u64>,
 }
 
@@ -99,87 +113,69 @@ impl Subscriptions {
     /// Restores the state of earlier runs. Returns the records that remove what is obsolete.
     pub fn restore(saved: SavedHub) -> (Subscriptions, Vec<HubRecord>) {
         let mut restored = Subscriptions::default();
-        let mut subscribers: HashMap<Topic, HashMap<Callback, Subscriber>> = HashMap::new();
         for (subscription, progress) in saved.subscriptions {
             restored.last = restored.last.max(progress.heard);
-            let SubscriptionKey { topic, callback } = subscription.key();
-            let on_topic = subscribers.entry(topic).or_default();
-            on_topic.insert(callback, Subscriber::new(subscription, progress));
+            restored.usage.add(&subscription.quota_key());
+            let on_topic = restored.topics.entry(subscription.topic.clone());
+            let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(RelayId::default()));
+            let callback = subscription.callback.clone();
+            let subscriber = Subscriber::new(subscription, progress);
+            on_topic.subscribers.insert(callback, subscriber);
         }
+        let mut pending: HashMap<Topic, SavedTopic> = HashMap::new();
         let mut records = Vec::new();
-        let mut insert = |topic: Topic,
-                          subscribers: HashMap<Callback, Subscriber>,
-                          relays: &[PendingRelay],
-                          last: Option<BodyDigest>| {
-            let heard = subscribers.values();
-            let heard = heard.map(|subscriber| subscriber.progress.heard).collect();
-            let (backlog, obsolete) = TopicBacklog::restore(relays, heard);
-            restored.backlog_bytes += backlog.size().bytes;
-            records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
-            let on_topic = TopicSubscribers {
-                subscribers,
-                backlog,
-                last,
-            };
-            restored.topics.insert(topic, on_topic);
-        };
-        let mut unneeded = Vec::new();
-        let mut last_relay = RelayId::default();
-        for SavedTopic {
-            topic,
-            relays,
-            last,
-        } in saved.topics
-        {
-            let last_id = relays.last().map_or(RelayId::default(), |relay| relay.id);
-            last_relay = last_relay.max(last_id);
-            match subscribers.remove(&topic) {
-                Some(subscribers) => insert(topic, subscribers, &relays, Some(last)),
-                None => unneeded.push(HubRecord::Ended(topic, last_id)),
+        for saved in saved.topics {
+            let last = saved.relays.last().map_or(RelayId(0), |relay| relay.id);
+            restored.last = restored.last.max(last);
+            if restored.topics.contains_key(&saved.topic) {
+                pending.insert(saved.topic.clone(), saved);
+            } else {
+                records.push(HubRecord::Ended(saved.topic, last));
             }
         }
-        for (topic, subscribers) in subscribers {
-            insert(topic, subscribers, &[], None);
+        for (topic, on_topic) in &mut restored.topics {
+            let saved = pending.remove(topic);
+            let relays = saved.as_ref().map_or(&[][..], |saved| &saved.relays);
+            let heard = on_topic.subscribers.values().map(|known| known.heard);
+            let (backlog, obsolete) = TopicBacklog::restore(relays, heard.collect());
+            restored.backlog_bytes += backlog.size().bytes;
+            records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
+            on_topic.backlog = backlog;
+            on_topic.last = saved.map(|saved| saved.last);
         }
-        restored.last = restored.last.max(last_relay);
-        records.extend(unneeded);
         (restored, records)
     }
 
     /// Adds or renews a verified subscription. A renewal keeps what is pending, which may be delivered at once, since the
     /// subscriber has just answered.
     pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
-        let key = subscription.key();
-        let SubscriptionKey { topic, callback } = key.clone();
+        self.usage.add(&subscription.quota_key());
         let last = self.last;
-        let on_topic = self.topics.entry(topic);
+        let on_topic = self.topics.entry(subscription.topic.clone());
         let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(last));
-        let mut progressed = None;
-        let progress = match on_topic.subscribers.get_mut(&callback) {
-            Some(subscriber) => {
-                subscriber.secret = subscription.secret.clone();
-                subscriber.expires = subscription.expires;
-                let due = DeliveryProgress {
-                    heard: subscriber.progress.heard,
-                    ..DeliveryProgress::default()
-                };
-                if subscriber.progress != due {
-                    subscriber.progress = due;
-                    progressed = Some(HubRecord::Progressed(key, due));
-                }
-                due
-            }
-            None => {
-                let progress = DeliveryProgress {
-                    heard: on_topic.backlog.subscribe(),
-                    ..DeliveryProgress::default()
-                };
-                let subscriber = Subscriber::new(subscription.clone(), progress);
-                on_topic.subscribers.insert(callback, subscriber);
-                progress
-            }
+        let known = on_topic.subscribers.get_mut(&subscription.callback);
+        let (heard, mut attempts, failed) = if let Some(known) = known {
+            let quota_key = QuotaKey::new(&subscription.callback, known.requester);
+            self.usage.remove(&quota_key);
+            let failed = known.progress().attempts > 0;
+            (known.heard, known.attempts.take(), failed)
+        } else {
+            (on_topic.backlog.subscribe(), None, false)
         };
-        let subscribed = HubRecord::Subscribed(subscription, progress.heard);
+        if let Some(attempts) = &mut attempts {
+            (attempts.failed, attempts.next_try) = (0, None);
+        }
+        let progress = DeliveryProgress {
+            heard,
+            ..DeliveryProgress::default()
+        };
+        let mut subscriber = Subscriber::new(subscription.clone(), progress);
+        subscriber.attempts = attempts;
+        on_topic
+            .subscribers
+            .insert(subscription.callback.clone(), subscriber);
+        let progressed = failed.then(|| HubRecord::Progressed(subscription.key(), progress));
+        let subscribed = HubRecord::Subscribed(subscription, heard);
         std::iter::once(subscribed).chain(progressed).collect()
     }
 
@@ -191,8 +187,10 @@ impl Subscriptions {
         let Some(subscriber) = on_topic.subscribers.remove(&key.callback) else {
             return Vec::new();
         };
+        let quota_key = QuotaKey::new(&key.callback, subscriber.requester);
+        self.usage.remove(&quota_key);
         let before = on_topic.backlog.size().bytes;
-        let obsolete = on_topic.backlog.unsubscribe(subscriber.progress.heard);
+        let obsolete = on_topic.backlog.unsubscribe(subscriber.heard);
         self.backlog_bytes -= before - on_topic.backlog.size().bytes;
         if on_topic.subscribers.is_empty() {
             self.topics.remove(&key.topic);
@@ -319,7 +317,7 @@ impl Subscriptions {
         let behind = on_topic
             .subscribers
             .iter()
-            .filter(|(_, subscriber)| Some(subscriber.progress.heard) == lowest);
+            .filter(|(_, subscriber)| Some(subscriber.heard) == lowest);
         Some(LargestDebt {
             topic: topic.clone(),
             callbacks: behind.map(|(callback, _)| callback.clone()).collect(),
@@ -337,15 +335,11 @@ impl Subscriptions {
         let idle = on_topic.subscribers.iter_mut();
         let idle = idle.filter(|(_, subscriber)| subscriber.is_idle(backlog));
         let assign = |(callback, subscriber): (&Callback, &mut Subscriber)| {
-            self.assignments += 1;
-            subscriber.assigned = Some(self.assignments);
-            let assignment = Assignment {
-                key: SubscriptionKey {
-                    topic: topic.clone(),
-                    callback: callback.clone(),
-                },
-                number: self.assignments,
+            let key = SubscriptionKey {
+                topic: topic.clone(),
+                callback: callback.clone(),
             };
+            let assignment = subscriber.assign(key, &mut self.assignments);
             (subscriber.priority(), assignment)
         };
         let mut assigned: Vec<(Priority, Assignment)> = idle.map(assign).collect();
@@ -360,15 +354,8 @@ impl Subscriptions {
     pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<Assignment> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
-        if !subscriber.is_idle(&on_topic.backlog) {
-            return None;
-        }
-        self.assignments += 1;
-        subscriber.assigned = Some(self.assignments);
-        Some(Assignment {
-            key: key.clone(),
-            number: self.assignments,
-        })
+        let is_idle = subscriber.is_idle(&on_topic.backlog);
+        is_idle.then(|| subscriber.assign(key.clone(), &mut self.assignments))
     }
 
     /// Returns the topics with pending notifications.
@@ -382,78 +369,70 @@ impl Subscriptions {
 
     /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
     pub fn next_delivery(&mut self, assignment: &Assignment, now: Timestamp) -> Option<Delivery> {
-        let (on_topic, callback) = self.assigned(assignment)?;
-        let subscriber = on_topic.subscribers.get_mut(callback)?;
-        match on_topic.backlog.has_saved(subscriber.progress.heard) {
-            true if now < subscriber.expires => Some(Delivery {
+        let (subscriber, backlog) = self.assigned(assignment)?;
+        if now < subscriber.expires && backlog.has_saved(subscriber.heard) {
+            return Some(Delivery {
                 secret: subscriber.secret.clone(),
-                progress: subscriber.progress,
+                progress: subscriber.progress(),
                 priority: subscriber.priority(),
-            }),
-            _ => {
-                subscriber.assigned = None;
-                None
-            }
+            });
         }
+        subscriber.attempts.get_or_insert_default().assigned = None;
+        None
     }
 
     /// Returns the progress of the subscriber of an assignment.
     pub fn progress(&mut self, assignment: &Assignment) -> DeliveryProgress {
         let assigned = self.assigned(assignment);
-        let subscriber = assigned.and_then(|(on_topic, key)| on_topic.subscribers.get(key));
-        subscriber.map_or_else(DeliveryProgress::default, |subscriber| subscriber.progress)
+        assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress())
     }
 
-    /// Applies the outcome of a delivery of a notification.
+    /// Applies the outcome of an attempt to deliver a notification, and remembers the attempt for the views.
     pub fn answered(
         &mut self,
         assignment: &Assignment,
         relay: PendingRelay,
+        last: LastAttempt,
         outcome: DeliveryOutcome,
     ) -> Vec<HubRecord> {
         let key = &assignment.key;
-        let Some((on_topic, callback)) = self.assigned(assignment) else {
+        let Some((subscriber, backlog)) = self.assigned(assignment) else {
             return Vec::new();
         };
-        let Some(subscriber) = on_topic.subscribers.get_mut(callback) else {
-            return Vec::new();
-        };
-        let progress = &mut subscriber.progress;
+        let attempts = subscriber.attempts.get_or_insert_default();
+        attempts.last = Some(last);
         let mut obsolete = None;
         let mut freed = 0;
         match outcome {
             DeliveryOutcome::Gone => return self.unsubscribe(key),
             DeliveryOutcome::Retry { at } => {
-                progress.attempts += 1;
-                progress.next_try = Some(at);
+                attempts.failed += 1;
+                attempts.next_try = Some(at);
             }
             DeliveryOutcome::Delivered | DeliveryOutcome::Abandoned => {
-                let backlog = &mut on_topic.backlog;
                 let before = backlog.size().bytes;
-                obsolete = backlog.receive(progress.heard, relay);
+                obsolete = backlog.receive(subscriber.heard, relay);
                 freed = before - backlog.size().bytes;
-                *progress = DeliveryProgress {
-                    heard: relay.id,
-                    ..DeliveryProgress::default()
-                };
+                subscriber.heard = relay.id;
+                (attempts.failed, attempts.next_try) = (0, None);
             }
         }
-        let progressed = HubRecord::Progressed(key.clone(), *progress);
+        let progressed = HubRecord::Progressed(key.clone(), subscriber.progress());
         self.backlog_bytes -= freed;
         let ended = obsolete.map(|id| HubRecord::Ended(key.topic.clone(), id));
         std::iter::once(progressed).chain(ended).collect()
     }
 
-    /// Returns the subscribers and the callback of an assignment, unless its subscription has ended, or ended and begun
-    /// anew, meanwhile.
-    fn assigned<'a>(
+    /// Returns the subscriber of an assignment and its topic's backlog, unless its subscription has ended, or ended and
+    /// begun anew, meanwhile.
+    fn assigned(
         &mut self,
-        assignment: &'a Assignment,
-    ) -> Option<(&mut TopicSubscribers, &'a Callback)> {
-        let callback = &assignment.key.callback;
+        assignment: &Assignment,
+    ) -> Option<(&mut Subscriber, &mut TopicBacklog)> {
         let on_topic = self.topics.get_mut(&assignment.key.topic)?;
-        let subscriber = on_topic.subscribers.get(callback)?;
-        (subscriber.assigned == Some(assignment.number)).then_some((on_topic, callback))
+        let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;
+        let is_current = subscriber.assigned() == Some(assignment.number);
+        is_current.then_some((subscriber, &mut on_topic.backlog))
     }
 }
 
@@ -469,26 +448,62 @@ impl TopicSubscribers {
 
 impl Subscriber {
     fn new(subscription: Subscription, progress: DeliveryProgress) -> Subscriber {
+        let DeliveryProgress {
+            heard,
+            attempts: failed,
+            next_try,
+        } = progress;
+        let attempts = (failed > 0).then(|| Attempts {
+            failed,
+            next_try,
+            ..Attempts::default()
+        });
         Subscriber {
             secret: subscription.secret,
             expires: subscription.expires,
-            progress,
-            last: None,
-            assigned: None,
+            requester: subscription.requester,
+            heard,
+            attempts: attempts.map(Box::new),
         }
+    }
+
+    fn progress(&self) -> DeliveryProgress {
+        let attempts = self.attempts.as_deref();
+        DeliveryProgress {
+            heard: self.heard,
+            attempts: attempts.map_or(0, |attempts| attempts.failed),
+            next_try: attempts.and_then(|attempts| attempts.next_try),
+        }
+    }
+
+    fn last(&self) -> Option<&LastAttempt> {
+        self.attempts.as_ref()?.last.as_ref()
+    }
+
+    fn assigned(&self) -> Option<u64> {
+        self.attempts.as_ref()?.assigned
+    }
+
+    fn assign(&mut self, key: SubscriptionKey, assignments: &mut u64) -> Assignment {
+        *assignments += 1;
+        let number = *assignments;
+        self.attempts.get_or_insert_default().assigned = Some(number);
+        Assignment { key, number }
     }
 
     /// Returns true if something is pending for it and not being delivered.
     fn is_idle(&self, backlog: &TopicBacklog) -> bool {
-        self.assigned.is_none() && backlog.has_saved(self.progress.heard)
+        self.assigned().is_none() && backlog.has_saved(self.heard)
     }
 
     fn priority(&self) -> Priority {
         let has_accepted = |last: &LastAttempt| last.status.is_some_and(|status| status / 100 == 2);
-        match &self.last {
-            _ if self.progress.attempts > 0 => Priority::Retry,
-            Some(last) if has_accepted(last) => Priority::Known,
-            _ => Priority::First,
+        if self.progress().attempts > 0 {
+            Priority::Retry
+        } else if self.last().is_some_and(has_accepted) {
+            Priority::Known
+        } else {
+            Priority::First
         }
     }
 }

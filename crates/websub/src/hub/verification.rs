@@ -1,13 +1,343 @@
-//! Verification of the subscriber's intent (WebSub section 5.3).
+//! Verification of the intent of subscribers (WebSub section 5.3). An existing subscription stays until the change is
+//! confirmed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use jiff::Timestamp;
+use reqwest::Response;
+use tokio::runtime::Handle;
+use tracing::debug;
+use uuid::Uuid;
 
 use crate::form::with_parameters;
-use crate::hub::Callback;
-use crate::hub::request::Action;
+use crate::http::client;
+use crate::http::failure::describe;
+use crate::http::lock;
+use crate::hub::admission::VerificationKind;
+use crate::hub::callback::http::CallbackLocation;
+use crate::hub::client_address::Requester;
+use crate::hub::counts::VerificationCounts;
+use crate::hub::delivery::http::{CUT_OFF, Deliveries};
+use crate::hub::fair_queue::Priority;
+use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
+use crate::hub::http::SharedAdmission;
+use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
+use crate::hub::limits::LimitExceeded;
+use crate::hub::request::{Action, SubscriptionRequest};
+use crate::hub::subscriptions::table::SubscriptionTable;
+use crate::hub::usage::QuotaKey;
+use crate::hub::{Callback, Subscription, SubscriptionKey};
+use crate::retry::{after, backoff};
 
-#[cfg(feature = "hub")]
-pub(crate) mod http;
-#[cfg(feature = "hub")]
-mod keyed_queue;
+/// The time after which no further attempt at a verification begins.
+const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Minimum wait for a limit that is exceeded, and the longest before the queue is looked at again.
+const LIMITED_WAIT: Duration = Duration::from_secs(1);
+
+/// The verifications that are pending or under way.
+pub struct Verifications {
+    settings: Arc<EffectiveSettings>,
+    admission: Arc<SharedAdmission>,
+    table: Arc<SubscriptionTable>,
+    deliveries: Arc<Deliveries>,
+    /// The requests for each topic and callback, in order, whose first is under way.
+    queues: Mutex<HashMap<SubscriptionKey, VecDeque<PendingVerification>>>,
+    slots: Arc<FairSlots>,
+    /// Locked only to count.
+    pub counts: Mutex<VerificationCounts>,
+    runtime: Handle,
+}
+
+/// A subscription request that waits for verification.
+#[derive(Clone)]
+struct PendingVerification {
+    request: SubscriptionRequest,
+    requester: Option<Requester>,
+    kind: VerificationKind,
+}
+
+/// The outcome of one attempt at a verification.
+enum VerificationOutcome {
+    Confirmed(Timestamp, FairSlot),
+    /// Answered with this status, without confirming.
+    Refused(u16),
+    /// Not sent: the limit of the callback's address is exceeded.
+    Limited(LimitExceeded),
+    Failed(String),
+}
+
+impl Verifications {
+    /// Must be called within a tokio runtime.
+    pub fn new(
+        settings: Arc<EffectiveSettings>,
+        admission: Arc<SharedAdmission>,
+        table: Arc<SubscriptionTable>,
+        deliveries: Arc<Deliveries>,
+    ) -> Verifications {
+        let count = settings.current().settings.concurrent_verifications;
+        Verifications {
+            settings,
+            admission,
+            table,
+            deliveries,
+            queues: Mutex::default(),
+            slots: FairSlots::new(count),
+            counts: Mutex::default(),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Begins to verify a request, after those that are pending for its topic and callback.
+    pub fn begin(
+        self: &Arc<Self>,
+        key: SubscriptionKey,
+        request: SubscriptionRequest,
+        requester: Option<Requester>,
+    ) -> Result<(), LimitExceeded> {
+        let quota_key = QuotaKey::new(&key.callback, requester);
+        let kind = self.table.with(|subscriptions| {
+            self.admission.with(|admission, now| {
+                if subscriptions.is_live(&key, self.table.clock.now()) {
+                    admission.begin(&quota_key, VerificationKind::Renewal, now)?;
+                    return Ok(VerificationKind::Renewal);
+                }
+                if let Action::Subscribe { .. } = request.action {
+                    admission.may_subscribe(&quota_key, &subscriptions.usage)?;
+                }
+                admission.begin(&quota_key, VerificationKind::New, now)?;
+                Ok(VerificationKind::New)
+            })
+        })?;
+        let pending = PendingVerification {
+            request,
+            requester,
+            kind,
+        };
+        let mut queues = lock(&self.queues);
+        let queue = queues.entry(key.clone()).or_default();
+        queue.push_back(pending);
+        if queue.len() == 1 {
+            self.runtime.spawn(Arc::clone(self).verify_all(key));
+        }
+        Ok(())
+    }
+
+    /// Begins to tell a subscriber that its subscription has ended (WebSub section 5.2).
+    pub fn deny(self: &Arc<Self>, key: SubscriptionKey, reason: &'static str) {
+        self.runtime
+            .spawn(Arc::clone(self).send_denial(key, reason));
+    }
+
+    /// Begins no more verifications, and waits for those under way.
+    pub async fn drain(&self) {
+        self.slots.drain().await;
+    }
+
+    /// Verifies the pending requests for one topic and callback, in order: the last confirmed one wins.
+    async fn verify_all(self: Arc<Self>, key: SubscriptionKey) {
+        loop {
+            let first = lock(&self.queues)
+                .get(&key)
+                .and_then(|queue| queue.front().cloned());
+            let Some(pending) = first else { return };
+            let confirmed = Box::pin(self.confirmed(&pending)).await;
+            let PendingVerification {
+                request,
+                requester,
+                kind,
+            } = pending;
+            if let Some((sent_at, _slot)) = confirmed {
+                match request.action {
+                    Action::Subscribe { lease, secret } => {
+                        let subscription = Subscription {
+                            topic: key.topic.clone(),
+                            callback: key.callback.clone(),
+                            secret,
+                            expires: after(sent_at, lease),
+                            requester,
+                        };
+                        self.table.subscribe(subscription);
+                        // Its lease may have ended with something pending.
+                        self.deliveries.begin_one(&key);
+                    }
+                    Action::Unsubscribe => {
+                        self.table.end("it unsubscribed", |subscriptions| {
+                            subscriptions.unsubscribe(&key)
+                        });
+                    }
+                }
+            }
+            let quota_key = QuotaKey::new(&key.callback, requester);
+            self.admission
+                .with(|admission, _| admission.end(&quota_key, kind));
+            let mut queues = lock(&self.queues);
+            let queue = queues.get_mut(&key).filter(|queue| queue.len() > 1);
+            let Some(queue) = queue else {
+                queues.remove(&key);
+                return;
+            };
+            queue.pop_front();
+        }
+    }
+
+    /// Sends a denial until it is answered; any answer will do.
+    async fn send_denial(self: Arc<Self>, key: SubscriptionKey, reason: &'static str) {
+        let url = denial_url(&key.callback, key.topic.as_str(), reason);
+        for attempt in 1..=self.settings.current().settings.verification_attempts {
+            let priority = match attempt {
+                1 => Priority::First,
+                _ => Priority::Retry,
+            };
+            let prepared = self.settings.current();
+            if let Ok(location) = prepared.client.resolve(&key.callback, priority).await {
+                let taken = self.slots.acquire(&location.host, priority);
+                let mut slot = taken.await;
+                let sent = send(&prepared, &url, &location, &mut slot).await;
+                if sent.is_ok() {
+                    return;
+                }
+            }
+            tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
+        }
+    }
+
+    /// Returns the time of the verification request that the subscriber confirmed, from which its lease runs, and the slot,
+    /// which is to be released only after the change is made.
+    async fn confirmed(&self, pending: &PendingVerification) -> Option<(Timestamp, FairSlot)> {
+        let callback = &pending.request.callback;
+        let started = Instant::now();
+        let mut attempts = 1;
+        while started.elapsed() < VERIFICATION_TIMEOUT {
+            match self.attempt(pending, attempts).await {
+                VerificationOutcome::Confirmed(sent_at, slot) => {
+                    lock(&self.counts).confirmed += 1;
+                    return Some((sent_at, slot));
+                }
+                VerificationOutcome::Refused(status) => {
+                    lock(&self.counts).refused += 1;
+                    debug!(%callback, status, "the callback {callback} did not confirm the verification: it answered {status}");
+                    return None;
+                }
+                VerificationOutcome::Limited(exceeded) => {
+                    debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
+                    match self.may_wait(exceeded.retry_after).await {
+                        true => continue,
+                        false => break,
+                    }
+                }
+                VerificationOutcome::Failed(reason) => {
+                    // Only logged. An address that may not be called is retried as often as one that refuses, so that
+                    // the remaining quota does not tell them apart either.
+                    debug!(
+                        %callback, attempts,
+                        "cannot verify the callback {callback}: {reason}"
+                    );
+                }
+            }
+            let allowed = self.settings.current().settings.verification_attempts;
+            let is_new = pending.kind == VerificationKind::New;
+            if attempts >= allowed
+                || is_new && self.admission.with(|admission, _| admission.is_full())
+            {
+                break;
+            }
+            tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
+            attempts += 1;
+        }
+        lock(&self.counts).failed += 1;
+        None
+    }
+
+    /// Waits for a limit that is exceeded. Returns false as soon as the queue is full: then nothing holds a slot of it only to
+    /// wait, as after any other failed attempt.
+    async fn may_wait(&self, wait: Duration) -> bool {
+        let until = Instant::now() + wait.max(LIMITED_WAIT);
+        while !self.admission.with(|admission, _| admission.is_full()) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            tokio::time::sleep(left.min(LIMITED_WAIT)).await;
+        }
+        false
+    }
+
+    async fn attempt(&self, pending: &PendingVerification, attempts: u32) -> VerificationOutcome {
+        let PendingVerification { request, kind, .. } = pending;
+        let priority = match (kind, attempts) {
+            (VerificationKind::Renewal, _) => Priority::Known,
+            (VerificationKind::New, 1) => Priority::First,
+            (VerificationKind::New, _) => Priority::Retry,
+        };
+        let (prepared, location, mut slot) = loop {
+            let prepared = self.settings.current();
+            let location = match prepared.client.resolve(&request.callback, priority).await {
+                Ok(location) => location,
+                Err(error) => return VerificationOutcome::Failed(error.to_string()),
+            };
+            // An address in the URL was counted with the request.
+            if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
+                let connected = self
+                    .admission
+                    .with(|admission, now| admission.connect(address, now));
+                if let Err(exceeded) = connected {
+                    return VerificationOutcome::Limited(exceeded);
+                }
+            }
+            let taken = self.slots.acquire(&location.host, priority);
+            let slot = taken.await;
+            // Otherwise the policy has changed since the addresses were checked.
+            if self.settings.is_current(&prepared) {
+                break (prepared, location, slot);
+            }
+        };
+        // Each attempt has its own challenge.
+        let challenge = Uuid::new_v4().to_string();
+        let url = verification_url(
+            &request.callback,
+            &request.action,
+            &request.topic,
+            &challenge,
+        );
+        let sent_at = self.table.clock.now();
+        // One byte more than the challenge, to notice anything after it.
+        let max_bytes = challenge.len() + 1;
+        match send(&prepared, &url, &location, &mut slot).await {
+            Ok(mut response) => {
+                let status = response.status().as_u16();
+                let beginning = slot.unless_cut_off(client::beginning(&mut response, max_bytes));
+                match beginning.await {
+                    Some((body, None)) if confirms(status, &body, &challenge) => {
+                        VerificationOutcome::Confirmed(sent_at, slot)
+                    }
+                    _ => VerificationOutcome::Refused(status),
+                }
+            }
+            Err(reason) => VerificationOutcome::Failed(reason),
+        }
+    }
+}
+
+async fn send(
+    prepared: &PreparedHub,
+    url: &str,
+    location: &CallbackLocation,
+    slot: &mut FairSlot,
+) -> Result<Response, String> {
+    let request = prepared.client.request(Method::GET, url, location);
+    match slot.unless_cut_off(request.send()).await {
+        Some(Ok(response)) => {
+            slot.answered();
+            Ok(response)
+        }
+        Some(Err(error)) => Err(describe(error)),
+        None => Err(CUT_OFF.to_owned()),
+    }
+}
 
 /// Returns the URL of a verification request: the callback's own query stays, the parameters are appended.
 pub fn verification_url(

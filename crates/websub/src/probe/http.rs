@@ -199,10 +199,10 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         return Err(failed(error));
     }
     let header = |name| {
-        let values = client::header_values(&response, name);
+        let values = client::header_values(response.headers(), name);
         (!values.is_empty()).then(|| mask.hide(&values.join(", ")))
     };
-    let link_values = client::header_values(&response, LINK);
+    let link_values = client::header_values(response.headers(), LINK);
     let links = parse_links(link_values.iter().map(String::as_str));
     let of = |relation| targets(&links, relation).map(str::to_owned).collect();
     Ok(ProbeReply {

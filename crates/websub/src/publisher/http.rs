@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use hyper::header::LOCATION;
@@ -16,6 +16,7 @@ use url::Url;
 use crate::answer::Answer;
 use crate::histogram::Histogram;
 use crate::http::client;
+use crate::http::lock;
 use crate::publisher::redirect::{Hop, next_hop, same_address};
 use crate::publisher::settings::{self, PublishSettings, PublishSettingsError};
 use crate::publisher::{HubNotification, HubRequest, request};
@@ -26,7 +27,7 @@ const CONCURRENT_REQUESTS: usize = 64;
 
 /// A client that sends submissions. Cheap to share behind an `Arc`.
 pub struct Submitter {
-    clients: RwLock<Arc<HubClients>>,
+    clients: Mutex<Arc<HubClients>>,
 }
 
 /// The clients of all hubs.
@@ -59,13 +60,13 @@ impl Submitter {
     pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublishSettingsError> {
         let clients = HubClients::new(hubs)?;
         Ok(Submitter {
-            clients: RwLock::new(Arc::new(clients)),
+            clients: Mutex::new(Arc::new(clients)),
         })
     }
 
     /// Replaces the clients. A request under way finishes with its client, and still counts towards the maximum of its hub.
     pub fn change(&self, mut clients: HubClients) {
-        let mut current = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.clients);
         for (hub, client) in &mut clients.clients {
             if let Some(before) = current.clients.get(hub) {
                 client.traffic = Arc::clone(&before.traffic);
@@ -75,7 +76,7 @@ impl Submitter {
     }
 
     fn clients(&self) -> Arc<HubClients> {
-        Arc::clone(&self.clients.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.clients))
     }
 
     /// Sends one notification, following permitted redirections. Waits while its hub has the maximum of requests under way.
@@ -95,15 +96,16 @@ impl Submitter {
         };
         let began = Instant::now();
         let answer = clients.follow(client, notification).await;
-        traffic.durations().observe(began.elapsed());
+        lock(&traffic.durations).observe(began.elapsed());
         answer
     }
 
     /// Returns the durations of the submissions to each hub.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
         let clients = self.clients();
-        let durations =
-            |(hub, client): (&Hub, &HubClient)| (hub.clone(), client.traffic.durations().clone());
+        let durations = |(hub, client): (&Hub, &HubClient)| {
+            (hub.clone(), lock(&client.traffic.durations).clone())
+        };
         clients.clients.iter().map(durations).collect()
     }
 }
@@ -185,14 +187,6 @@ impl fmt::Debug for HubClients {
         f.debug_struct("HubClients")
             .field("hubs", &self.clients.keys())
             .finish_non_exhaustive()
-    }
-}
-
-impl Traffic {
-    fn durations(&self) -> MutexGuard<'_, Histogram> {
-        self.durations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

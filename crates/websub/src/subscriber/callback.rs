@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, LINK};
+use hyper::header::{HeaderName, LINK};
 use hyper::{Method, Request, StatusCode};
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use url::form_urlencoded;
 
+use crate::http::client::header_values;
+use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::hub::delivery::is_signed;
 use crate::link::{parse_links, targets};
@@ -39,7 +41,7 @@ fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
             .map(|(_, value)| value.into_owned())
     };
     let not_ours = || text(StatusCode::NOT_FOUND, "not asked for\n");
-    let callbacks = callbacks.lock();
+    let callbacks = lock(&callbacks.0);
     let Some(callback) = callbacks.get(id) else {
         return not_ours();
     };
@@ -67,8 +69,7 @@ fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
 
 /// Hands a notification over, and answers as its receiver decides: 200 only if it was acknowledged.
 async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming>) -> FullResponse {
-    let known = callbacks
-        .lock()
+    let known = lock(&callbacks.0)
         .get(id)
         .map(|callback| (callback.secret.clone(), callback.received.clone()));
     let Some((secret, received)) = known else {
@@ -79,18 +80,14 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
         Ok(body) => body,
         Err((status, words)) => return text(status, words),
     };
-    let signature = header(&head.headers, "x-hub-signature");
+    let signature = HeaderName::from_static("x-hub-signature");
+    let signature = header_values(&head.headers, signature).into_iter().next();
     if !is_signed(signature.as_deref().unwrap_or_default(), &secret, &body) {
         // Only a report. If so many are waiting, it can be left out.
         let _ = received.try_send(CallbackRequest::BadSignature { signature });
         return text(StatusCode::ACCEPTED, "");
     }
-    let values: Vec<_> = head
-        .headers
-        .get_all(LINK)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .collect();
+    let values = header_values(&head.headers, LINK);
     let links = parse_links(values.iter().map(String::as_str));
     let (answer, answered) = oneshot::channel();
     let delivery = ReceivedNotification {
@@ -109,9 +106,4 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
             "not handed over; try again\n",
         ),
     }
-}
-
-fn header(headers: &HeaderMap, name: &str) -> Option<String> {
-    let value = headers.get(name)?;
-    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }

@@ -87,11 +87,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
 }
 
 fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
-    let values: Vec<_> = headers
-        .get_all(LINK)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .collect();
+    let values = client::header_values(headers, LINK);
     let links = parse_links(values.iter().map(String::as_str));
     // An absolute URI is kept byte for byte: hubs compare it so.
     let absolute = |target: &str| match Url::parse(target) {

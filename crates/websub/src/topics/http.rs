@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
@@ -11,6 +11,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValu
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 
+use crate::http::lock;
 use crate::http::server::{FullResponse, text};
 use crate::link::link_header;
 use crate::topics::NO_SUCH_TOPIC;
@@ -122,18 +123,13 @@ impl Topics {
     /// Answers a request for any path.
     pub fn answer<B>(&self, request: &Request<B>) -> FullResponse {
         let reply = self.reply(request);
-        self.counting().count(reply.status().as_u16());
+        lock(&self.inner.requests).count(reply.status().as_u16());
         reply
     }
 
     /// Returns the number of requests by answer.
     pub fn requests(&self) -> TopicRequests {
-        *self.counting()
-    }
-
-    fn counting(&self) -> MutexGuard<'_, TopicRequests> {
-        let requests = &self.inner.requests;
-        requests.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.inner.requests)
     }
 
     fn reply<B>(&self, request: &Request<B>) -> FullResponse {

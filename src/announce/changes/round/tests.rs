@@ -17,8 +17,8 @@ use resourcesync::uri::Uri;
 
 use super::{ListToRead, RoundFiles, Rounds, TakeRequest, Taken, WatchedTime};
 use crate::announce::changes::taken_keys::KEYS_PER_ROW;
+use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
-use crate::announce::state::KeyRow;
 
 const GRACE: Duration = Duration::from_secs(300);
 

@@ -6,8 +6,8 @@ use resourcesync::change::ChangeKey;
 use resourcesync::uri::Uri;
 
 use crate::announce::changes::round::RoundFiles;
+use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::changes::taken_keys::{RowChanges, appended};
-use crate::announce::state::KeyRow;
 
 /// Rows of keys to write, by list and number; nothing for a row to delete.
 pub type KeyChanges = BTreeMap<(Uri, u32), Option<KeyRow>>;

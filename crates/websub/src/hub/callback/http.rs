@@ -1,7 +1,7 @@
 //! The HTTP client for callbacks, which strangers name: it connects only to addresses that the policy permits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
@@ -16,11 +16,11 @@ use crate::hub::address::destination;
 use crate::hub::callback::{CallbackPolicy, literal_address};
 use crate::hub::fair_queue::Priority;
 use crate::hub::log_limit::LogLimit;
-use crate::hub::lookups::dns::{LookupError, Lookups, ResolvedName, Resolver};
+use crate::hub::lookups::{LookupError, Lookups, ResolvedName, Resolver};
 use crate::hub::network;
 
 /// Log lines per interval about forbidden addresses.
-const FORBIDDEN_LINES: u32 = 10;
+const FORBIDDEN_LINES: u64 = 10;
 
 /// An error that prevents a request to a callback.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ impl CallbackClient {
         let guard = AddressGuard {
             policy: Arc::new(policy),
             lookups: Lookups::new(resolver, lookups),
-            lines: Arc::new(Mutex::new(LogLimit::new(FORBIDDEN_LINES))),
+            lines: Arc::new(LogLimit::new(FORBIDDEN_LINES)),
         };
         let client = client::build_without_certificates(|| {
             client::builder()
@@ -114,7 +114,7 @@ impl CallbackClient {
 
     /// Logs the number of lines about forbidden addresses that were suppressed.
     pub fn log_suppressed(&self) {
-        let count = self.guard.lines().next_interval();
+        let count = self.guard.lines.next_interval();
         if count > 0 {
             info!(
                 count,
@@ -136,8 +136,8 @@ fn host_of(address: IpAddr) -> String {
 #[derive(Debug, Clone)]
 struct AddressGuard {
     policy: Arc<CallbackPolicy>,
-    lookups: Lookups,
-    lines: Arc<Mutex<LogLimit>>,
+    lookups: Arc<Lookups>,
+    lines: Arc<LogLimit>,
 }
 
 impl Resolve for AddressGuard {
@@ -167,7 +167,7 @@ impl AddressGuard {
             return Ok(());
         };
         // The subscriber is not told, but the operator may have to allow it.
-        if self.lines().allow() {
+        if self.lines.allow() {
             info!(
                 host = name, %address,
                 "callback at {name} not called: {address} is not public, or belongs to this machine, and is in no \
@@ -175,10 +175,6 @@ impl AddressGuard {
             );
         }
         Err(CallbackError::Address(address))
-    }
-
-    fn lines(&self) -> MutexGuard<'_, LogLimit> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

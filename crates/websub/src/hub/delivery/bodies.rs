@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -15,6 +15,7 @@ use resourcesync::uri::Topic;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::http::lock;
 use crate::hub::delivery::Signer;
 use crate::hub::{PART_BYTES, PendingRelay, RelayId, StoredRelay};
 use crate::secret::Secret;
@@ -88,7 +89,7 @@ impl RelayReader {
             file: Arc::clone(&self.file),
             parts: Mutex::default(),
         });
-        let mut all = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.loaded);
         if all.len() >= MAX_TOPICS {
             all.retain(|_, relays| relays.values().any(|relay| relay.strong_count() > 0));
         }
@@ -99,7 +100,7 @@ impl RelayReader {
     }
 
     fn loaded(&self, topic: &Topic, heard: RelayId) -> Option<Arc<LoadedRelay>> {
-        let all = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.loaded);
         let mut after = all.get(topic)?.range((Excluded(heard), Unbounded));
         let loaded = after.find_map(|(_, relay)| relay.upgrade())?;
         (loaded.stored.previous <= heard).then_some(loaded)
@@ -147,13 +148,12 @@ impl LoadedRelay {
 
     /// Reads a part, unless another delivery is sending it. Blocks.
     fn part(&self, number: u64) -> Result<Arc<[u8]>, String> {
-        let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(part) = parts().get(&number).and_then(Weak::upgrade) {
+        if let Some(part) = lock(&self.parts).get(&number).and_then(Weak::upgrade) {
             return Ok(part);
         }
         let read = (self.file.part)(self.stored.id, number)?;
         let part: Arc<[u8]> = read.ok_or("the state file lacks part of it")?.into();
-        parts().insert(number, Arc::downgrade(&part));
+        lock(&self.parts).insert(number, Arc::downgrade(&part));
         Ok(part)
     }
 }

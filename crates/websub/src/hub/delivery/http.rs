@@ -1,6 +1,6 @@
 //! Deliveries of notifications: to each subscriber in order, to different subscribers concurrently.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::Method;
@@ -10,10 +10,12 @@ use tokio::sync::watch;
 use tracing::{debug, error, warn};
 
 use crate::answer::Answer;
+use crate::histogram::Histogram;
 use crate::http::client;
+use crate::http::lock;
 use crate::hub::SubscriptionKey;
 use crate::hub::callback::http::{CallbackError, CallbackLocation};
-use crate::hub::counts::DeliveryMeasurements;
+use crate::hub::counts::DeliveryCounts;
 use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayReader};
 use crate::hub::delivery::{DeliveryOutcome, headers, outcome, timeout};
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
@@ -31,17 +33,19 @@ pub const CUT_OFF: &str = "cut off: it took too long while others waited";
 /// Delivery tasks started before yielding to other tasks.
 const BATCH: usize = 100;
 /// Log lines per interval about abandoned deliveries.
-const ABANDONED_LINES: u32 = 10;
+const ABANDONED_LINES: u64 = 10;
 
 /// The deliveries of what is pending in the table.
 pub struct Deliveries {
     settings: Arc<EffectiveSettings>,
     table: Arc<SubscriptionTable>,
     relays: RelayReader,
-    slots: FairSlots,
+    slots: Arc<FairSlots>,
     /// Locked only to count.
-    measurements: Mutex<DeliveryMeasurements>,
-    abandoned_lines: Mutex<LogLimit>,
+    pub counts: Mutex<DeliveryCounts>,
+    /// The time that the successful ones took. Locked only to count.
+    pub latency: Mutex<Histogram>,
+    abandoned_lines: LogLimit,
     runtime: Handle,
 }
 
@@ -52,14 +56,15 @@ impl Deliveries {
         table: Arc<SubscriptionTable>,
         relays: RelayReader,
     ) -> Deliveries {
-        let count = settings.current().settings().concurrent_deliveries;
+        let count = settings.current().settings.concurrent_deliveries;
         Deliveries {
             settings,
             table,
             relays,
             slots: FairSlots::new(count),
-            measurements: Mutex::default(),
-            abandoned_lines: Mutex::new(LogLimit::new(ABANDONED_LINES)),
+            counts: Mutex::default(),
+            latency: Mutex::default(),
+            abandoned_lines: LogLimit::new(ABANDONED_LINES),
             runtime: Handle::current(),
         }
     }
@@ -67,7 +72,7 @@ impl Deliveries {
     /// Ends the subscriptions that are owed most until no more than `max_backlog` is pending in all. Returns them, to
     /// notify the subscribers.
     pub fn cut_off(&self) -> Vec<SubscriptionKey> {
-        let max = self.settings.current().settings().limits.backlog_bytes;
+        let max = self.settings.current().settings.limits.backlog_bytes;
         let mut ended = Vec::new();
         while let Some(debt) = self
             .table
@@ -79,8 +84,8 @@ impl Deliveries {
                 owed: Extent { count, bytes },
             } = debt;
             for callback in callbacks {
-                self.lock_measurements().counts.cut_off += 1;
-                if self.abandoned_lines().allow() {
+                lock(&self.counts).cut_off += 1;
+                if self.abandoned_lines.allow() {
                     warn!(
                         %topic, %callback, notifications = count, bytes,
                         "ended the subscription of {callback} to {topic}: {count} notifications were pending for it, \
@@ -121,14 +126,11 @@ impl Deliveries {
         self.slots.drain().await;
     }
 
-    /// Returns the measurements so far.
-    pub fn measurements(&self) -> DeliveryMeasurements {
-        self.lock_measurements().clone()
-    }
-
-    /// Logs the number of lines about abandoned deliveries that were suppressed.
+    /// Logs the numbers of lines that were suppressed.
     pub fn log_suppressed(&self) {
-        let abandoned = self.abandoned_lines().next_interval();
+        self.settings.current().client.log_suppressed();
+        self.table.log_suppressed();
+        let abandoned = self.abandoned_lines.next_interval();
         if abandoned > 0 {
             warn!(
                 count = abandoned,
@@ -163,7 +165,7 @@ impl Deliveries {
                 }
             }
             let (callback, prepared) = (&assignment.key.callback, self.settings.current());
-            let resolving = prepared.client().resolve(callback, next.priority);
+            let resolving = prepared.client.resolve(callback, next.priority);
             let location = Box::pin(resolving).await;
             let host = location.as_ref().map(|location| location.host.clone());
             let slot = match host {
@@ -181,6 +183,7 @@ impl Deliveries {
             }
             Box::pin(self.attempt(&prepared, &assignment, location, slot)).await;
         }
+        self.table.unregister(&assignment.key, &woken);
     }
 
     /// Makes one attempt to deliver.
@@ -202,7 +205,7 @@ impl Deliveries {
         let relay = match self.relays.next(topic, progress.heard).await {
             Ok(relay) => relay,
             Err(error) => {
-                if self.abandoned_lines().allow() {
+                if self.abandoned_lines.allow() {
                     error!(
                         %topic, error,
                         "cannot read a pending notification of {topic} from the state file, will retry: {error}"
@@ -242,7 +245,10 @@ impl Deliveries {
         let outcome = outcome(answer, counted, now, fastrand::f64());
         let last = LastAttempt::new(answer, now);
         let took = relay.and_then(|relay| self.table.age(relay.stored.id));
-        self.lock_measurements().attempted(answer, outcome, took);
+        lock(&self.counts).attempted(answer, outcome);
+        if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
+            lock(&self.latency).observe(took);
+        }
         let seq = relay.map_or(0, |relay| relay.stored.seq);
         match outcome {
             DeliveryOutcome::Delivered => debug!(
@@ -255,7 +261,7 @@ impl Deliveries {
                 "cannot deliver notification {seq} to {callback}, will retry: {last}"
             ),
             DeliveryOutcome::Abandoned => {
-                if self.abandoned_lines().allow() {
+                if self.abandoned_lines.allow() {
                     warn!(
                         %topic, %callback, seq, attempts,
                         "giving up on delivering notification {seq} to {callback}: {last}"
@@ -264,22 +270,9 @@ impl Deliveries {
             }
         }
         self.table.end("it is gone (410)", |subscriptions| {
-            subscriptions.attempted(assignment, last);
-            let relay = relay.map(LoadedRelay::pending);
-            subscriptions.answered(assignment, relay.unwrap_or_default(), outcome)
+            let relay = relay.map(LoadedRelay::pending).unwrap_or_default();
+            subscriptions.answered(assignment, relay, last, outcome)
         });
-    }
-
-    fn lock_measurements(&self) -> MutexGuard<'_, DeliveryMeasurements> {
-        self.measurements
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn abandoned_lines(&self) -> MutexGuard<'_, LogLimit> {
-        self.abandoned_lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -299,13 +292,13 @@ async fn post(
         },
         None => None,
     };
-    let hub = &prepared.settings().hub;
-    let client = prepared.client();
+    let hub = &prepared.settings.hub;
+    let client = &prepared.client;
     let mut post = client.request(Method::POST, callback.as_str(), location);
     for (name, value) in headers(topic, &relay.stored.headers, hub, signature) {
         post = post.header(name, value.as_bytes());
     }
-    let usual = prepared.settings().timeout;
+    let usual = prepared.settings.timeout;
     let (taken, progress) = watch::channel(BodyProgress::default());
     let post = post
         .timeout(timeout(usual, relay.stored.size))

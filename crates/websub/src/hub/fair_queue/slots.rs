@@ -2,21 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
+use crate::http::lock;
 use crate::hub::fair_queue::{FairQueue, Priority, SLOW, Ticket};
 
-/// Slots of one kind. Clones share them.
-#[derive(Clone)]
+/// Slots of one kind.
 pub struct FairSlots {
-    inner: Arc<FairSlotsInner>,
-}
-
-struct FairSlotsInner {
     state: Mutex<SlotState>,
     started: Instant,
     /// Notified whenever a slot is released.
@@ -36,7 +32,7 @@ struct SlotState {
 
 /// A slot, or the wait for one; released when dropped.
 pub struct FairSlot {
-    slots: FairSlots,
+    slots: Arc<FairSlots>,
     ticket: Ticket,
     host: String,
     priority: Priority,
@@ -46,33 +42,31 @@ pub struct FairSlot {
 }
 
 impl FairSlots {
-    pub fn new(count: usize) -> FairSlots {
-        FairSlots {
-            inner: Arc::new(FairSlotsInner {
-                state: Mutex::new(SlotState {
-                    queue: FairQueue::new(count),
-                    waiting: HashMap::new(),
-                    holders: HashMap::new(),
-                    is_draining: false,
-                    is_watched: false,
-                }),
-                started: Instant::now(),
-                released: Notify::new(),
+    pub fn new(count: usize) -> Arc<FairSlots> {
+        Arc::new(FairSlots {
+            state: Mutex::new(SlotState {
+                queue: FairQueue::new(count),
+                waiting: HashMap::new(),
+                holders: HashMap::new(),
+                is_draining: false,
+                is_watched: false,
             }),
-        }
+            started: Instant::now(),
+            released: Notify::new(),
+        })
     }
 
     /// Waits for a slot for a request to a host. After [`drain`](FairSlots::drain) none is given out.
-    pub async fn acquire(&self, host: &str, priority: Priority) -> FairSlot {
+    pub async fn acquire(self: &Arc<Self>, host: &str, priority: Priority) -> FairSlot {
         let (sender, granted) = oneshot::channel();
         let (revoke, must_release) = oneshot::channel();
         let mut slot = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             let ticket = state.queue.enqueue(host, priority);
             state.waiting.insert(ticket, sender);
             state.holders.insert(ticket, revoke);
             FairSlot {
-                slots: self.clone(),
+                slots: Arc::clone(self),
                 ticket,
                 host: host.to_owned(),
                 priority,
@@ -90,10 +84,10 @@ impl FairSlots {
 
     /// Stops giving out slots and waits until all are released.
     pub async fn drain(&self) {
-        self.lock().is_draining = true;
+        lock(&self.state).is_draining = true;
         loop {
-            let released = self.inner.released.notified();
-            if self.lock().queue.under_way() == 0 {
+            let released = self.released.notified();
+            if lock(&self.state).queue.under_way() == 0 {
                 return;
             }
             released.await;
@@ -102,12 +96,12 @@ impl FairSlots {
 
     /// Returns true after [`drain`](FairSlots::drain).
     pub fn is_draining(&self) -> bool {
-        self.lock().is_draining
+        lock(&self.state).is_draining
     }
 
     /// Gives free slots to waiting requests.
-    fn grant(&self) {
-        let mut state = self.lock();
+    fn grant(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
         if state.is_draining {
             return;
         }
@@ -121,17 +115,17 @@ impl FairSlots {
             // Without a runtime all waiting requests are about to be dropped.
             if let Ok(runtime) = Handle::try_current() {
                 state.is_watched = true;
-                runtime.spawn(self.clone().watch());
+                runtime.spawn(Arc::clone(self).watch());
             }
         }
     }
 
     /// Cuts off slow requests while others wait.
-    async fn watch(self) {
+    async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SLOW / 5).await;
             {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 if !state.queue.has_waiting() || state.is_draining {
                     state.is_watched = false;
                     return;
@@ -147,18 +141,13 @@ impl FairSlots {
     }
 
     fn now(&self) -> Duration {
-        self.inner.started.elapsed()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SlotState> {
-        let state = &self.inner.state;
-        state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.started.elapsed()
     }
 }
 
 impl fmt::Debug for FairSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queue = &self.lock().queue;
+        let queue = &lock(&self.state).queue;
         f.debug_struct("FairSlots")
             .field("under_way", &queue.under_way())
             .finish_non_exhaustive()
@@ -189,14 +178,14 @@ impl FairSlot {
 impl Drop for FairSlot {
     fn drop(&mut self) {
         let now = self.slots.now();
-        let mut state = self.slots.lock();
+        let mut state = lock(&self.slots.state);
         state.holders.remove(&self.ticket);
         match state.waiting.remove(&self.ticket) {
             Some(_) => state.queue.cancel(&self.host, self.priority, self.ticket),
             None => state.queue.leave(self.ticket, self.was_answered, now),
         }
         drop(state);
-        self.slots.inner.released.notify_waiters();
+        self.slots.released.notify_waiters();
         self.slots.grant();
     }
 }

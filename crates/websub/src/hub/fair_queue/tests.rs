@@ -96,7 +96,7 @@ fn a_host_that_answers_may_use_slots_that_no_other_needs() {
 fn a_host_that_hangs_gets_fewer_slots_and_more_once_it_answers() {
     let mut slots = FairQueue::new(64);
     let now = Duration::ZERO;
-    let window = |slots: &FairQueue| slots.hosts["a"].window.0;
+    let window = |slots: &FairQueue| slots.hosts["a"].window;
     for (takes, answered, want) in [
         (TIMEOUT, false, 4),
         (TIMEOUT, false, 2),

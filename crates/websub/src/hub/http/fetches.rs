@@ -1,7 +1,7 @@
 //! Fetches after pings: one at a time for each topic, with retries, so that a slow publisher delays no other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,7 +10,8 @@ use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
 use crate::http::clock::Clock;
-use crate::hub::http::topic_client::{FetchError, FetchedTopic, TopicClient};
+use crate::http::lock;
+use crate::hub::http::topic_client::{FetchedTopic, TopicClient};
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::directory::TopicDirectory;
 use crate::retry::{MAX_ATTEMPTS, backoff};
@@ -20,28 +21,24 @@ const CONCURRENT_FETCHES: usize = 8;
 /// Time between a failed attempt and the next one if the topic is pinged in between.
 const PINGED_WAIT: Duration = Duration::from_secs(1);
 
-/// The outcome of a fetch.
+/// The report of an attempt to fetch a topic.
+#[derive(Debug)]
+pub struct FetchReport {
+    pub topic: Topic,
+    pub publisher: Arc<str>,
+    pub began: Timestamp,
+    pub outcome: FetchOutcome,
+}
+
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub enum FetchOutcome {
     Fetched(Publication),
     /// The content is the one that was fetched last.
-    Unchanged {
-        topic: Topic,
-        publisher: Arc<str>,
-        began: Timestamp,
-    },
+    Unchanged,
     /// The publisher may not publish the topic any more.
-    Withdrawn {
-        topic: Topic,
-        publisher: Arc<str>,
-    },
-    Failed {
-        topic: Topic,
-        publisher: Arc<str>,
-        reason: String,
-        began: Timestamp,
-        attempt: FailedAttempt,
-    },
+    Withdrawn,
+    Failed(FailedAttempt, String),
 }
 
 /// The position of a failed attempt among those of its fetch.
@@ -71,7 +68,7 @@ pub struct Fetches {
     clock: Clock,
     under_way: Mutex<HashMap<Topic, Fetch>>,
     slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
-    report: Box<dyn Fn(FetchOutcome) + Send + Sync>,
+    report: Box<dyn Fn(FetchReport) + Send + Sync>,
 }
 
 impl Fetches {
@@ -79,7 +76,7 @@ impl Fetches {
         client: Arc<TopicClient>,
         directory: Arc<TopicDirectory>,
         clock: Clock,
-        report: impl Fn(FetchOutcome) + Send + Sync + 'static,
+        report: impl Fn(FetchReport) + Send + Sync + 'static,
     ) -> Fetches {
         Fetches {
             client,
@@ -94,7 +91,7 @@ impl Fetches {
     /// Fetches a topic, of at most `max` bytes; again after a fetch that is under way, or soon if that waits for its next
     /// attempt. Must be called within a tokio runtime.
     pub fn begin(self: &Arc<Self>, topic: Topic, publisher: Arc<str>, max: usize) {
-        let mut under_way = self.under_way();
+        let mut under_way = lock(&self.under_way);
         if let Some(fetch) = under_way.get_mut(&topic) {
             fetch.is_again = true;
             fetch.publisher = publisher;
@@ -114,7 +111,7 @@ impl Fetches {
     async fn run(self: Arc<Self>, topic: Topic, max: usize, pinged: Arc<Notify>) {
         loop {
             self.fetch(&topic, max, &pinged).await;
-            let mut under_way = self.under_way();
+            let mut under_way = lock(&self.under_way);
             match under_way.get_mut(&topic) {
                 Some(fetch) if fetch.is_again => fetch.is_again = false,
                 _ => {
@@ -131,34 +128,33 @@ impl Fetches {
         loop {
             attempts += 1;
             // A ping during the wait is answered by this attempt too.
-            let publisher = self.under_way().get_mut(topic).map(|fetch| {
+            let publisher = lock(&self.under_way).get_mut(topic).map(|fetch| {
                 fetch.is_again = false;
                 Arc::clone(&fetch.publisher)
             });
             let Some(publisher) = &publisher else {
                 return;
             };
-            if !self.directory.may_publish(publisher, topic) {
-                return (self.report)(FetchOutcome::Withdrawn {
+            let began = self.clock.now();
+            let report = |outcome| {
+                (self.report)(FetchReport {
                     topic: topic.clone(),
                     publisher: Arc::clone(publisher),
+                    began,
+                    outcome,
                 });
+            };
+            if !self.directory.may_publish(publisher, topic) {
+                return report(FetchOutcome::Withdrawn);
             }
-            let began = self.clock.now();
             match self.attempt(topic, publisher, max).await {
-                Ok(FetchedTopic::Unchanged) => {
-                    return (self.report)(FetchOutcome::Unchanged {
-                        topic: topic.clone(),
-                        publisher: Arc::clone(publisher),
-                        began,
-                    });
-                }
+                Ok(FetchedTopic::Unchanged) => return report(FetchOutcome::Unchanged),
                 Ok(FetchedTopic::Content {
                     body,
                     headers,
                     etag,
                 }) => {
-                    return (self.report)(FetchOutcome::Fetched(Publication {
+                    return report(FetchOutcome::Fetched(Publication {
                         topic: topic.clone(),
                         publisher: Arc::clone(publisher),
                         body,
@@ -174,13 +170,7 @@ impl Fetches {
                         _ => FailedAttempt::Again,
                     };
                     debug!(%topic, attempts, "fetch after a ping failed: {error}");
-                    (self.report)(FetchOutcome::Failed {
-                        topic: topic.clone(),
-                        publisher: Arc::clone(publisher),
-                        reason: error.to_string(),
-                        began,
-                        attempt,
-                    });
+                    report(FetchOutcome::Failed(attempt, error));
                 }
             }
             if attempts == MAX_ATTEMPTS {
@@ -198,7 +188,7 @@ impl Fetches {
         topic: &Topic,
         publisher: &Arc<str>,
         max: usize,
-    ) -> Result<FetchedTopic, FetchError> {
+    ) -> Result<FetchedTopic, String> {
         let slots = self.slots_of(publisher);
         // It is never closed.
         let _slot = slots.acquire().await;
@@ -210,18 +200,11 @@ impl Fetches {
     }
 
     fn slots_of(&self, publisher: &Arc<str>) -> Arc<Semaphore> {
-        let slots = self.slots.lock();
-        let mut slots = slots.unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&self.slots);
         let of_publisher = slots
             .entry(Arc::clone(publisher))
             .or_insert_with(|| Arc::new(Semaphore::new(CONCURRENT_FETCHES)));
         Arc::clone(of_publisher)
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, HashMap<Topic, Fetch>> {
-        self.under_way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The public listener: topics, and the embedded hub if enabled; or a hub for many Sources, which serves no topics.
 
+use std::sync::Arc;
+
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use tokio::sync::watch;
@@ -22,10 +24,10 @@ pub async fn serve_public(
     let handler = move |request: Request<Incoming>| {
         let topics = topics.clone();
         let hub = hub.borrow().clone();
-        let hub = hub.filter(|hub| hub.endpoint().is_at(request.uri().path()));
+        let hub = hub.filter(|hub| hub.endpoint.is_at(request.uri().path()));
         async move {
             match hub {
-                Some(hub) => hub.endpoint().answer(request, body_timeout).await,
+                Some(hub) => hub.endpoint.answer(request, body_timeout).await,
                 None => topics.answer(&request),
             }
         }
@@ -40,7 +42,7 @@ const NOT_HERE: &str =
 /// Serves a hub for many Sources until `shutdown`, then finishes requests under way; the caller limits that wait.
 pub async fn serve_hub(
     listener: Listener,
-    hub: PublicHub,
+    hub: Arc<PublicHub>,
     limits: ServerLimits,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -48,7 +50,7 @@ pub async fn serve_hub(
     let handler = move |request: Request<Incoming>| {
         let hub = hub.clone();
         async move {
-            match hub.embedded.endpoint().is_at(request.uri().path()) {
+            match hub.embedded.endpoint.is_at(request.uri().path()) {
                 true => hub.answer(request, body_timeout).await,
                 false => text(StatusCode::NOT_FOUND, NOT_HERE),
             }

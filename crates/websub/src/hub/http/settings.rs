@@ -1,15 +1,16 @@
 //! The hub's settings, with the client built from them. A reload replaces both at once.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use resourcesync::uri::Hub;
 
+use crate::http::lock;
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::callback::http::CallbackClient;
 use crate::hub::limits::HubLimits;
-use crate::hub::lookups::dns::Resolver;
+use crate::hub::lookups::Resolver;
 
 /// Settings of the embedded hub.
 #[derive(Debug, Clone)]
@@ -57,9 +58,10 @@ impl EmbeddedHubSettings {
 /// Checked settings with the client built from them.
 #[derive(Debug)]
 pub struct PreparedHub {
-    settings: EmbeddedHubSettings,
+    pub settings: EmbeddedHubSettings,
     path: String,
-    client: CallbackClient,
+    /// The client for requests to callbacks.
+    pub client: CallbackClient,
 }
 
 impl PreparedHub {
@@ -77,15 +79,6 @@ impl PreparedHub {
         })
     }
 
-    pub fn settings(&self) -> &EmbeddedHubSettings {
-        &self.settings
-    }
-
-    /// Returns the client for requests to callbacks.
-    pub fn client(&self) -> &CallbackClient {
-        &self.client
-    }
-
     /// Returns true if this path is the hub's endpoint.
     pub fn is_at(&self, path: &str) -> bool {
         self.path == path
@@ -100,18 +93,18 @@ pub struct HubError(#[from] reqwest::Error);
 /// The settings in effect, which a reload replaces.
 #[derive(Debug)]
 pub struct EffectiveSettings {
-    prepared: RwLock<Arc<PreparedHub>>,
+    prepared: Mutex<Arc<PreparedHub>>,
 }
 
 impl EffectiveSettings {
     pub fn new(prepared: PreparedHub) -> EffectiveSettings {
         EffectiveSettings {
-            prepared: RwLock::new(Arc::new(prepared)),
+            prepared: Mutex::new(Arc::new(prepared)),
         }
     }
 
     pub fn current(&self) -> Arc<PreparedHub> {
-        Arc::clone(&self.prepared.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.prepared))
     }
 
     /// Returns true unless these settings were replaced.
@@ -120,8 +113,7 @@ impl EffectiveSettings {
     }
 
     pub fn replace(&self, prepared: PreparedHub) {
-        let current = self.prepared.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(prepared);
+        *lock(&self.prepared) = Arc::new(prepared);
     }
 }
 

@@ -2,7 +2,7 @@
 //! after a ping. No redirection is followed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -17,6 +17,7 @@ use url::Url;
 use crate::answer::is_temporary;
 use crate::http::client;
 use crate::http::failure::describe;
+use crate::http::lock;
 use crate::hub::RelayHeaders;
 use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
 use crate::link::{Link, parse_links, targets};
@@ -55,23 +56,6 @@ pub enum FetchedTopic {
     Unchanged,
 }
 
-/// An error of fetching a topic.
-#[derive(Debug, thiserror::Error)]
-pub enum FetchError {
-    #[error("cannot read {topic}: {reason}")]
-    Request { topic: Topic, reason: String },
-    #[error("{topic} answers {status}")]
-    Status { topic: Topic, status: StatusCode },
-    #[error("{topic} is larger than {max} bytes")]
-    TooLarge { topic: Topic, max: usize },
-    #[error("{topic} is {content_type}, and a notification is {PAYLOAD_TYPE}")]
-    MediaType { topic: Topic, content_type: String },
-    #[error("{topic} has the Content-Encoding {encoding}, for which nobody asked")]
-    Encoded { topic: Topic, encoding: String },
-    #[error("{topic} has no content")]
-    Empty { topic: Topic },
-}
-
 impl TopicClient {
     pub fn new() -> reqwest::Result<TopicClient> {
         TopicClient::with_timeout(TIMEOUT)
@@ -108,14 +92,14 @@ impl TopicClient {
 
     /// Forgets which topics name which hub.
     pub fn forget(&self) {
-        self.cache(HashMap::clear);
+        lock(&self.verified).clear();
     }
 
     fn known(&self, topic: &Topic) -> Option<bool> {
         let now = Instant::now();
-        self.cache(|cache| cache.get(topic).copied())
-            .filter(|verified| now < verified.until)
-            .map(|verified| verified.names_us)
+        let verified = lock(&self.verified).get(topic).copied();
+        let current = verified.filter(|verified| now < verified.until);
+        current.map(|verified| verified.names_us)
     }
 
     fn remember(&self, topic: &Topic, names_us: bool) {
@@ -125,19 +109,13 @@ impl TopicClient {
             names_us,
             until: now + kept,
         };
-        self.cache(|cache| {
-            if cache.len() >= MAX_CACHED {
-                cache.retain(|_, verified| now < verified.until);
-            }
-            if cache.len() < MAX_CACHED {
-                cache.insert(topic.clone(), verified);
-            }
-        });
-    }
-
-    fn cache<T>(&self, use_it: impl FnOnce(&mut HashMap<Topic, Verified>) -> T) -> T {
-        let cache = self.verified.lock();
-        use_it(&mut cache.unwrap_or_else(PoisonError::into_inner))
+        let mut cache = lock(&self.verified);
+        if cache.len() >= MAX_CACHED {
+            cache.retain(|_, verified| now < verified.until);
+        }
+        if cache.len() < MAX_CACHED {
+            cache.insert(topic.clone(), verified);
+        }
     }
 
     /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
@@ -146,7 +124,7 @@ impl TopicClient {
         for method in [Method::HEAD, Method::GET] {
             match self.client.request(method, topic.as_str()).send().await {
                 Ok(response) if response.status().is_success() => {
-                    let values = client::header_values(&response, LINK);
+                    let values = client::header_values(response.headers(), LINK);
                     let links = parse_links(values.iter().map(String::as_str));
                     if targets(&links, "hub").any(|target| target == hub.as_str()) {
                         return Ok(is_itself(topic, &links));
@@ -177,17 +155,14 @@ impl TopicClient {
         }
     }
 
-    /// Fetches a topic of at most `max` bytes, unless it still has this `ETag`.
+    /// Fetches a topic of at most `max` bytes, unless it still has this `ETag`. The error is for the operator.
     pub async fn fetch(
         &self,
         topic: &Topic,
         etag: Option<&str>,
         max: usize,
-    ) -> Result<FetchedTopic, FetchError> {
-        let failed = |error| FetchError::Request {
-            topic: topic.clone(),
-            reason: describe(error),
-        };
+    ) -> Result<FetchedTopic, String> {
+        let failed = |error| format!("cannot read {topic}: {}", describe(error));
         let get = self.client.get(topic.as_str()).header(ACCEPT, PAYLOAD_TYPE);
         let mut get = get.header(ACCEPT_ENCODING, "identity");
         if let Some(etag) = etag {
@@ -199,35 +174,33 @@ impl TopicClient {
             return Ok(FetchedTopic::Unchanged);
         }
         if status != StatusCode::OK {
-            let topic = topic.clone();
-            return Err(FetchError::Status { topic, status });
+            return Err(format!("{topic} answers {status}"));
         }
-        let encoding = client::header_values(&response, CONTENT_ENCODING).join(", ");
+        let encoding = client::header_values(response.headers(), CONTENT_ENCODING).join(", ");
         if !is_plain(&encoding) {
-            let topic = topic.clone();
-            return Err(FetchError::Encoded { topic, encoding });
+            return Err(format!(
+                "{topic} has the Content-Encoding {encoding}, for which nobody asked"
+            ));
         }
-        let header = |name| client::header_values(&response, name).into_iter().next();
+        let header = |name| {
+            client::header_values(response.headers(), name)
+                .into_iter()
+                .next()
+        };
         let content_type = header(CONTENT_TYPE).unwrap_or_default();
         if !is_xml(&content_type) {
-            return Err(FetchError::MediaType {
-                topic: topic.clone(),
-                content_type,
-            });
+            return Err(format!(
+                "{topic} is {content_type}, and a notification is {PAYLOAD_TYPE}"
+            ));
         }
         let etag = header(ETAG);
-        let links = client::header_values(&response, LINK);
+        let links = client::header_values(response.headers(), LINK);
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let capability_list = capability_list(&links);
         match client::beginning(&mut response, max.saturating_add(1)).await {
             (_, Some(error)) => Err(failed(error)),
-            (body, None) if body.len() > max => Err(FetchError::TooLarge {
-                topic: topic.clone(),
-                max,
-            }),
-            (body, None) if body.is_empty() => Err(FetchError::Empty {
-                topic: topic.clone(),
-            }),
+            (body, None) if body.len() > max => Err(format!("{topic} is larger than {max} bytes")),
+            (body, None) if body.is_empty() => Err(format!("{topic} has no content")),
             (body, None) => Ok(FetchedTopic::Content {
                 body: body.into(),
                 headers: RelayHeaders {

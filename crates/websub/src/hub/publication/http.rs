@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use hyper::body::{Body, Bytes, Incoming};
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue,
     LINK, RETRY_AFTER, WWW_AUTHENTICATE,
@@ -19,6 +19,8 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
+use crate::http::client::header_values;
+use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::hub::RelayHeaders;
 use crate::hub::client_address::Requester;
@@ -49,7 +51,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of it, beyond the maximum size of a notification.
 const DISCARD_BYTES: usize = 1 << 20;
 /// Log lines about refused publications in an interval.
-const REFUSED_LINES: u32 = 20;
+const REFUSED_LINES: u64 = 20;
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Settings that a reload may change.
@@ -76,14 +78,6 @@ pub enum AcceptedRequest {
 type Accept =
     dyn Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>) + Send + Sync;
 
-/// A hub for many Sources. Clones are the same hub.
-#[derive(Clone)]
-pub struct PublicHub {
-    /// The part that serves subscribers.
-    pub embedded: EmbeddedHub,
-    inner: Arc<Inner>,
-}
-
 /// The progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
@@ -94,8 +88,11 @@ enum Stage {
     Ended,
 }
 
-struct Inner {
-    settings: RwLock<Arc<IntakeSettings>>,
+/// A hub for many Sources.
+pub struct PublicHub {
+    /// The part that serves subscribers.
+    pub embedded: EmbeddedHub,
+    settings: Mutex<Arc<IntakeSettings>>,
     directory: Arc<TopicDirectory>,
     client: Arc<TopicClient>,
     accept: Box<Accept>,
@@ -104,7 +101,9 @@ struct Inner {
     publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
     /// Publications without a token under way, by network.
     networks: Mutex<HashMap<IpNet, u32>>,
-    lines: Mutex<(Instant, LogLimit)>,
+    lines: LogLimit,
+    /// The start of the interval of `lines`.
+    lines_since: Mutex<Instant>,
     stage: watch::Sender<Stage>,
 }
 
@@ -143,15 +142,15 @@ impl Payer {
 
 /// A publication under way, counted until this is dropped.
 struct UnderWay {
-    inner: Arc<Inner>,
+    hub: Arc<PublicHub>,
     publisher: Arc<str>,
     networks: Vec<(IpNet, u32)>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        free(&mut self.inner.networks(), &self.networks);
-        self.inner
+        free(&mut lock(&self.hub.networks), &self.networks);
+        self.hub
             .with_use(&self.publisher, |of_publisher| of_publisher.under_way -= 1);
     }
 }
@@ -167,81 +166,74 @@ impl PublicHub {
         + Send
         + Sync
         + 'static,
-    ) -> PublicHub {
-        PublicHub {
+    ) -> Arc<PublicHub> {
+        Arc::new(PublicHub {
             embedded,
-            inner: Arc::new(Inner {
-                rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
-                settings: RwLock::new(Arc::new(settings)),
-                directory,
-                client,
-                accept: Box::new(accept),
-                started: Instant::now(),
-                publishers: Mutex::default(),
-                networks: Mutex::default(),
-                lines: Mutex::new((Instant::now(), LogLimit::new(REFUSED_LINES))),
-                stage: watch::Sender::new(Stage::Running),
-            }),
-        }
+            rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
+            settings: Mutex::new(Arc::new(settings)),
+            directory,
+            client,
+            accept: Box::new(accept),
+            started: Instant::now(),
+            publishers: Mutex::default(),
+            networks: Mutex::default(),
+            lines: LogLimit::new(REFUSED_LINES),
+            lines_since: Mutex::new(Instant::now()),
+            stage: watch::Sender::new(Stage::Running),
+        })
     }
 
     /// Applies other settings and publishers. Requests under way go on.
     pub fn apply(&self, settings: IntakeSettings, publishers: Publishers) {
-        let inner = &self.inner;
-        if settings.publications_per_minute != inner.settings().publications_per_minute {
+        if settings.publications_per_minute != self.settings().publications_per_minute {
             let rate = RateLimiter::new(settings.publications_per_minute);
-            *inner.rate.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+            *lock(&self.rate) = rate;
         }
-        inner.client.forget();
-        inner.directory.set_publishers(publishers);
-        let current = inner.settings.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.client.forget();
+        self.directory.set_publishers(publishers);
+        *lock(&self.settings) = Arc::new(settings);
     }
 
     /// Answers 503 to publications from now on, also to those whose body or topic is being read.
     pub fn stop(&self) {
-        self.inner.stage.send_replace(Stage::Stopping);
+        self.stage.send_replace(Stage::Stopping);
     }
 
     /// Answers 503 to requests that were passed on and not answered: the loop that saves has ended.
     pub fn end(&self) {
-        self.inner.stage.send_replace(Stage::Ended);
-    }
-
-    /// Returns the settings in effect.
-    pub fn settings(&self) -> Arc<IntakeSettings> {
-        self.inner.settings()
+        self.stage.send_replace(Stage::Ended);
     }
 
     /// Returns the counts of a publisher.
     pub fn counts(&self, publisher: &str) -> PublisherCounts {
-        let publishers = self.inner.publishers();
+        let publishers = lock(&self.publishers);
         let of_publisher = publishers.get(publisher);
         of_publisher.map_or_else(PublisherCounts::default, |it| it.counts.clone())
     }
 
     /// Counts an event of a publisher.
     pub fn count(&self, publisher: &Arc<str>, count: impl FnOnce(&mut PublisherCounts)) {
-        self.inner
-            .with_use(publisher, |of_publisher| count(&mut of_publisher.counts));
+        self.with_use(publisher, |of_publisher| count(&mut of_publisher.counts));
     }
 
     /// Answers a request for the hub's path.
     pub async fn answer(
-        &self,
+        self: &Arc<Self>,
         mut request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
         if *request.method() != Method::POST {
-            return self.inner.greet();
+            return self.greet();
         }
         let content_type = text_of(request.headers(), CONTENT_TYPE);
         let kind = kind(content_type.as_deref());
-        let publishers = self.inner.directory.publishers();
+        let publishers = self.directory.publishers();
         let payer = self.payer(&publishers, &request);
         let charged = self.charge(&payer, 1).inspect_err(|refused| {
             if matches!((&kind, &payer), (Ok(RequestKind::Form), Payer::Address(_))) {
-                self.embedded.endpoint().count_request(refused.status());
+                self.embedded
+                    .endpoint
+                    .count_request(refused.status().as_u16());
             }
         });
         let refused = match (charged, kind) {
@@ -254,14 +246,14 @@ impl PublicHub {
                 .take_content(&publishers, &payer, &mut request)
                 .await
                 .err(),
-            (Ok(()), Err(refusal)) => Some(self.inner.note(payer.publisher(), None, refusal)),
+            (Ok(()), Err(refusal)) => Some(self.note(payer.publisher(), None, refusal)),
             (Err(refused), _) => Some(refused),
         };
         match refused {
             None => text(StatusCode::OK, "accepted\n"),
             Some(refused) => {
-                self.inner.discard(request).await;
-                refused.answer()
+                self.discard(request).await;
+                *refused
             }
         }
     }
@@ -271,80 +263,76 @@ impl PublicHub {
         let token = token_of(request.headers());
         match token.and_then(|token| publishers.with_token(&token)) {
             Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
-            None => Payer::Address(self.embedded.endpoint().requester(request)),
+            None => Payer::Address(self.embedded.endpoint.requester(request)),
         }
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
     fn charge(&self, payer: &Payer, count: u32) -> Result<(), RefusedPublication> {
-        let inner = &self.inner;
         match payer {
             Payer::Publisher(name) => {
-                let rate = inner.rate.lock();
-                let acquired = rate.unwrap_or_else(PoisonError::into_inner).acquire(
+                let acquired = lock(&self.rate).acquire(
                     &[(Arc::clone(name), 1)],
                     count,
-                    inner.started.elapsed(),
+                    self.started.elapsed(),
                 );
                 acquired.map_err(|(_, retry_after)| {
-                    let per_minute = inner.settings().publications_per_minute;
+                    let per_minute = self.settings().publications_per_minute;
                     let refusal = PublicationRefusal::TooMany {
                         per_minute,
                         retry_after,
                     };
-                    inner.note(Some(name), None, refusal)
+                    self.note(Some(name), None, refusal)
                 })
             }
             Payer::Address(requester) => self
                 .embedded
-                .endpoint()
+                .endpoint
                 .admit(*requester, count)
-                .map_err(|exceeded| RefusedPublication::Other(Box::new(limit_exceeded(&exceeded)))),
+                .map_err(|exceeded| Box::new(limit_exceeded(&exceeded))),
         }
     }
 
     async fn take_content(
-        &self,
+        self: &Arc<Self>,
         publishers: &Publishers,
         payer: &Payer,
         request: &mut Request<Incoming>,
     ) -> Result<(), RefusedPublication> {
-        let inner = &self.inner;
-        let values = link_values(request.headers());
+        let values = header_values(request.headers(), LINK);
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let read = links(&values, request.uri().query());
-        let published = read.map_err(|refusal| inner.note(payer.publisher(), None, refusal))?;
+        let published = read.map_err(|refusal| self.note(payer.publisher(), None, refusal))?;
         let topic = published.topic.clone();
         let token = token_of(request.headers());
         let publisher = publishers
             .authorize(&topic, token.as_deref())
-            .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
+            .map_err(|refusal| self.note(payer.publisher(), Some(&topic), refusal))?;
         // Bytes that are not text are no encoding that is known.
         let encodings = request.headers().get_all(CONTENT_ENCODING).iter();
         let encodings: Vec<&str> = encodings
             .map(|value| value.to_str().unwrap_or("unknown"))
             .collect();
         verify_plain(&encodings)
-            .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
-        let _under_way = inner.begin(publisher, payer, Some(&topic))?;
+            .map_err(|refusal| self.note(payer.publisher(), Some(&topic), refusal))?;
+        let _under_way = self.begin(publisher, payer, Some(&topic))?;
         let name = &publisher.name;
-        let refuse = |refusal| inner.note(Some(name), Some(&topic), refusal);
-        published
-            .verify_hub(&inner.settings().hub)
-            .map_err(refuse)?;
-        let max = inner.settings().max_body;
+        let refuse = |refusal| self.note(Some(name), Some(&topic), refusal);
+        published.verify_hub(&self.settings().hub).map_err(refuse)?;
+        let max = self.settings().max_body;
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
         if announced.is_some_and(|length| length > max) {
             return Err(refuse(PublicationRefusal::TooLarge { max }));
         }
         self.verify(publisher, &topic).await?;
-        let read = inner.unless_stopping(read_body(request, max)).await;
-        let body = read.map_err(refuse)?.map_err(|stop| match stop {
-            UnreadBody::TooLarge => refuse(PublicationRefusal::TooLarge { max }),
-            UnreadBody::Broken(status, words) => {
-                RefusedPublication::Other(Box::new(text(status, words)))
-            }
+        let read = small_body(request.body_mut(), max, BODY_TIMEOUT);
+        let read = self.unless_stopping(read).await.map_err(refuse)?;
+        // The bytes that were read are dropped before the body is saved: it may be large.
+        let read = read.map(|bytes| Arc::from(&bytes[..]));
+        let body: Arc<[u8]> = read.map_err(|(status, words)| match status {
+            StatusCode::PAYLOAD_TOO_LARGE => refuse(PublicationRefusal::TooLarge { max }),
+            _ => Box::new(text(status, words)),
         })?;
         if body.is_empty() {
             return Err(refuse(PublicationRefusal::Empty));
@@ -352,7 +340,7 @@ impl PublicHub {
         let publication = Publication {
             topic: topic.clone(),
             publisher: Arc::clone(name),
-            body: Arc::from(&body[..]),
+            body,
             headers: RelayHeaders {
                 content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
                 capability_list: published.capability_list,
@@ -366,13 +354,13 @@ impl PublicHub {
     }
 
     async fn answer_form(
-        &self,
+        self: &Arc<Self>,
         publishers: &Publishers,
         payer: &Payer,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
-        let requester = self.embedded.endpoint().requester(&request);
+        let requester = self.embedded.endpoint.requester(&request);
         let (head, body) = request.into_parts();
         let form = match small_body(body, FORM_BYTES, body_timeout).await {
             Ok(form) => form,
@@ -380,7 +368,7 @@ impl PublicHub {
         };
         let answered = match form_request(&form) {
             Ok(FormRequest::Subscription) => {
-                return self.embedded.endpoint().answer_form(&form, requester);
+                return self.embedded.endpoint.answer_form(&form, requester);
             }
             Ok(FormRequest::Ping(topics)) => {
                 self.take_pings(publishers, payer, topics, &head.headers)
@@ -389,13 +377,13 @@ impl PublicHub {
             Ok(FormRequest::Check(topics)) => {
                 self.check(publishers, payer, topics, &head.headers).await
             }
-            Err(refusal) => Err(self.inner.note(payer.publisher(), None, refusal)),
+            Err(refusal) => Err(self.note(payer.publisher(), None, refusal)),
         };
-        answered.unwrap_or_else(RefusedPublication::answer)
+        answered.unwrap_or_else(|refused| *refused)
     }
 
     async fn take_pings(
-        &self,
+        self: &Arc<Self>,
         publishers: &Publishers,
         payer: &Payer,
         topics: Vec<Topic>,
@@ -410,13 +398,13 @@ impl PublicHub {
             topics,
         };
         let saved = self.save(pings).await;
-        saved.map_err(|refusal| self.inner.note(Some(&name), None, refusal))?;
+        saved.map_err(|refusal| self.note(Some(&name), None, refusal))?;
         Ok(text(StatusCode::ACCEPTED, "the topic will be fetched\n"))
     }
 
     /// Answers if a publication would be accepted; publishes nothing.
     async fn check(
-        &self,
+        self: &Arc<Self>,
         publishers: &Publishers,
         payer: &Payer,
         topics: Vec<Topic>,
@@ -429,7 +417,7 @@ impl PublicHub {
         }
         let _under_way = self.verify_all(publisher, payer, &topics).await?;
         let name = &publisher.name;
-        let hub = &self.inner.settings().hub;
+        let hub = &self.settings().hub;
         let lines = topics
             .iter()
             .map(|topic| format!("{name} may publish {topic} at {hub}; nothing was published\n"));
@@ -444,34 +432,33 @@ impl PublicHub {
         topics: &[Topic],
         headers: &HeaderMap,
     ) -> Result<&'p Publisher, RefusedPublication> {
-        let inner = &self.inner;
         let token = token_of(headers);
         let mut found: Option<&'p Publisher> = None;
         for topic in topics {
             let publisher = publishers
                 .authorize(topic, token.as_deref())
-                .map_err(|refusal| inner.note(payer.publisher(), Some(topic), refusal))?;
+                .map_err(|refusal| self.note(payer.publisher(), Some(topic), refusal))?;
             if let Some(before) = found
                 && before.name != publisher.name
             {
                 let refusal = PublicationRefusal::Outside {
                     topic: topic.clone(),
                 };
-                return Err(inner.note(Some(&before.name), Some(topic), refusal));
+                return Err(self.note(Some(&before.name), Some(topic), refusal));
             }
             found = Some(publisher);
         }
-        found.ok_or_else(|| inner.note(payer.publisher(), None, PublicationRefusal::NoTopic))
+        found.ok_or_else(|| self.note(payer.publisher(), None, PublicationRefusal::NoTopic))
     }
 
     /// Verifies all topics of one form.
     async fn verify_all(
-        &self,
+        self: &Arc<Self>,
         publisher: &Publisher,
         payer: &Payer,
         topics: &[Topic],
     ) -> Result<UnderWay, RefusedPublication> {
-        let under_way = self.inner.begin(publisher, payer, topics.first())?;
+        let under_way = self.begin(publisher, payer, topics.first())?;
         for topic in topics {
             self.verify(publisher, topic).await?;
         }
@@ -482,24 +469,24 @@ impl PublicHub {
         if !publisher.verify_topic {
             return Ok(());
         }
-        let hub = &self.inner.settings().hub;
-        let verified = self.inner.client.verify(topic, hub);
-        let verified = self.inner.unless_stopping(verified).await;
+        let hub = &self.settings().hub;
+        let verified = self.client.verify(topic, hub);
+        let verified = self.unless_stopping(verified).await;
         verified.flatten().map_err(|refusal| {
             let name = &publisher.name;
-            self.inner.note(Some(name), Some(topic), refusal)
+            self.note(Some(name), Some(topic), refusal)
         })
     }
 
     /// Waits until a request is saved.
     async fn save(&self, request: AcceptedRequest) -> Result<(), PublicationRefusal> {
         let (sender, receiver) = oneshot::channel();
-        (self.inner.accept)(request, sender);
+        (self.accept)(request, sender);
         // An answer counts, whatever ends at the same time.
         tokio::select! {
             biased;
             saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
-            () = self.inner.reached(Stage::Ended) => Err(PublicationRefusal::Unsaved),
+            () = self.reached(Stage::Ended) => Err(PublicationRefusal::Unsaved),
         }
     }
 }
@@ -511,41 +498,25 @@ impl fmt::Debug for PublicHub {
 }
 
 /// An answer other than acceptance.
-enum RefusedPublication {
-    Refusal(PublicationRefusal),
-    Other(Box<FullResponse>),
+type RefusedPublication = Box<FullResponse>;
+
+fn refused(refusal: &PublicationRefusal) -> RefusedPublication {
+    let mut answer = plain_text(refusal.status(), refusal);
+    if let Some(wait) = refusal.retry_after() {
+        let seconds = wait.as_secs_f64().ceil() as u64;
+        answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    if answer.status() == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    }
+    Box::new(answer)
 }
 
-impl RefusedPublication {
-    fn status(&self) -> u16 {
-        match self {
-            RefusedPublication::Refusal(refusal) => refusal.status(),
-            RefusedPublication::Other(answer) => answer.status().as_u16(),
-        }
-    }
-
-    fn answer(self) -> FullResponse {
-        let refusal = match self {
-            RefusedPublication::Refusal(refusal) => refusal,
-            RefusedPublication::Other(answer) => return *answer,
-        };
-        let mut answer = plain_text(refusal.status(), &refusal);
-        if let Some(wait) = refusal.retry_after() {
-            let seconds = wait.as_secs_f64().ceil() as u64;
-            answer.headers_mut().insert(RETRY_AFTER, seconds.into());
-        }
-        if refusal.status() == StatusCode::UNAUTHORIZED.as_u16() {
-            let scheme = HeaderValue::from_static("Bearer");
-            answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-        }
-        answer
-    }
-}
-
-impl Inner {
-    fn settings(&self) -> Arc<IntakeSettings> {
-        let settings = self.settings.read();
-        Arc::clone(&settings.unwrap_or_else(PoisonError::into_inner))
+impl PublicHub {
+    /// Returns the settings in effect.
+    pub fn settings(&self) -> Arc<IntakeSettings> {
+        Arc::clone(&lock(&self.settings))
     }
 
     async fn reached(&self, stage: Stage) {
@@ -566,18 +537,8 @@ impl Inner {
         }
     }
 
-    fn publishers(&self) -> MutexGuard<'_, HashMap<Arc<str>, PublisherUse>> {
-        self.publishers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn networks(&self) -> MutexGuard<'_, HashMap<IpNet, u32>> {
-        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn with_use<T>(&self, publisher: &Arc<str>, act: impl FnOnce(&mut PublisherUse) -> T) -> T {
-        let mut publishers = self.publishers();
+        let mut publishers = lock(&self.publishers);
         act(publishers.entry(Arc::clone(publisher)).or_default())
     }
 
@@ -601,7 +562,7 @@ impl Inner {
         let name = &publisher.name;
         let busy = || self.note(Some(name), topic, PublicationRefusal::Busy);
         let networks = payer.networks();
-        if !occupy(&mut self.networks(), &networks) {
+        if !occupy(&mut lock(&self.networks), &networks) {
             return Err(busy());
         }
         let is_one_more = self.with_use(name, |of_publisher| {
@@ -610,17 +571,17 @@ impl Inner {
             is_one_more
         });
         if !is_one_more {
-            free(&mut self.networks(), &networks);
+            free(&mut lock(&self.networks), &networks);
             return Err(busy());
         }
         Ok(UnderWay {
-            inner: Arc::clone(self),
+            hub: Arc::clone(self),
             publisher: Arc::clone(name),
             networks,
         })
     }
 
-    /// Counts and logs a refusal.
+    /// Counts and logs a refusal. Returns the answer.
     fn note(
         &self,
         publisher: Option<&Arc<str>>,
@@ -633,18 +594,16 @@ impl Inner {
                 of_publisher.counts.refused(&refusal, now)
             });
         }
-        let lines = self.lines.lock();
-        let mut lines = lines.unwrap_or_else(PoisonError::into_inner);
-        let (since, limit) = &mut *lines;
+        let mut since = lock(&self.lines_since);
         if since.elapsed() >= LOG_INTERVAL {
             *since = Instant::now();
-            let count = limit.next_interval();
+            let count = self.lines.next_interval();
             if count > 0 {
                 info!(count, "{count} more publications were refused");
             }
         }
         let (status, topic) = (refusal.status(), topic.map(Topic::as_str));
-        match (limit.allow(), publisher) {
+        match (self.lines.allow(), publisher) {
             (true, Some(publisher)) => warn!(
                 %publisher, topic, status,
                 "refused a publication of {publisher}: {refusal}"
@@ -652,7 +611,7 @@ impl Inner {
             (true, None) => info!(topic, status, "refused a publication: {refusal}"),
             (false, _) => debug!(topic, status, "refused a publication: {refusal}"),
         }
-        RefusedPublication::Refusal(refusal)
+        refused(&refusal)
     }
 
     /// Reads the rest of a request that is refused, unless the client waits for leave to send it.
@@ -674,43 +633,6 @@ impl Inner {
         // The rest is not read.
         let all = tokio::time::timeout(DISCARD_TIMEOUT, all);
         let _ = self.unless_stopping(all).await;
-    }
-}
-
-/// The reason for which a body was not read whole.
-enum UnreadBody {
-    TooLarge,
-    Broken(StatusCode, &'static str),
-}
-
-async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8>, UnreadBody> {
-    let body = request.body_mut();
-    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-    let mut read = Vec::with_capacity(expected.min(max));
-    let all = async {
-        while let Some(frame) = body.frame().await {
-            let Ok(frame) = frame else {
-                return Err(UnreadBody::Broken(
-                    StatusCode::BAD_REQUEST,
-                    "the body broke off\n",
-                ));
-            };
-            if let Some(bytes) = frame.data_ref() {
-                if read.len() + bytes.len() > max {
-                    return Err(UnreadBody::TooLarge);
-                }
-                read.extend_from_slice(bytes);
-            }
-        }
-        Ok(())
-    };
-    match tokio::time::timeout(BODY_TIMEOUT, all).await {
-        Ok(Ok(())) => Ok(read),
-        Ok(Err(stop)) => Err(stop),
-        Err(_) => Err(UnreadBody::Broken(
-            StatusCode::REQUEST_TIMEOUT,
-            "the body took too long\n",
-        )),
     }
 }
 
@@ -749,14 +671,6 @@ fn all_but_one(topics: &[Topic]) -> u32 {
 fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?;
     Some(value.to_owned())
-}
-
-/// Returns the values of `Link`, which may have raw bytes.
-fn link_values(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(LINK).iter();
-    values
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .collect()
 }
 
 /// Returns the bearer token of a request. One that is not text is no publisher's.

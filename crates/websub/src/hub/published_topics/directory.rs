@@ -1,10 +1,11 @@
 //! The topics of a hub: those that this process serves, or those that publishers may publish.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use resourcesync::uri::Topic;
 
+use crate::http::lock;
 use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::{Publishers, checked_topic};
 use crate::topics::http::Topics;
@@ -22,7 +23,7 @@ pub enum HubTopics {
 #[derive(Debug)]
 pub struct TopicDirectory {
     topics: RwLock<PublishedTopics>,
-    publishers: RwLock<Arc<Publishers>>,
+    publishers: Mutex<Arc<Publishers>>,
 }
 
 impl HubTopics {
@@ -53,20 +54,18 @@ impl TopicDirectory {
     pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicDirectory {
         TopicDirectory {
             topics: RwLock::new(topics),
-            publishers: RwLock::new(Arc::new(publishers)),
+            publishers: Mutex::new(Arc::new(publishers)),
         }
     }
 
     /// Returns the publishers.
     pub fn publishers(&self) -> Arc<Publishers> {
-        let publishers = self.publishers.read();
-        Arc::clone(&publishers.unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.publishers))
     }
 
     /// Replaces the publishers.
     pub fn set_publishers(&self, publishers: Publishers) {
-        let current = self.publishers.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(publishers);
+        *lock(&self.publishers) = Arc::new(publishers);
     }
 
     /// Returns true if a topic lies below the prefixes of the publisher with this name.

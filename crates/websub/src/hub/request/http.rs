@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::form::FORM_TYPE;
 use crate::host::is_addressed_to;
+use crate::http::lock;
 use crate::http::server::{FullResponse, Peer, small_body, text};
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
@@ -23,8 +24,7 @@ use crate::hub::limits::LimitExceeded;
 use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::HUB_GREETING;
 use crate::hub::request::{Rejection, parse};
-use crate::hub::usage::QuotaKey;
-use crate::hub::verification::http::Verifications;
+use crate::hub::verification::Verifications;
 
 /// The answer to a request under another host name, or from a page of another origin.
 const NOT_OWN: &str =
@@ -39,7 +39,7 @@ pub struct SubscriptionEndpoint {
     admission: Arc<SharedAdmission>,
     verifications: Arc<Verifications>,
     /// Locked only to count.
-    counts: Mutex<RequestCounts>,
+    pub counts: Mutex<RequestCounts>,
     proxy_was_reported: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl SubscriptionEndpoint {
 
     /// Counts a subscription request by the status of its answer.
     pub fn count_request(&self, status: u16) {
-        self.lock_counts().answered(status);
+        lock(&self.counts).answered(status);
     }
 
     fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
@@ -131,15 +131,14 @@ impl SubscriptionEndpoint {
         form: &[u8],
         requester: Option<Requester>,
     ) -> Result<Option<String>, NotAccepted> {
-        let request = parse(form, &self.settings.current().settings().policy)?;
+        let request = parse(form, &self.settings.current().settings.policy)?;
         let topic = self.topics.find(&request.topic).ok_or(Rejection::Topic)?;
         let caution = self.topics.caution(&topic);
         let key = SubscriptionKey {
             topic,
             callback: request.callback.clone(),
         };
-        let quota_key = QuotaKey::new(&request.callback, requester);
-        self.verifications.begin(key, request, quota_key)?;
+        self.verifications.begin(key, request, requester)?;
         Ok(caution)
     }
 
@@ -147,7 +146,7 @@ impl SubscriptionEndpoint {
     /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
     fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
         let prepared = self.settings.current();
-        let Some(own_hosts) = &prepared.settings().own_hosts else {
+        let Some(own_hosts) = &prepared.settings.own_hosts else {
             return true;
         };
         let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
@@ -172,7 +171,7 @@ impl SubscriptionEndpoint {
             .and_then(|Peer(peer)| *peer);
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
         let prepared = self.settings.current();
-        let trusted = &prepared.settings().trusted_proxies;
+        let trusted = &prepared.settings.trusted_proxies;
         let found = requester(peer, trusted, &forwarded, &x_forwarded_for);
         if let Some(peer) = peer
             && found == Some(Requester::new(peer))
@@ -186,15 +185,6 @@ impl SubscriptionEndpoint {
             );
         }
         found
-    }
-
-    /// Returns the counts so far.
-    pub fn counts(&self) -> RequestCounts {
-        *self.lock_counts()
-    }
-
-    fn lock_counts(&self) -> MutexGuard<'_, RequestCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

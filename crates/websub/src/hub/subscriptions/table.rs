@@ -1,18 +1,17 @@
-//! The subscriptions, changed together with the records to save and with the usage counters.
+//! The subscriptions, changed together with the records to save.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use resourcesync::uri::Topic;
+use tokio::sync::Notify;
 use tracing::{debug, info};
 
 use crate::http::clock::Clock;
-use crate::hub::http::SharedAdmission;
+use crate::http::lock;
 use crate::hub::log_limit::LogLimit;
-use crate::hub::subscriptions::wakers::{Wakers, Woken};
 use crate::hub::subscriptions::{Assignment, Delivery, Subscriptions};
-use crate::hub::usage::QuotaKey;
 use crate::hub::{HubRecord, RelayId, SavedHub, Subscription, SubscriptionKey};
 
 /// Interval at which subscriptions with ended leases are removed. Nothing is delivered to them meanwhile.
@@ -26,42 +25,26 @@ pub struct SubscriptionTable {
     pub clock: Clock,
     state: Mutex<TableState>,
     records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
-    admission: Arc<SharedAdmission>,
-    wakers: Arc<Wakers>,
-    log_limits: Mutex<LogLimits>,
-}
-
-/// The subscriptions with their quota keys. Requesters are not saved.
-struct TableState {
-    subscriptions: Subscriptions,
-    quota_keys: HashMap<SubscriptionKey, QuotaKey>,
-    /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
-    relayed: BTreeMap<RelayId, Instant>,
-}
-
-/// Limits on log lines that strangers can cause.
-#[derive(Debug)]
-struct LogLimits {
+    /// The signals that end the waits of deliveries for a retry.
+    wakers: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,
+    /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
     begun: LogLimit,
     ended: LogLimit,
+}
+
+struct TableState {
+    subscriptions: Subscriptions,
+    /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
+    relayed: BTreeMap<RelayId, Instant>,
 }
 
 impl SubscriptionTable {
     /// Restores the state of earlier runs, and emits the records that remove what is obsolete.
     pub fn restore(
         saved: SavedHub,
-        admission: Arc<SharedAdmission>,
         clock: Clock,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> SubscriptionTable {
-        let mut quota_keys = HashMap::new();
-        admission.with(|admission, _| {
-            for (subscription, _) in &saved.subscriptions {
-                let quota_key = QuotaKey::new(&subscription.callback, None);
-                admission.subscribed(&quota_key);
-                quota_keys.insert(subscription.key(), quota_key);
-            }
-        });
         let (subscriptions, obsolete) = Subscriptions::restore(saved);
         if !obsolete.is_empty() {
             records(obsolete);
@@ -70,55 +53,37 @@ impl SubscriptionTable {
             clock,
             state: Mutex::new(TableState {
                 subscriptions,
-                quota_keys,
                 relayed: BTreeMap::new(),
             }),
             records: Box::new(records),
-            admission,
-            wakers: Arc::default(),
-            log_limits: Mutex::new(LogLimits {
-                begun: LogLimit::new(50),
-                ended: LogLimit::new(50),
-            }),
+            wakers: Mutex::default(),
+            begun: LogLimit::new(50),
+            ended: LogLimit::new(50),
         }
     }
 
     /// Adds or renews a verified subscription. A renewal ends the wait for a retry.
-    pub fn subscribe(&self, subscription: Subscription, quota_key: QuotaKey) {
+    pub fn subscribe(&self, subscription: Subscription) {
         let key = subscription.key();
         let until = subscription.expires;
-        let is_new = self.insert(subscription, quota_key);
-        let SubscriptionKey { topic, callback } = &key;
-        match is_new {
-            true if self.log_limits().begun.allow() => {
-                info!(%topic, %callback, %until, "{callback} subscribed to {topic}");
-            }
-            true => debug!(%topic, %callback, %until, "{callback} subscribed to {topic}"),
-            false => {
-                self.wakers.wake(&key);
-                debug!(%topic, %callback, %until, "{callback} renewed its subscription to {topic}");
-            }
+        let is_renewal = self.is_subscribed(&key);
+        self.change(|subscriptions| subscriptions.subscribe(subscription));
+        if let Some(waiting) = lock(&self.wakers).get(&key) {
+            waiting.notify_one();
         }
-    }
-
-    /// Returns true if it is a new one.
-    fn insert(&self, subscription: Subscription, quota_key: QuotaKey) -> bool {
-        let mut state = self.state();
-        let is_new = self.admission.with(|admission, _| {
-            admission.subscribed(&quota_key);
-            let replaced = state.quota_keys.insert(subscription.key(), quota_key);
-            if let Some(replaced) = &replaced {
-                admission.unsubscribed(replaced);
-            }
-            replaced.is_none()
-        });
-        (self.records)(state.subscriptions.subscribe(subscription));
-        is_new
+        let SubscriptionKey { topic, callback } = &key;
+        if is_renewal {
+            debug!(%topic, %callback, %until, "{callback} renewed its subscription to {topic}");
+        } else if self.begun.allow() {
+            info!(%topic, %callback, %until, "{callback} subscribed to {topic}");
+        } else {
+            debug!(%topic, %callback, %until, "{callback} subscribed to {topic}");
+        }
     }
 
     /// Takes note that a notification is saved: it may be delivered.
     pub fn saved(&self, topic: &Topic, id: RelayId) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.relayed.insert(id, Instant::now());
         if state.relayed.len() > MAX_RELAYED {
             state.relayed.pop_first();
@@ -129,13 +94,13 @@ impl SubscriptionTable {
 
     /// Returns the time since a notification was relayed.
     pub fn age(&self, relay: RelayId) -> Option<Duration> {
-        self.state().relayed.get(&relay).map(Instant::elapsed)
+        lock(&self.state).relayed.get(&relay).map(Instant::elapsed)
     }
 
     /// Makes a change that ends subscriptions, and logs each with the reason.
     pub fn end(&self, why: &str, change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>) {
         for SubscriptionKey { topic, callback } in self.change(change) {
-            if !self.log_limits().ended.allow() {
+            if !self.ended.allow() {
                 continue;
             }
             info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
@@ -147,18 +112,13 @@ impl SubscriptionTable {
         &self,
         change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
     ) -> Vec<SubscriptionKey> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let records = change(&mut state.subscriptions);
-        let mut ended = Vec::new();
-        for record in &records {
-            if let HubRecord::Unsubscribed(key) = record {
-                if let Some(quota_key) = state.quota_keys.remove(key) {
-                    self.admission
-                        .with(|admission, _| admission.unsubscribed(&quota_key));
-                }
-                ended.push(key.clone());
-            }
-        }
+        let ended = |record: &HubRecord| match record {
+            HubRecord::Unsubscribed(key) => Some(key.clone()),
+            _ => None,
+        };
+        let ended = records.iter().filter_map(ended).collect();
         if !records.is_empty() {
             (self.records)(records);
         }
@@ -167,7 +127,7 @@ impl SubscriptionTable {
 
     /// Calls a function with the subscriptions, which are locked meanwhile. It makes no change that is saved.
     pub fn with<T>(&self, act: impl FnOnce(&mut Subscriptions) -> T) -> T {
-        act(&mut self.state().subscriptions)
+        act(&mut lock(&self.state).subscriptions)
     }
 
     /// Returns true if there is a subscription whose lease has not ended.
@@ -181,31 +141,32 @@ impl SubscriptionTable {
     }
 
     /// Registers the delivery to a subscriber for the signal that it may be retried at once.
-    pub fn register(&self, key: &SubscriptionKey) -> Woken {
-        self.wakers.register(key)
+    pub fn register(&self, key: &SubscriptionKey) -> Arc<Notify> {
+        let woken = Arc::new(Notify::new());
+        lock(&self.wakers).insert(key.clone(), Arc::clone(&woken));
+        woken
+    }
+
+    /// Ends a registration, unless the subscription has ended and begun anew meanwhile.
+    pub fn unregister(&self, key: &SubscriptionKey, woken: &Arc<Notify>) {
+        let mut wakers = lock(&self.wakers);
+        if wakers
+            .get(key)
+            .is_some_and(|known| Arc::ptr_eq(known, woken))
+        {
+            wakers.remove(key);
+        }
     }
 
     /// Logs the numbers of lines about subscriptions that were suppressed.
     pub fn log_suppressed(&self) {
-        let mut limits = self.log_limits();
-        let (begun, ended) = (limits.begun.next_interval(), limits.ended.next_interval());
-        drop(limits);
+        let (begun, ended) = (self.begun.next_interval(), self.ended.next_interval());
         if begun + ended > 0 {
             info!(
                 begun,
                 ended, "{begun} more subscriptions began, and {ended} more ended"
             );
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, TableState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn log_limits(&self) -> MutexGuard<'_, LogLimits> {
-        self.log_limits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -157,6 +157,7 @@ impl World {
                     callback: key.callback.clone(),
                     secret: None,
                     expires: self.now + SignedDuration::from_secs(lease),
+                    requester: None,
                 };
                 self.saved.save(self.subscriptions.subscribe(subscription));
                 self.owed.entry(key).or_default();
@@ -283,8 +284,15 @@ impl World {
             Receipt::Gone => _ = self.owed.remove(&assignment.key),
             Receipt::Later => {}
         }
-        self.saved
-            .save(self.subscriptions.answered(&assignment, relay, outcome));
+        let last = LastAttempt {
+            at: self.now,
+            status: None,
+            failure: None,
+        };
+        self.saved.save(
+            self.subscriptions
+                .answered(&assignment, relay, last, outcome),
+        );
     }
 }
 
@@ -294,7 +302,7 @@ impl Subscriptions {
         let on_topic = self.topics.get(&assignment.key.topic);
         let subscriber =
             on_topic.and_then(|on_topic| on_topic.subscribers.get(&assignment.key.callback));
-        subscriber.is_some_and(|subscriber| subscriber.assigned == Some(assignment.number))
+        subscriber.is_some_and(|subscriber| subscriber.assigned() == Some(assignment.number))
     }
 }
 

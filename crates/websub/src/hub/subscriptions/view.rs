@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::hub::counts::EmbeddedHubCounts;
-use crate::hub::subscriptions::{Assignment, Subscriber, Subscriptions, TopicSubscribers};
+use crate::hub::subscriptions::{Subscriber, Subscriptions, TopicSubscribers};
 use crate::hub::{Callback, RelayId, SubscriptionKey};
 
 /// Maximum subscriptions in a list; the others are only counted.
@@ -122,15 +122,6 @@ pub enum SubscriptionNameError {
 }
 
 impl Subscriptions {
-    /// Remembers an attempt for the views. To be called before [`answered`](Subscriptions::answered).
-    pub fn attempted(&mut self, assignment: &Assignment, last: LastAttempt) {
-        if let Some((on_topic, callback)) = self.assigned(assignment)
-            && let Some(subscriber) = on_topic.subscribers.get_mut(callback)
-        {
-            subscriber.last = Some(last);
-        }
-    }
-
     /// Returns the status without the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
         let mut status = HubStatus {
@@ -142,7 +133,7 @@ impl Subscriptions {
             for live in on_topic.live(topic, now) {
                 status.subscriptions += 1;
                 status.owed += live.pending;
-                status.failing += usize::from(live.subscriber.progress.attempts > 0);
+                status.failing += usize::from(live.subscriber.progress().attempts > 0);
             }
             let count = status.subscriptions - before;
             status.topics.push((topic.clone(), count));
@@ -226,7 +217,7 @@ impl TopicSubscribers {
             .iter()
             .filter(move |(_, subscriber)| now < subscriber.expires);
         live.map(move |(callback, subscriber)| {
-            let owed = self.backlog.owed(subscriber.progress.heard);
+            let owed = self.backlog.owed(subscriber.heard);
             LiveSubscription {
                 topic,
                 callback,
@@ -239,7 +230,7 @@ impl TopicSubscribers {
 
 impl<'a> LiveSubscription<'a> {
     fn rank(&self) -> (Reverse<u32>, Reverse<usize>, &'a Topic, &'a Callback) {
-        let attempts = self.subscriber.progress.attempts;
+        let attempts = self.subscriber.progress().attempts;
         (
             Reverse(attempts),
             Reverse(self.pending),
@@ -261,7 +252,7 @@ impl<'a> LiveSubscription<'a> {
     }
 
     fn view(&self, seq_after: SeqAfter<'_>) -> SubscriptionView {
-        let progress = self.subscriber.progress;
+        let progress = self.subscriber.progress();
         let next = (self.pending > 0).then(|| seq_after(self.topic, progress.heard));
         SubscriptionView {
             topic: self.topic.clone(),
@@ -273,7 +264,7 @@ impl<'a> LiveSubscription<'a> {
             next: next.flatten(),
             attempts: progress.attempts,
             next_try: progress.next_try,
-            last: self.subscriber.last.clone(),
+            last: self.subscriber.last().cloned(),
         }
     }
 }

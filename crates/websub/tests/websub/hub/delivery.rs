@@ -240,6 +240,7 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
         callback: Callback::new(peer.url(path)),
         secret: None,
         expires: now + jiff::SignedDuration::from_secs(seconds),
+        requester: None,
     };
     let relay = |id: u64| Relay {
         id: RelayId(id),
@@ -363,6 +364,7 @@ async fn a_subscriber_that_stops_taking_a_body_fails_soon() {
         callback: Callback::new(format!("http://{}/c", hanging.local_addr().unwrap())),
         secret: None,
         expires: now + jiff::SignedDuration::from_secs(300),
+        requester: None,
     };
     let restored = Restored {
         subscriptions: vec![(subscription, DeliveryProgress::default())],

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
-use websub::hub::lookups::dns::Resolver;
+use websub::hub::lookups::Resolver;
 use websub::hub::network;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
@@ -276,6 +276,7 @@ async fn what_was_saved_under_another_policy_is_judged_by_this_one() {
         callback: Callback::new(victim.url("/c")),
         secret: None,
         expires: now + jiff::SignedDuration::from_secs(300),
+        requester: None,
     };
     let relay = Relay {
         id: RelayId(1),

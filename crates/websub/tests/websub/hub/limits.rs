@@ -10,7 +10,7 @@ use websub::hub::DeliveryProgress;
 use websub::hub::http::public::serve_public;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::Quota;
-use websub::hub::lookups::dns::Resolver;
+use websub::hub::lookups::Resolver;
 use websub::hub::network;
 use websub::topics::http::Topics;
 

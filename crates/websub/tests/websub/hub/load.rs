@@ -10,7 +10,7 @@ use resourcesync::uri::Topic;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use websub::hub::http::settings::EmbeddedHubSettings;
-use websub::hub::lookups::dns::Resolver;
+use websub::hub::lookups::Resolver;
 use websub::hub::network;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
@@ -46,6 +46,7 @@ fn subscribed(callback: String) -> (Subscription, DeliveryProgress) {
         callback: Callback::new(callback),
         secret: None,
         expires: Timestamp::now() + SignedDuration::from_hours(1),
+        requester: None,
     };
     (subscription, DeliveryProgress::default())
 }
@@ -361,6 +362,7 @@ async fn a_renewal_just_after_the_lease_ended_gets_pending_deliveries_at_once() 
     let (subscription, progress) = subscribed(peer.url("/c"));
     let subscription = Subscription {
         expires: Timestamp::now() - SignedDuration::from_secs(1),
+        requester: None,
         ..subscription
     };
     let restored = Restored {

@@ -108,6 +108,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
             callback: Callback::new(peer.url(path)),
             secret: None,
             expires: Timestamp::now() + SignedDuration::from_secs(300),
+            requester: None,
         };
         let progress = DeliveryProgress {
             attempts,

@@ -21,6 +21,7 @@ fn subscription(on: &str, callback: &str, lease: i64) -> Subscription {
         callback: Callback::new(callback),
         secret: (on == "b").then(|| Secret::new("s")),
         expires: at(lease),
+        requester: None,
     }
 }
 
@@ -209,10 +210,10 @@ fn the_last_attempt_is_known_until_the_next() {
             excerpt: "never shown".to_owned(),
         },
     ] {
-        subscriptions.attempted(&assignment, LastAttempt::new(&answer, at(5)));
         subscriptions.answered(
             &assignment,
             PendingRelay::default(),
+            LastAttempt::new(&answer, at(5)),
             DeliveryOutcome::Retry { at: at(6) },
         );
         let known = last(&subscriptions).unwrap();

@@ -1,0 +1,667 @@
+//! The log of a change channel: taken changes become notifications, the same for each hub, and each hub is sent those that
+//! it was not told (C10, C12 to C23, C25, C26).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
+use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
+use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
+use crate::announce::time::{earlier, later};
+use jiff::Timestamp;
+use resourcesync::change_payload::{ChangePayload, merge, part};
+use resourcesync::payload::ChangeKind;
+use rusqlite::params;
+use serde::{Deserialize, Serialize};
+
+use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
+use crate::announce::steps::change_sets::ChangeSet;
+use crate::announce::steps::channels::{Channel, listening, live_of_set};
+use crate::announce::steps::cut::{entry_limit, free_from, pinged};
+use crate::announce::steps::delivery::{self, Flight};
+use crate::announce::steps::step::{HistoryChange, Step};
+use crate::state::{Db, HubId, Result, Sql};
+
+/// A notification without its body.
+#[derive(Debug)]
+struct Logged {
+    seq: i64,
+    since: Timestamp,
+    until: Timestamp,
+    entries: usize,
+    /// Entries of all notifications up to this one, forgotten ones included.
+    total: usize,
+    bytes: usize,
+    cut: Timestamp,
+}
+
+impl Logged {
+    fn before(&self) -> usize {
+        self.total - self.entries
+    }
+}
+
+/// The part of the log that a hub was told.
+#[derive(Debug, Default)]
+struct LogPosition {
+    /// The number of the last notification that the hub accepted in full, or that counts as told.
+    heard: i64,
+    /// Entries of the next one that it accepted, where it takes it in parts (C23).
+    entries: usize,
+    /// The number up to which all counts as told once what is in flight is answered: the hub fell behind (C22).
+    skipped_to: Option<i64>,
+    /// The number of the last notification for it, if the hub is advertised no more (C26).
+    last: Option<i64>,
+}
+
+impl LogPosition {
+    /// Returns the first number after the next one that does not count as told.
+    fn first_later(&self) -> i64 {
+        self.skipped_to.unwrap_or_default().max(self.heard + 1) + 1
+    }
+
+    /// Counts everything up to a notification as told.
+    fn skip(&mut self, seq: i64) {
+        if seq > self.heard {
+            (self.heard, self.entries) = (seq, 0);
+        }
+        self.skipped_to = self.skipped_to.filter(|to| *to > self.heard);
+    }
+}
+
+fn position(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<LogPosition>> {
+    db.first(
+        "SELECT heard, entries, skipped_to, last FROM log_position WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub)],
+        |row| {
+            Ok(LogPosition {
+                heard: row.take()?,
+                entries: row.count()?,
+                skipped_to: row.take()?,
+                last: row.take()?,
+            })
+        },
+    )
+}
+
+fn save(step: &Step<'_>, id: ChannelId, hub: HubId, position: &LogPosition) -> Result<()> {
+    step.db.run(
+        "UPDATE log_position SET heard = ?3, entries = ?4, skipped_to = ?5, last = ?6 WHERE channel = ?1 AND hub = ?2",
+        params![
+            Sql(id),
+            Sql(hub),
+            position.heard,
+            i64::try_from(position.entries).unwrap_or(i64::MAX),
+            position.skipped_to,
+            position.last
+        ],
+    )?;
+    Ok(())
+}
+
+const COLUMNS: &str =
+    "SELECT seq, since, until, entries, total, bytes, cut FROM change_log WHERE channel = ?1";
+
+fn read(row: &mut crate::state::Columns<'_>) -> rusqlite::Result<Logged> {
+    Ok(Logged {
+        seq: row.take()?,
+        since: row.sql()?,
+        until: row.sql()?,
+        entries: row.count()?,
+        total: row.count()?,
+        bytes: row.count()?,
+        cut: row.sql()?,
+    })
+}
+
+/// Returns the first notification of the log with a number in this range.
+fn first(db: Db<'_>, id: ChannelId, from: i64, to: i64) -> Result<Option<Logged>> {
+    let sql = format!("{COLUMNS} AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT 1");
+    db.first(&sql, params![Sql(id), from, to], read)
+}
+
+/// Returns the last notification of the log with a number up to this one.
+fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<Logged>> {
+    let sql = format!("{COLUMNS} AND seq <= ?2 ORDER BY seq DESC LIMIT 1");
+    db.first(&sql, params![Sql(id), to], read)
+}
+
+/// Returns the notification after the last one that a hub at this position was told, if it is there.
+fn next(db: Db<'_>, id: ChannelId, position: &LogPosition) -> Result<Option<Logged>> {
+    let next = position.heard + 1;
+    match position.last {
+        Some(last) if last < next => Ok(None),
+        _ => first(db, id, next, next),
+    }
+}
+
+/// Returns the number of changes that the hub of an account was not told.
+pub fn backlog(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
+    match position(db, id, hub)? {
+        Some(position) => backlog_at(db, id, &position),
+        None => Ok(0),
+    }
+}
+
+/// The notifications of a change channel that a hub has not accepted (C21).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BacklogView {
+    pub notifications: usize,
+    pub changes: usize,
+    /// Interval of all of them together; nothing if there is none.
+    pub from: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// The time when the first of them was cut.
+    pub since: Option<Timestamp>,
+    /// Reason why they wait, if none is in flight.
+    pub waits: Option<String>,
+}
+
+/// Returns what the hub of an account was not told; nothing if the channel has no log.
+pub fn behind(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<BacklogView>> {
+    let Some(position) = position(db, id, hub)? else {
+        return Ok(None);
+    };
+    let to = position.last.unwrap_or(i64::MAX);
+    let next = next(db, id, &position)?;
+    let later = db.first(
+        "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3",
+        params![Sql(id), position.first_later(), to],
+        |row| row.count(),
+    )?;
+    let later = later.unwrap_or_default();
+    let notifications = usize::from(next.is_some()) + later;
+    let oldest = match next {
+        Some(next) => Some(next),
+        None => first(db, id, position.first_later(), to)?,
+    };
+    let newest = match later {
+        0 => None,
+        _ => last(db, id, to)?,
+    };
+    let until = newest.map(|newest| newest.until);
+    let oldest = oldest.as_ref();
+    Ok(Some(BacklogView {
+        notifications,
+        changes: backlog_at(db, id, &position)?,
+        from: oldest.map(|oldest| oldest.since),
+        until: oldest.map(|oldest| until.unwrap_or(oldest.until)),
+        since: oldest.map(|oldest| oldest.cut),
+        waits: None,
+    }))
+}
+
+/// Returns the accounts that were not told all of the log of their change channel.
+pub fn all_behind(db: Db<'_>) -> Result<Vec<(ChannelId, HubId)>> {
+    db.all(
+        "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
+         WHERE c.kind = 1 AND p.heard < c.seq",
+        [],
+        |row| Ok((row.sql()?, row.sql()?)),
+    )
+}
+
+fn backlog_at(db: Db<'_>, id: ChannelId, position: &LogPosition) -> Result<usize> {
+    let to = position.last.unwrap_or(i64::MAX);
+    let next = next(db, id, position)?.map_or(0, |next| next.entries);
+    let later = match first(db, id, position.first_later(), to)? {
+        Some(first) => last(db, id, to)?.map_or(0, |last| last.total - first.before()),
+        None => 0,
+    };
+    Ok((next + later).saturating_sub(position.entries))
+}
+
+/// Returns true if a hub of a channel has all that was cut, or there is none.
+pub fn has_free_hub(db: Db<'_>, id: ChannelId) -> Result<bool> {
+    let free = db.first(
+        "SELECT count(*), coalesce(sum(p.heard >= c.seq), 0) FROM channel c CROSS JOIN account a ON a.channel = c.id \
+         CROSS JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE c.id = ?1 AND a.left_at IS NULL",
+        [Sql(id)],
+        |row| Ok((row.count()?, row.count()?)),
+    )?;
+    Ok(free.is_none_or(|(hubs, free)| hubs == 0 || free > 0))
+}
+
+// Intervals.
+
+/// Returns the end of the last interval that was told on a channel.
+pub fn told_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT untils FROM channel WHERE id = ?1";
+    let untils = db.first(sql, [Sql(id)], |row| row.take::<Vec<u8>>())?;
+    Ok(crate::announce::steps::cut::times(&untils.unwrap_or_default()).pop())
+}
+
+fn set_told_until(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
+    step.db.run(
+        "UPDATE channel SET untils = ?2 WHERE id = ?1",
+        params![Sql(id), crate::announce::steps::cut::bytes(&[until])],
+    )?;
+    Ok(())
+}
+
+/// C12: begins the next interval of a channel where its set was told of last, on another topic.
+pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
+    if told_until(step.db, id)? < Some(until) {
+        set_told_until(step, id, until)?;
+    }
+    Ok(())
+}
+
+/// C10: begins the first interval of a channel with the latest datetime that was learned; the first one of a set that took
+/// the topic over not before that either.
+pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &ChangeSet) -> Result<()> {
+    let latest = set.learned_until;
+    let latest = latest.filter(|latest| *latest <= later(step.wall, AHEAD));
+    go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
+    let learned = step.db.first(
+        "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0",
+        [Sql(set.id)],
+        |row| Ok((row.count()?, row.count()?)),
+    )?;
+    let (lists, changes) = learned.unwrap_or_default();
+    step.facts.push(Fact::Learned {
+        topic: channel.topic.clone(),
+        changes,
+        lists,
+    });
+    Ok(())
+}
+
+// Notifications.
+
+/// Cuts the changes that a round found in some lists into notifications (C13 to C19). Hubs that are too far behind for them
+/// fall behind (C22). Returns the numbers of entries that are told without their datetime, by the position of the list
+/// (C15).
+pub fn cut(
+    step: &mut Step<'_>,
+    channel: &Channel,
+    changes: Vec<FreshChange>,
+    lists: &[TakenList],
+) -> Result<BTreeMap<usize, usize>> {
+    let of_kind = |kind| {
+        let changes = changes.iter();
+        changes.filter(|fresh| fresh.change.kind == kind).count()
+    };
+    let [created, updated, deleted] = [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ]
+    .map(of_kind);
+    let from = told_until(step.db, channel.id)?.unwrap_or(step.wall);
+    let limits = limits(step, channel, from)?;
+    let mut back_dated = BTreeMap::new();
+    let (mut seq, mut notifications) = (0, 0);
+    for interval in intervals(changes, from, limits) {
+        for (list, count) in &interval.back_dated {
+            *back_dated.entry(*list).or_insert(0) += count;
+        }
+        seq = push(step, channel, interval)?;
+        notifications += 1;
+    }
+    let undated = lists
+        .iter()
+        .fold(UndatedChanges::default(), |sum, list| UndatedChanges {
+            missing: sum.missing + list.undated.missing,
+            invalid: sum.invalid + list.undated.invalid,
+            ahead: sum.ahead + list.undated.ahead,
+        });
+    let source = step.live.position(channel.source);
+    step.facts.push(Fact::Took {
+        source: source.map_or_else(String::new, |at| step.plan.sources[at].name.clone()),
+        topic: channel.topic.clone(),
+        seq,
+        created,
+        updated,
+        deleted,
+        lists: lists.iter().filter(|list| list.told > 0).count(),
+        notifications,
+        undated,
+        back_dated: back_dated.values().sum(),
+    });
+    fall_behind(step, channel)?;
+    trim(step, channel.id)?;
+    if channel.is_retired
+        && let Some(until) = told_until(step.db, channel.id)?
+        && let Some(live) = live_of_set(step, channel.set, channel.kind)?
+    {
+        go_on_from(step, live.id, until)?;
+    }
+    step.serve.insert(channel.id);
+    step.ready.insert(channel.id);
+    Ok(back_dated)
+}
+
+/// Returns what one notification of the log may hold.
+fn limits(step: &Step<'_>, channel: &Channel, from: Timestamp) -> Result<IntervalLimits> {
+    let empty = ChangePayload {
+        up: Some(step.db.uri_of(channel.set)?),
+        from,
+        until: from,
+        entries: Vec::new(),
+    };
+    let window = &step.plan.window;
+    Ok(IntervalLimits {
+        entries: window.max_entries,
+        // Room for the fractions of its times.
+        bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
+    })
+}
+
+/// Adds a notification to the log of a channel. Returns its number.
+fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u64> {
+    let payload = ChangePayload {
+        up: Some(step.db.uri_of(channel.set)?),
+        from: interval.from,
+        until: interval.until,
+        entries: interval.entries,
+    };
+    let body: Arc<[u8]> = payload.render().into();
+    let before = last(step.db, channel.id, i64::MAX)?.map_or(0, |last| last.total);
+    let entries = payload.entries.len();
+    let seq = step.db.first(
+        "UPDATE channel SET seq = seq + 1, untils = ?2 WHERE id = ?1 RETURNING seq",
+        params![
+            Sql(channel.id),
+            crate::announce::steps::cut::bytes(&[payload.until])
+        ],
+        |row| row.take::<i64>(),
+    )?;
+    let seq = seq.unwrap_or_default();
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    step.db.run(
+        "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            Sql(channel.id),
+            seq,
+            Sql(payload.from),
+            Sql(payload.until),
+            count(entries),
+            count(before + entries),
+            count(body.len()),
+            Sql(step.now),
+            &body[..]
+        ],
+    )?;
+    let mut outcomes = Vec::new();
+    for hub in listening(step, channel.id)? {
+        outcomes.push(OutcomeView::new(step.hub_uri(hub)?, Outcome::InFlight));
+    }
+    step.history.push(HistoryChange::Push(
+        channel.id,
+        NotificationView {
+            kind: channel.kind,
+            topic: channel.topic.clone(),
+            seq: seq.cast_unsigned(),
+            cut: step.now,
+            changes: Some(entries),
+            hubs: outcomes,
+            bytes: Some(body.len()),
+            payload: Some(PayloadText(body)),
+        },
+    ));
+    Ok(seq.cast_unsigned())
+}
+
+/// C22: lets the oldest changes count as told to hubs that are too far behind, except what is in flight.
+fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let max = step.plan.window.changes.backlog;
+    let hubs = step.db.all(
+        "SELECT hub, seq FROM account WHERE channel = ?1",
+        [Sql(channel.id)],
+        |row| Ok((row.sql::<HubId>()?, row.take::<Option<i64>>()?)),
+    )?;
+    for (hub, flying) in hubs {
+        let Some(mut position) = position(step.db, channel.id, hub)? else {
+            continue;
+        };
+        if backlog_at(step.db, channel.id, &position)? <= max {
+            continue;
+        }
+        let to = position.last.unwrap_or(i64::MAX);
+        let (mut kept, mut dropped, mut skipped_to) = (0, 0, None);
+        if let Some(next) = next(step.db, channel.id, &position)? {
+            let entries = next.entries.saturating_sub(position.entries);
+            match Some(next.seq) == flying {
+                true => kept = entries,
+                false => (dropped, skipped_to) = (entries, Some(next.seq)),
+            }
+        }
+        let end = last(step.db, channel.id, to)?.map_or(0, |last| last.total);
+        let mut from = position.first_later();
+        while let Some(logged) = first(step.db, channel.id, from, to)? {
+            if kept + end - logged.before() <= max {
+                break;
+            }
+            dropped += logged.entries;
+            skipped_to = Some(logged.seq);
+            from = logged.seq + 1;
+        }
+        match (skipped_to, flying) {
+            (None, _) => {}
+            (Some(_), Some(_)) => position.skipped_to = skipped_to,
+            (Some(seq), None) => position.skip(position.skipped_to.map_or(seq, |to| to.max(seq))),
+        }
+        save(step, channel.id, hub, &position)?;
+        if dropped > 0 {
+            let hub = step.hub_uri(hub)?;
+            step.facts.push(Fact::FellBehind {
+                topic: channel.topic.clone(),
+                hub,
+                changes: dropped,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Forgets logged notifications that no hub is due, except those that the topic serves, and the last one (C22). For a hub
+/// that left, later ones are kept while they have no more entries than a backlog, because it continues there if it returns
+/// (C26).
+pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
+    let max = step.plan.window.changes.backlog;
+    let accounts = step.db.all(
+        "SELECT hub, seq FROM account WHERE channel = ?1",
+        [Sql(id)],
+        |row| Ok((row.sql::<HubId>()?, row.take::<Option<i64>>()?)),
+    )?;
+    let end = last(step.db, id, i64::MAX)?;
+    let mut wanted: Vec<(i64, i64)> = end.iter().map(|end| (end.seq, i64::MAX)).collect();
+    for (hub, flying) in accounts {
+        let Some(position) = position(step.db, id, hub)? else {
+            continue;
+        };
+        let next = position.heard + 1;
+        if position.last.is_some_and(|last| position.heard >= last) && flying.is_none() {
+            continue;
+        }
+        let flying = flying.unwrap_or(next);
+        let mut to = i64::MAX;
+        if let Some(last) = position.last {
+            let after = first(step.db, id, last.saturating_add(1), i64::MAX)?;
+            let total = end.as_ref().map_or(0, |end| end.total);
+            if after.is_some_and(|after| total - after.before() > max) {
+                to = last;
+            }
+        }
+        wanted.extend([(next, next), (flying, flying), (position.first_later(), to)]);
+    }
+    wanted.extend(page(step, id)?);
+    wanted.retain(|(first, last)| first <= last);
+    wanted.sort_unstable();
+    let mut begin = 0;
+    for (first, last) in wanted {
+        if begin < first {
+            step.db.run(
+                "DELETE FROM change_log WHERE channel = ?1 AND seq >= ?2 AND seq < ?3",
+                params![Sql(id), begin, first],
+            )?;
+        }
+        begin = begin.max(last.saturating_add(1));
+    }
+    Ok(())
+}
+
+// Hubs.
+
+/// C26: gives a new account the notifications that are cut from now on; one that left continues where it was.
+pub fn join(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+    step.db.run(
+        "INSERT INTO log_position (channel, hub, heard) SELECT id, ?2, seq FROM channel WHERE id = ?1 \
+         ON CONFLICT (channel, hub) DO UPDATE SET last = NULL",
+        params![Sql(id), Sql(hub)],
+    )?;
+    Ok(())
+}
+
+/// C26: lets a hub that is advertised no more have what was cut until now, or nothing more unless it `is_told`.
+pub fn leave(step: &Step<'_>, id: ChannelId, hub: HubId, is_told: bool) -> Result<()> {
+    let last = match is_told {
+        true => "(SELECT seq FROM channel WHERE id = ?1)",
+        false => "heard",
+    };
+    let sql = format!("UPDATE log_position SET last = {last} WHERE channel = ?1 AND hub = ?2");
+    step.db.run(&sql, params![Sql(id), Sql(hub)])?;
+    Ok(())
+}
+
+/// Puts the next notification of the log in flight to each hub that is free.
+pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let id = channel.id;
+    let free = step.db.all(
+        "SELECT hub FROM account WHERE channel = ?1 AND seq IS NULL",
+        [Sql(id)],
+        |row| row.sql::<HubId>(),
+    )?;
+    for hub in free {
+        if free_from(step, id, hub)?.is_none_or(|at| at > step.now) {
+            continue;
+        }
+        let Some(mut position) = position(step.db, id, hub)? else {
+            continue;
+        };
+        let to = position.last.unwrap_or(i64::MAX);
+        let logged = match next(step.db, id, &position)? {
+            Some(next) => next,
+            None => match first(step.db, id, position.first_later(), to)? {
+                Some(later) => later,
+                None => continue,
+            },
+        };
+        // The hub fell behind on what was before it (C22).
+        position.skip(logged.seq - 1);
+        position.entries = position.entries.min(logged.entries.saturating_sub(1));
+        save(step, id, hub, &position)?;
+        let entries = (logged.entries - position.entries).min(entry_limit(step, id, hub)?.max(1));
+        let flight = Flight {
+            seq: logged.seq.cast_unsigned(),
+            entries,
+            bytes: logged.bytes,
+            until: None,
+            cut: logged.cut,
+            attempts: 0,
+            is_sending: false,
+            is_logged: true,
+        };
+        delivery::launch(step, id, hub, &flight, None)?;
+    }
+    Ok(())
+}
+
+/// Returns what a hub is sent of a logged notification: the part that follows what it has of it, of so many entries (C23).
+pub fn body(db: Db<'_>, id: ChannelId, hub: HubId, seq: u64, entries: usize) -> Result<Arc<[u8]>> {
+    let logged = db.first(
+        "SELECT l.body, l.entries, p.entries FROM change_log l CROSS JOIN log_position p ON p.channel = l.channel \
+         WHERE l.channel = ?1 AND l.seq = ?2 AND p.hub = ?3",
+        params![Sql(id), seq.cast_signed(), Sql(hub)],
+        |row| Ok((row.bytes()?, row.count()?, row.count()?)),
+    )?;
+    let Some((body, of, start)) = logged else {
+        return Ok(Arc::from([]));
+    };
+    if entries == of {
+        return Ok(body);
+    }
+    Ok(part(&body, start..start + entries).map_or(body, Arc::from))
+}
+
+/// Notes that a hub accepted entries of a notification. Returns true if it has the whole of it now.
+pub fn accept(step: &Step<'_>, channel: &Channel, hub: HubId, flight: &Flight) -> Result<bool> {
+    let Some(mut position) = position(step.db, channel.id, hub)? else {
+        return Ok(true);
+    };
+    let seq = flight.seq.cast_signed();
+    if seq == position.heard + 1 {
+        position.entries += flight.entries;
+    }
+    let of = first(step.db, channel.id, seq, seq)?.map_or(0, |logged| logged.entries);
+    let is_whole = seq <= position.heard || position.entries >= of;
+    if is_whole {
+        position.skip(seq.max(position.skipped_to.unwrap_or_default()));
+    }
+    save(step, channel.id, hub, &position)?;
+    Ok(is_whole)
+}
+
+/// Counts everything that was logged as told to a hub. Returns the number of changes.
+pub fn drop_due(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
+    let Some(mut position) = position(step.db, id, hub)? else {
+        return Ok(0);
+    };
+    let changes = backlog_at(step.db, id, &position)?;
+    let seq = step
+        .db
+        .first("SELECT seq FROM channel WHERE id = ?1", [Sql(id)], |row| {
+            row.take::<i64>()
+        })?;
+    position.skip(position.last.or(seq).unwrap_or_default());
+    save(step, id, hub, &position)?;
+    Ok(changes)
+}
+
+// Topics (C25).
+
+/// Returns the first and the last notification that a topic serves as one, because a hub fetches it: those cut within the
+/// topic's window, and those that such a hub is due. They are consecutive, and have no more entries than a notification.
+fn page(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
+    let mut heard: Option<i64> = None;
+    for hub in pinged(step, id)? {
+        let position = position(step.db, id, hub)?.map(|position| position.heard);
+        heard = heard.into_iter().chain(position).min();
+    }
+    let (Some(heard), Some(newest)) = (heard, last(step.db, id, i64::MAX)?) else {
+        return Ok(None);
+    };
+    let since = earlier(step.now, step.plan.topic_window);
+    let (end, mut first, mut from) = (newest.seq, newest.seq, newest.since);
+    let mut entries = newest.entries;
+    while let Some(logged) = last(step.db, id, first - 1)? {
+        entries += logged.entries;
+        let is_served = logged.seq > heard || logged.cut >= since;
+        let is_next = logged.seq + 1 == first && logged.until == from;
+        if !(is_served && is_next && entries <= step.plan.window.max_entries) {
+            break;
+        }
+        (first, from) = (logged.seq, logged.since);
+    }
+    Ok((first < end).then_some((first, end)))
+}
+
+/// Returns what the topic of a change channel serves.
+pub fn topic_body(step: &Step<'_>, id: ChannelId) -> Result<Arc<[u8]>> {
+    let newest = last(step.db, id, i64::MAX)?.map_or(0, |newest| newest.seq);
+    let (from, to) = page(step, id)?.unwrap_or((newest, newest));
+    let mut bodies = step.db.all(
+        "SELECT body FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq",
+        params![Sql(id), from, to],
+        |row| row.bytes(),
+    )?;
+    let window = &step.plan.window;
+    if bodies.len() > 1
+        && let Some(merged) = merge(bodies.iter(), window.max_entries, window.max_bytes)
+    {
+        return Ok(merged.into());
+    }
+    Ok(bodies.pop().unwrap_or_else(|| Arc::from([])))
+}

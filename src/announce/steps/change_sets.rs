@@ -1,0 +1,390 @@
+//! Sets with a change channel: what makes their next rounds due, and when (C6, C10, C12, C20).
+
+use std::time::Duration;
+
+use crate::announce::changes::inventory::INVENTORY_QUIET;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::ChangeWindowPlan;
+use crate::announce::time::{elapsed, later};
+use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use rusqlite::params;
+
+use crate::announce::steps::channels::{Channel, channel, live_of_set};
+use crate::announce::steps::step::Step;
+use crate::announce::steps::{change_log, lists};
+use crate::state::{DocId, Result, Sql};
+
+/// Half of the first delay before something that could not be read is read again; the delay doubles each time.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Maximum of these delays.
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// First trigger of a round that is due at once.
+const AT_ONCE: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// The lists from which the changes of a set are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListKind {
+    ChangeLists = 1,
+    /// Compared with those before (C27).
+    ResourceLists = 2,
+}
+
+/// A set with a change channel, and its rounds.
+#[derive(Debug)]
+pub struct ChangeSet {
+    /// Its Capability List.
+    pub id: DocId,
+    pub source: i64,
+    /// The kind of the lists whose first contents were learned last; nothing until all entries that were there when the
+    /// channel opened have been learned.
+    pub learned: Option<ListKind>,
+    pub learned_until: Option<Timestamp>,
+    /// C12: the channel that is still to be told what was fresh when it retired.
+    pub retiring: Option<ChannelId>,
+    pub told_until: Option<Timestamp>,
+    pub wake: Option<Timestamp>,
+    /// The first trigger since the last round began, and the last.
+    pub triggers: Option<(Timestamp, Timestamp)>,
+    /// The time before which no round begins.
+    pub not_before: Option<Timestamp>,
+    pub delays: u32,
+    pub round: Option<u64>,
+    pub is_partial: bool,
+    pub last_round: Option<u64>,
+    pub must_take_others: bool,
+    pub cut: Option<Timestamp>,
+    pub watched_since: Option<Timestamp>,
+    pub missing: usize,
+    pub missing_until: Option<Timestamp>,
+    pub is_accepted: bool,
+}
+
+pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
+    step.db.first(
+        "SELECT id, source, learned, learned_until, retiring, told_until, wake, first_trigger, last_trigger, not_before, \
+         delays, round, is_partial, last_round, must_take_others, cut, watched_since, missing, missing_until, is_accepted \
+         FROM change_set WHERE id = ?1",
+        [Sql(id)],
+        |row| {
+            Ok(ChangeSet {
+                id: row.sql()?,
+                source: row.take()?,
+                learned: match row.take::<u8>()? {
+                    0 => None,
+                    1 => Some(ListKind::ChangeLists),
+                    _ => Some(ListKind::ResourceLists),
+                },
+                learned_until: row.option()?,
+                retiring: row.option()?,
+                told_until: row.option()?,
+                wake: row.option()?,
+                triggers: row.option()?.zip(row.option()?),
+                not_before: row.option()?,
+                delays: row.take()?,
+                round: row.take::<Option<i64>>()?.map(i64::cast_unsigned),
+                is_partial: row.take()?,
+                last_round: row.take::<Option<i64>>()?.map(i64::cast_unsigned),
+                must_take_others: row.take()?,
+                cut: row.option()?,
+                watched_since: row.option()?,
+                missing: row.count()?,
+                missing_until: row.option()?,
+                is_accepted: row.take()?,
+            })
+        },
+    )
+}
+
+impl ChangeSet {
+    pub fn save(&self, step: &Step<'_>) -> Result<()> {
+        step.db.run(
+            "UPDATE change_set SET learned = ?2, learned_until = ?3, retiring = ?4, told_until = ?5, wake = ?6, \
+             first_trigger = ?7, last_trigger = ?8, not_before = ?9, delays = ?10, round = ?11, is_partial = ?12, \
+             last_round = ?13, must_take_others = ?14, cut = ?15, watched_since = ?16, missing = ?17, missing_until = ?18, \
+             is_accepted = ?19 WHERE id = ?1",
+            params![
+                Sql(self.id),
+                self.learned.map_or(0, |kind| kind as u8),
+                self.learned_until.map(Sql),
+                self.retiring.map(Sql),
+                self.told_until.map(Sql),
+                self.wake.map(Sql),
+                self.triggers.map(|(first, _)| Sql(first)),
+                self.triggers.map(|(_, last)| Sql(last)),
+                self.not_before.map(Sql),
+                self.delays,
+                self.round.map(u64::cast_signed),
+                self.is_partial,
+                self.last_round.map(u64::cast_signed),
+                self.must_take_others,
+                self.cut.map(Sql),
+                self.watched_since.map(Sql),
+                i64::try_from(self.missing).unwrap_or(i64::MAX),
+                self.missing_until.map(Sql),
+                self.is_accepted
+            ],
+        )?;
+        Ok(())
+    }
+
+    // What makes a round due. Whoever changes that has the set looked at, at the end of the step.
+
+    /// Notes a change of a list, which also ends the delay of a round that is repeated without one.
+    pub fn trigger(&mut self, now: Timestamp) {
+        let (first, _) = self.triggers.unwrap_or((now, now));
+        self.triggers = Some((first, now));
+        self.not_before = None;
+        self.wake = Some(now);
+    }
+
+    pub fn trigger_if_none(&mut self, now: Timestamp) {
+        self.triggers.get_or_insert((now, now));
+        self.wake = Some(now);
+    }
+
+    /// Makes a round due at once.
+    pub fn hurry(&mut self, now: Timestamp) {
+        self.triggers = Some((AT_ONCE, AT_ONCE));
+        self.not_before = None;
+        self.wake = Some(now);
+    }
+
+    pub fn is_hurried(&self) -> bool {
+        self.triggers.is_some_and(|(first, _)| first == AT_ONCE)
+    }
+
+    /// Puts a round off, longer each time until something is taken. It begins after that, or once another version is seen.
+    pub fn delay(&mut self, now: Timestamp) {
+        self.delays = self.delays.saturating_add(1);
+        self.delay_until(later(now, retry_delay(self.delays)), now);
+    }
+
+    pub fn delay_until(&mut self, at: Timestamp, now: Timestamp) {
+        self.triggers = Some((now, now));
+        self.not_before = Some(at);
+        self.wake = Some(now);
+    }
+
+    /// Ends a round without reading anything: there is nothing to read.
+    pub fn skip(&mut self, now: Timestamp) {
+        self.triggers = None;
+        self.end_retirement(now);
+    }
+
+    pub fn end_retirement(&mut self, now: Timestamp) {
+        if self.retiring.take().is_some() {
+            // Another channel may be told from other lists than this one was.
+            self.trigger_if_none(now);
+        }
+    }
+
+    /// Returns when a round is due for the triggers that there were.
+    pub fn due_at(&self, window: &ChangeWindowPlan) -> Option<Timestamp> {
+        let (first, last) = self.triggers?;
+        let due = later(last, window.quiet).min(later(first, window.max_wait));
+        Some(self.not_before.map_or(due, |at| due.max(at)))
+    }
+
+    /// Returns when to look again whether documents that a round waits for can be read: each second since the first
+    /// trigger. Returns nothing if it must not wait any more, because it did for the `longest` time.
+    pub fn next_recheck(&self, longest: Duration, now: Timestamp) -> Option<Timestamp> {
+        let (first, _) = self.triggers?;
+        let waited = elapsed(first, now);
+        let next = Duration::from_secs(waited.as_secs() + 1).min(longest);
+        (waited < longest).then(|| later(first, next))
+    }
+
+    // Missing resources (C29).
+
+    /// Makes a look for missing resources due now.
+    pub fn look_for_missing(&mut self, now: Timestamp) {
+        self.missing_until = Some(now);
+        self.wake = Some(now);
+    }
+
+    /// Forgets the resources that were listed, because Resource Lists are not compared any more: entries that Change Lists
+    /// gained meanwhile are told (C11). Returns false if nothing was known of resources.
+    pub fn forget_inventory(&mut self, step: &Step<'_>) -> Result<bool> {
+        (self.missing, self.missing_until, self.is_accepted) = (0, None, false);
+        match self.learned {
+            Some(ListKind::ChangeLists) => return Ok(false),
+            // Some may have been learned.
+            None => {}
+            Some(ListKind::ResourceLists) => self.learned = Some(ListKind::ChangeLists),
+        }
+        step.db
+            .run("DELETE FROM inventory WHERE set_id = ?1", [Sql(self.id)])?;
+        Ok(true)
+    }
+
+    /// Returns the channel on which the next changes are told, and whether it is a retiring one (C12).
+    pub fn next_channel(&self, step: &Step<'_>) -> Result<Option<(Channel, bool)>> {
+        if let Some(id) = self.retiring
+            && let Some(retiring) = channel(step, id)?
+            && (retiring.set, retiring.kind) == (self.id, ChannelKind::Change)
+        {
+            return Ok(Some((retiring, true)));
+        }
+        let live = live_of_set(step, self.id, ChannelKind::Change)?;
+        Ok(live.map(|channel| (channel, false)))
+    }
+}
+
+/// Returns how long something is not read again that could not be read so many times.
+pub fn retry_delay(times: u32) -> Duration {
+    let delay = RETRY_DELAY.saturating_mul(1 << times.min(6));
+    delay.min(LONGEST_RETRY_DELAY)
+}
+
+/// The window of a set whose Resource Lists are compared: they count once none has changed for a while (C27).
+pub fn inventory_window() -> ChangeWindowPlan {
+    ChangeWindowPlan {
+        quiet: INVENTORY_QUIET,
+        max_wait: Duration::MAX,
+        ..ChangeWindowPlan::default()
+    }
+}
+
+// Channels that come and go.
+
+/// Adds the set of a change channel that opened, revived or has other hubs. Its interval goes on from the last one that the
+/// set was told (C12); what its lists gained meanwhile is announced.
+pub fn open(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    step.db.run(
+        "INSERT INTO change_set (id, source) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET source = excluded.source",
+        params![Sql(channel.set), channel.source],
+    )?;
+    let Some(mut set) = load(step, channel.set)? else {
+        return Ok(());
+    };
+    let others = step.db.all(
+        "SELECT id FROM channel WHERE set_id = ?1 AND kind = ?2 AND id <> ?3",
+        params![Sql(channel.set), Sql(channel.kind), Sql(channel.id)],
+        |row| row.sql::<ChannelId>(),
+    )?;
+    let mut untils: Vec<Timestamp> = set.told_until.into_iter().collect();
+    for other in others {
+        untils.extend(change_log::told_until(step.db, other)?);
+    }
+    if let Some(until) = untils.into_iter().max() {
+        change_log::go_on_from(step, channel.id, until)?;
+    }
+    set.trigger(step.now);
+    set.save(step)
+}
+
+/// Lets a channel that retires be told of what is fresh, if there may be anything, and makes a round due at once (C12).
+pub fn retire(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result<()> {
+    let Some(mut set) = load(step, channel.set)? else {
+        return Ok(());
+    };
+    // Changes of this step are noted later in it.
+    if lists::has_fresh(step, position, &set)? {
+        set.trigger(step.now);
+    }
+    if set.learned.is_some() && (set.triggers.is_some() || set.round.is_some()) {
+        set.retiring = Some(channel.id);
+        if set.triggers.is_some() {
+            set.hurry(step.now);
+        }
+    }
+    set.save(step)
+}
+
+/// Notes that a channel of a set ends. Fresh changes are told on another one, if the set has one at the end of the step.
+pub fn end_channel(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let until = change_log::told_until(step.db, channel.id)?;
+    if let Some(mut set) = load(step, channel.set)? {
+        set.told_until = set.told_until.max(until);
+        set.retiring.take_if(|id| *id == channel.id);
+        set.save(step)?;
+        step.lost_channels.insert(channel.set);
+    }
+    Ok(())
+}
+
+/// Forgets what was taken of sets that have lost their last change channel.
+pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
+    for set in std::mem::take(&mut step.lost_channels) {
+        step.db.run(
+            "DELETE FROM change_set WHERE id = ?1 \
+             AND NOT EXISTS (SELECT 1 FROM channel WHERE set_id = ?1 AND kind = ?2)",
+            params![Sql(set), Sql(ChannelKind::Change)],
+        )?;
+    }
+    Ok(())
+}
+
+// Sets of a source.
+
+/// Takes what is missing of a source's resources as deleted, as an operator wants it (C29).
+pub fn accept(step: &Step<'_>, source: i64) -> Result<()> {
+    step.db.run(
+        "UPDATE change_set SET is_accepted = 1, wake = ?2 WHERE source = ?1 AND missing > 0",
+        params![source, Sql(step.now)],
+    )?;
+    Ok(())
+}
+
+/// Notes that the lists of a source are seen from now on, if they were not.
+pub fn watch(step: &Step<'_>, source: i64) -> Result<()> {
+    step.db.run(
+        "UPDATE change_set SET watched_since = ?2 WHERE source = ?1 AND watched_since IS NULL",
+        params![source, Sql(step.now)],
+    )?;
+    Ok(())
+}
+
+/// Notes that lists of a source may not be seen now: a mount is away.
+pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
+    step.db.run(
+        "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL",
+        [source],
+    )?;
+    Ok(())
+}
+
+/// C20: looks whether a round is due that waited for a hub, as one may have been told everything.
+pub fn hub_is_free(step: &Step<'_>, set: DocId) -> Result<()> {
+    step.db.run(
+        "UPDATE change_set SET wake = ?2 WHERE id = ?1 AND wake > ?2",
+        params![Sql(set), Sql(step.now)],
+    )?;
+    Ok(())
+}
+
+/// Begins a run, or the time of another plan: rounds under way do not count any more, and what was seen only by the run
+/// before is seen anew.
+pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
+    step.db.run(
+        "UPDATE change_set SET wake = CASE WHEN retiring IS NOT NULL THEN ?1 END, not_before = NULL, \
+         first_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, last_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, \
+         delays = 0, round = NULL, last_round = NULL, must_take_others = 0, cut = NULL, missing = 0, missing_until = NULL, \
+         is_accepted = 0, watched_since = CASE WHEN ?2 = 0 THEN watched_since END",
+        params![Sql(step.now), is_start],
+    )?;
+    step.db.run("DELETE FROM stale_list", [])?;
+    step.db.run(
+        "UPDATE change_list SET waits = 0, waits_until = NULL, ended = NULL WHERE waits = 1 OR ended IS NOT NULL",
+        [],
+    )?;
+    // What was dropped while it was submitted may have held up what came after.
+    step.db.run(
+        "UPDATE channel SET deadline = ?1 WHERE kind = ?2 AND EXISTS (SELECT 1 FROM log_position p CROSS JOIN account a \
+         ON a.channel = p.channel AND a.hub = p.hub WHERE p.channel = channel.id AND p.heard < channel.seq AND a.seq IS NULL)",
+        params![Sql(step.now), Sql(ChannelKind::Change)],
+    )?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::retry_delay;
+
+    #[test]
+    fn what_could_not_be_read_is_read_ever_less_often() {
+        let delays = [1, 2, 5, 6, 7, u32::MAX].map(|times| retry_delay(times).as_secs());
+        assert_eq!(delays, [2, 4, 32, 60, 60, 60]);
+    }
+}

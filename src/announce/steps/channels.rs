@@ -1,0 +1,812 @@
+//! Channels of sets: opened, changed, revived, retired and ended (R8, R9, R11, R13).
+
+use std::collections::BTreeSet;
+
+use crate::announce::difference::Told;
+use crate::announce::event::Fact;
+use crate::announce::finding::{Finding, TopicAddressProblem};
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::{Mode, Plan};
+use crate::announce::time::later;
+use crate::announce::topic::{default_topics, problem};
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
+use rusqlite::params;
+
+use crate::announce::steps::cut::CHANNELS_PER_STEP;
+use crate::announce::steps::documents::{Hold, SeenDocument, Touched, forget_if_done};
+use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::owed;
+use crate::announce::steps::step::Step;
+use crate::announce::steps::{change_log, change_sets};
+use crate::state::{Db, DocId, HubId, Result, Sql};
+
+/// A channel of a set.
+#[derive(Debug, Clone)]
+pub struct Channel {
+    pub id: ChannelId,
+    pub source: i64,
+    pub kind: ChannelKind,
+    pub set: DocId,
+    pub topic: Topic,
+    pub is_retired: bool,
+}
+
+const COLUMNS: &str = "SELECT id, source, kind, set_id, topic, retired IS NOT NULL FROM channel";
+
+fn read(row: &mut crate::state::Columns<'_>) -> rusqlite::Result<Channel> {
+    Ok(Channel {
+        id: row.sql()?,
+        source: row.take()?,
+        kind: row.sql()?,
+        set: row.sql()?,
+        topic: row.sql()?,
+        is_retired: row.take()?,
+    })
+}
+
+pub fn channel(step: &Step<'_>, id: ChannelId) -> Result<Option<Channel>> {
+    step.db
+        .first(&format!("{COLUMNS} WHERE id = ?1"), [Sql(id)], read)
+}
+
+pub fn of_topic(db: Db<'_>, topic: &Topic) -> Result<Option<Channel>> {
+    db.first(&format!("{COLUMNS} WHERE topic = ?1"), [Sql(topic)], read)
+}
+
+pub fn live_of_set(step: &Step<'_>, set: DocId, kind: ChannelKind) -> Result<Option<Channel>> {
+    let sql = format!("{COLUMNS} WHERE set_id = ?1 AND kind = ?2 AND retired IS NULL");
+    step.db.first(&sql, params![Sql(set), Sql(kind)], read)
+}
+
+/// Returns the hubs that are told of all changes of a channel.
+pub fn listening(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
+    let hubs = step.db.all(
+        "SELECT hub FROM account WHERE channel = ?1 AND left_at IS NULL",
+        [Sql(id)],
+        |row| row.sql::<HubId>(),
+    )?;
+    Ok(hubs.into_iter().collect())
+}
+
+/// Retires the channels of sets that have ended, before their documents leave them (R11).
+pub fn retire_ended(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
+    for set in sets {
+        let set = *set;
+        if owed::is_a_set(step, position, set)? {
+            continue;
+        }
+        for kind in ChannelKind::ALL {
+            if let Some(channel) = live_of_set(step, set, kind)? {
+                retire(step, &channel)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of documents with a change that a hub is due, or of changes of resources; those in flight included.
+pub fn due_changes(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<usize> {
+    if channel.kind == ChannelKind::Change {
+        return change_log::backlog(step.db, channel.id, hub);
+    }
+    let due = step.db.first(
+        "SELECT count(*) FROM (SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL \
+         UNION SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)",
+        params![Sql(channel.id), Sql(hub)],
+        |row| row.count(),
+    )?;
+    Ok(due.unwrap_or_default())
+}
+
+/// Reports what a hub is due on a channel, and is not told any more.
+pub fn report_dropped(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+    let Some(channel) = channel(step, id)? else {
+        return Ok(());
+    };
+    let changes = due_changes(step, &channel, hub)?;
+    if changes > 0 {
+        let hub = step.hub_uri(hub)?;
+        step.facts.push(Fact::Dropped {
+            topic: channel.topic,
+            hub,
+            changes,
+        });
+    }
+    Ok(())
+}
+
+/// Brings the channels of sets in line with what is advertised.
+pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
+    let mut taken = BTreeSet::new();
+    let mut all_desired = Vec::new();
+    for set in sets {
+        let uri = step.db.uri_of(*set)?;
+        let mut findings = Vec::new();
+        for kind in ChannelKind::ALL {
+            let desired = available(step, position, *set, &uri, kind, &taken, &mut findings)?;
+            if let Some((topic, _)) = &desired {
+                taken.insert(topic.clone());
+            }
+            all_desired.push((*set, kind, desired));
+        }
+        findings::replace(step, position, &uri, FindingPart::Channel, findings)?;
+    }
+    for kind in ChannelKind::ALL {
+        let mut openings = Vec::new();
+        for (set, _, desired) in all_desired.iter().filter(|(_, of, _)| *of == kind) {
+            let live = live_of_set(step, *set, kind)?;
+            let topic = desired.as_ref().map(|(topic, _)| topic);
+            if let Some(channel) = live.filter(|channel| Some(&channel.topic) != topic) {
+                retire(step, &channel)?;
+            }
+            openings.extend(desired.as_ref().map(|(topic, hubs)| (*set, topic, hubs)));
+        }
+        for (set, topic, hubs) in openings {
+            open(step, position, set, kind, topic, hubs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the topic and the hubs of the channel that a set should have, if its topic is not taken (R8, R9).
+fn available(
+    step: &Step<'_>,
+    position: usize,
+    set: DocId,
+    uri: &Uri,
+    kind: ChannelKind,
+    taken: &BTreeSet<Topic>,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<(Topic, Vec<Hub>)>> {
+    if !owed::is_a_set(step, position, set)? {
+        return Ok(None);
+    }
+    let (plan, source) = (step.plan, &step.plan.sources[position]);
+    let brokers: Vec<Hub> = plan.brokers_of(&source.name, kind).cloned().collect();
+    let configured = plan
+        .channels
+        .iter()
+        .rev()
+        .find(|entry| entry.capability_list == *uri && entry.kind == kind);
+    let had: Vec<Topic> = step.db.all(
+        "SELECT topic FROM channel WHERE set_id = ?1 AND kind = ?2",
+        params![Sql(set), Sql(kind)],
+        |row| row.sql(),
+    )?;
+    let default = default_topics(plan, source, uri, kind).map(|[topic, other]| {
+        let keeps_other = had.contains(&other) && !had.contains(&topic);
+        if keeps_other { other } else { topic }
+    });
+    // F1: the topic of a channel that only brokers are told on is only a name.
+    let for_brokers = || {
+        default
+            .clone()
+            .filter(|_| !brokers.is_empty())
+            .map(|topic| (topic, brokers.clone()))
+    };
+    let all_hubs = || {
+        plan.hubs
+            .iter()
+            .map(|hub| hub.hub.clone())
+            .collect::<Vec<Hub>>()
+    };
+    let mut desired = if let Some(entry) = configured {
+        let problem = problem(plan, source, &entry.topic).filter(TopicAddressProblem::is_usable);
+        findings.extend(problem.map(|problem| Finding::topic(uri, &entry.topic, problem)));
+        Some((
+            entry.topic.clone(),
+            if entry.hubs.is_empty() {
+                all_hubs()
+            } else {
+                entry.hubs.clone()
+            },
+        ))
+    } else {
+        let advertised = step.db.all(
+            "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position",
+            params![Sql(set), Sql(kind)],
+            |row| Ok((row.sql::<Topic>()?, row.take::<String>()?)),
+        )?;
+        if advertised.len() > 1 {
+            findings.push(Finding::SeveralChannels { set: uri.clone() });
+        }
+        let desired = match advertised.into_iter().next() {
+            Some((topic, hubs)) => {
+                let hubs: Vec<String> = serde_json::from_str(&hubs).unwrap_or_default();
+                let hubs = hubs.into_iter().map(Hub::new).collect();
+                by_advertisement(step, position, uri, kind, topic, hubs, findings)
+            }
+            None => {
+                let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
+                default
+                    .clone()
+                    .filter(|_| source.unadvertised_channels && is_wanted)
+                    .map(|topic| {
+                        findings.push(Finding::Unadvertised {
+                            set: uri.clone(),
+                            topic: topic.clone(),
+                        });
+                        (topic, all_hubs())
+                    })
+            }
+        };
+        let is_configured = |topic: &Topic| plan.channels.iter().any(|entry| entry.topic == *topic);
+        match desired {
+            Some((topic, _)) if is_configured(&topic) => {
+                findings.push(Finding::SharedTopic {
+                    set: uri.clone(),
+                    topic,
+                });
+                return Ok(for_brokers());
+            }
+            None => return taken_or(step, set, kind, taken, for_brokers()),
+            desired => desired,
+        }
+    };
+    if let Some((_, hubs)) = &mut desired {
+        hubs.extend(brokers.iter().cloned());
+    }
+    // A configured channel takes its topic from any other.
+    if let Some((topic, _)) = &desired {
+        let has_other = configured.is_none() && has_other(step, topic, set, kind)?;
+        if has_other || taken.contains(topic) {
+            findings.push(Finding::SharedTopic {
+                set: uri.clone(),
+                topic: topic.clone(),
+            });
+            return taken_or(step, set, kind, taken, for_brokers());
+        }
+    }
+    Ok(desired)
+}
+
+/// Returns a channel, unless its topic is taken.
+fn taken_or(
+    step: &Step<'_>,
+    set: DocId,
+    kind: ChannelKind,
+    taken: &BTreeSet<Topic>,
+    desired: Option<(Topic, Vec<Hub>)>,
+) -> Result<Option<(Topic, Vec<Hub>)>> {
+    match desired {
+        Some((topic, _)) if taken.contains(&topic) || has_other(step, &topic, set, kind)? => {
+            Ok(None)
+        }
+        desired => Ok(desired),
+    }
+}
+
+/// Returns true if another live channel has this topic: of another set, or of another kind (R8, C9).
+fn has_other(step: &Step<'_>, topic: &Topic, set: DocId, kind: ChannelKind) -> Result<bool> {
+    let holder = of_topic(step.db, topic)?;
+    Ok(holder
+        .is_some_and(|channel| !channel.is_retired && (channel.set, channel.kind) != (set, kind)))
+}
+
+/// Returns the channel that a Capability List advertises, with those of its hubs that are configured.
+fn by_advertisement(
+    step: &Step<'_>,
+    position: usize,
+    set: &Uri,
+    kind: ChannelKind,
+    topic: Topic,
+    advertised: Vec<Hub>,
+    findings: &mut Vec<Finding>,
+) -> Option<(Topic, Vec<Hub>)> {
+    let (plan, source) = (step.plan, &step.plan.sources[position]);
+    if let Some(problem) = problem(plan, source, &topic) {
+        let is_usable = problem.is_usable();
+        findings.push(Finding::topic(set, &topic, problem));
+        if !is_usable {
+            return None;
+        }
+    }
+    if advertised.is_empty() {
+        return Some((topic, plan.hubs.iter().map(|hub| hub.hub.clone()).collect()));
+    }
+    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
+        advertised.into_iter().partition(|hub| plan.has_hub(hub));
+    if hubs.is_empty() {
+        findings.push(Finding::ForeignHubs {
+            set: set.clone(),
+            kind,
+            hubs: foreign,
+        });
+    } else {
+        findings.extend(foreign.into_iter().map(|hub| Finding::ForeignHub {
+            set: set.clone(),
+            hub,
+        }));
+    }
+    Some((topic, hubs))
+}
+
+/// R11: retires a channel, which outlives its advertisement to announce what is due: what its hubs were told of all else is
+/// written down, for the day on which the set comes back to it.
+fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    match channel.kind {
+        ChannelKind::Framework => {
+            for hub in listening(step, channel.id)? {
+                write_down(step, channel, hub)?;
+            }
+        }
+        ChannelKind::Change => {
+            if let Some(position) = step.live.position(channel.source) {
+                change_sets::retire(step, position, channel)?;
+            }
+        }
+    }
+    let ends = later(step.now, step.plan.retired_topic);
+    step.db.run(
+        "UPDATE channel SET retired = ?2, ends = ?3 WHERE id = ?1",
+        params![Sql(channel.id), Sql(step.now), Sql(ends)],
+    )?;
+    let set = step.db.uri_of(channel.set)?;
+    step.freed.insert(channel.topic.clone());
+    step.facts.push(Fact::ChannelRetired {
+        topic: channel.topic.clone(),
+        set,
+    });
+    step.serve.insert(channel.id);
+    Ok(())
+}
+
+/// Writes what a hub was told of the documents of a set, where it was told what is seen, or will be by what is in flight.
+fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
+    owed::rest_flown(step, channel.id, hub)?;
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
+         SELECT ?1, ?2, d.id, d.capability, d.form, d.fingerprint, 1 FROM member m CROSS JOIN document d ON d.id = m.document \
+         WHERE m.set_id = ?3 AND d.presence BETWEEN 1 AND 3 ON CONFLICT (channel, hub, document) DO NOTHING",
+        params![Sql(channel.id), Sql(hub), Sql(channel.set)],
+    )?;
+    Ok(())
+}
+
+/// Wakes what was written down: what is owed of the documents of the set is what differs from what is seen now.
+fn wake(step: &mut Step<'_>, channel: ChannelId, set: DocId, hub: HubId) -> Result<()> {
+    let key = params![Sql(channel), Sql(hub), Sql(set)];
+    step.db.run(
+        "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 AND ?3 = ?3",
+        key,
+    )?;
+    let sql = format!(
+        "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1 AND d.presence BETWEEN 1 AND 3",
+        crate::announce::steps::documents::COLUMNS
+    );
+    for document in step.db.all(&sql, [Sql(set)], SeenDocument::read)? {
+        let told = document.was.filter(|_| document.baseline > 0);
+        owed::owe_to(step, channel, hub, document.id, told, false)?;
+    }
+    weigh_account(step, channel, hub)
+}
+
+/// Has all that is owed on an account weighed at the end of the settling.
+fn weigh_account(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
+    let documents = step.db.all(
+        "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND dormant = 0",
+        params![Sql(channel), Sql(hub)],
+        |row| row.sql::<DocId>(),
+    )?;
+    step.weigh.extend(documents);
+    Ok(())
+}
+
+/// Opens or revives the channel of a topic for a set, or changes its hubs.
+fn open(
+    step: &mut Step<'_>,
+    position: usize,
+    set: DocId,
+    kind: ChannelKind,
+    topic: &Topic,
+    hubs: &[Hub],
+) -> Result<()> {
+    let source = step.live.sources[position].id;
+    let existing = of_topic(step.db, topic)?;
+    let is_ours =
+        |channel: &Channel| (channel.set, channel.kind, channel.source) == (set, kind, source);
+    let mut is_changed = true;
+    let id = match existing {
+        Some(channel) if is_ours(&channel) && !channel.is_retired => {
+            is_changed = false;
+            channel.id
+        }
+        Some(channel) if is_ours(&channel) => {
+            step.db.run(
+                "UPDATE channel SET retired = NULL, ends = NULL WHERE id = ?1",
+                [Sql(channel.id)],
+            )?;
+            if kind == ChannelKind::Framework {
+                for hub in listening(step, channel.id)? {
+                    wake(step, channel.id, set, hub)?;
+                }
+            }
+            let set = step.db.uri_of(set)?;
+            step.facts.push(Fact::ChannelRevived {
+                topic: topic.clone(),
+                set,
+            });
+            channel.id
+        }
+        Some(channel) => {
+            end(step, &channel)?;
+            step.db.run(
+                "UPDATE channel SET source = ?2, kind = ?3, set_id = ?4, retired = NULL, ends = NULL, body = x'', \
+                 untils = CASE WHEN kind = ?3 THEN untils ELSE x'' END WHERE id = ?1",
+                params![Sql(channel.id), source, Sql(kind), Sql(set)],
+            )?;
+            if !channel.is_retired {
+                let set = step.db.uri_of(channel.set)?;
+                step.facts.push(Fact::ChannelRetired {
+                    topic: topic.clone(),
+                    set,
+                });
+            }
+            opened(step, topic, set, hubs.len())?;
+            channel.id
+        }
+        None => {
+            step.db.run(
+                "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4)",
+                params![source, Sql(kind), Sql(set), Sql(topic)],
+            )?;
+            let id = ChannelId(step.db.0.last_insert_rowid().cast_unsigned());
+            opened(step, topic, set, hubs.len())?;
+            id
+        }
+    };
+    let hubs: BTreeSet<HubId> = {
+        let named = |hub: &Hub| step.live.hub_named(hub);
+        hubs.iter().filter_map(named).collect()
+    };
+    let before = listening(step, id)?;
+    let channel = Channel {
+        id,
+        source,
+        kind,
+        set,
+        topic: topic.clone(),
+        is_retired: false,
+    };
+    for hub in before.difference(&hubs) {
+        leave(step, position, &channel, *hub)?;
+        is_changed = true;
+    }
+    for hub in hubs.difference(&before) {
+        join(step, position, &channel, *hub)?;
+        is_changed = true;
+    }
+    if !hubs.is_empty() {
+        end_accounts(step, id)?;
+    }
+    if kind == ChannelKind::Change && is_changed {
+        change_sets::open(step, &channel)?;
+        step.ready.insert(id);
+    }
+    if kind == ChannelKind::Framework && !hubs.is_empty() {
+        step.db.run(
+            "UPDATE document SET is_new_set = 0 WHERE id = ?1 AND is_new_set = 1",
+            [Sql(set)],
+        )?;
+    }
+    if is_changed {
+        step.serve.insert(id);
+    }
+    Ok(())
+}
+
+fn opened(step: &mut Step<'_>, topic: &Topic, set: DocId, hubs: usize) -> Result<()> {
+    let set = step.db.uri_of(set)?;
+    step.facts.push(Fact::ChannelOpened {
+        topic: topic.clone(),
+        set,
+        hubs,
+    });
+    Ok(())
+}
+
+/// R11: begins to remove a hub that is advertised no more. It is sent what is due until now.
+fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
+    // R13: a list that still advertises the hub that this one replaced is to be corrected first.
+    let is_first = !step.live.sources[position].has_settled;
+    let is_told = !(is_first && step.live.hubs.get(&hub).is_some_and(|hub| hub.is_inherited));
+    if channel.kind == ChannelKind::Change {
+        change_log::leave(step, channel.id, hub, is_told)?;
+    }
+    if !is_told {
+        let key = params![Sql(channel.id), Sql(hub)];
+        step.db.run(
+            "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2",
+            key,
+        )?;
+        withdraw(step, channel.id, hub)?;
+    }
+    if channel.kind == ChannelKind::Framework {
+        write_down(step, channel, hub)?;
+    }
+    let ends = later(step.now, step.plan.retired_topic);
+    step.db.run(
+        "UPDATE account SET left_at = ?3, ends = ?4 WHERE channel = ?1 AND hub = ?2",
+        params![Sql(channel.id), Sql(hub), Sql(step.now), Sql(ends)],
+    )?;
+    weigh_account(step, channel.id, hub)
+}
+
+/// Adds a hub to a channel, or resumes its account. A new account begins with what the others were told, or else the last
+/// one that left; on a channel without accounts, with what was seen before this step, and of a set that nobody was told of
+/// with nothing (R11, R13).
+fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
+    let left = step.db.exists(
+        "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2",
+        params![Sql(channel.id), Sql(hub)],
+    )?;
+    if left {
+        step.db.run(
+            "UPDATE account SET left_at = NULL, ends = NULL WHERE channel = ?1 AND hub = ?2",
+            params![Sql(channel.id), Sql(hub)],
+        )?;
+    } else {
+        step.db.run(
+            "INSERT INTO account (channel, hub) VALUES (?1, ?2)",
+            params![Sql(channel.id), Sql(hub)],
+        )?;
+    }
+    if channel.kind == ChannelKind::Change {
+        return change_log::join(step, channel.id, hub);
+    }
+    if left {
+        return wake(step, channel.id, channel.set, hub);
+    }
+    let is_first = !step.live.sources[position].has_settled;
+    let is_added = step.live.hubs.get(&hub).is_some_and(|hub| hub.is_added);
+    let mut others = step.db.all(
+        "SELECT hub FROM account WHERE channel = ?1 AND hub <> ?2 AND left_at IS NULL",
+        params![Sql(channel.id), Sql(hub)],
+        |row| row.sql::<HubId>(),
+    )?;
+    if others.is_empty() {
+        others = step.db.all(
+            "SELECT hub FROM account WHERE channel = ?1 AND hub <> ?2 \
+             AND left_at = (SELECT max(left_at) FROM account WHERE channel = ?1 AND hub <> ?2)",
+            params![Sql(channel.id), Sql(hub)],
+            |row| row.sql::<HubId>(),
+        )?;
+    }
+    // R13: a hub that the configuration adds starts at now.
+    if others.is_empty() || (is_first && is_added) {
+        start(step, position, channel, hub)?;
+    } else {
+        copy(step, channel.id, &others, hub)?;
+    }
+    weigh_account(step, channel.id, hub)
+}
+
+/// R13: notes what counts as told to the first hub of a channel.
+fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
+    let set = step.db.document(channel.set)?;
+    let is_new_set = set.is_some_and(|set| set.is_new_set);
+    let sql = format!(
+        "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1",
+        crate::announce::steps::documents::COLUMNS
+    );
+    let members = step.db.all(&sql, [Sql(channel.set)], SeenDocument::read)?;
+    let source = &step.live.sources[position];
+    let mut told: Vec<(DocId, Option<Told>)> = Vec::new();
+    for document in members {
+        let is_changed =
+            document.touched == Touched::Version && document.was != document.seen().map(Told::from);
+        if is_new_set || document.hold == Hold::Waiting {
+            told.push((document.id, None));
+        } else if is_changed {
+            told.push((document.id, document.was));
+        }
+    }
+    for (description, (before, _)) in &source.descriptions {
+        // One that ended before anybody was told of it may be forgotten.
+        if step.db.document(*description)?.is_some() {
+            told.push((*description, *before));
+        }
+    }
+    for (document, told) in told {
+        owed::owe_to(step, channel.id, hub, document, told, false)?;
+    }
+    Ok(())
+}
+
+/// Gives an account what others were told; where they were not told the same, the content that was told is unclear.
+fn copy(step: &Step<'_>, channel: ChannelId, others: &[HubId], hub: HubId) -> Result<()> {
+    for other in others {
+        step.db.run(
+            "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+             SELECT channel, ?3, document, told_capability, told_form, \
+             CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?2 \
+             ON CONFLICT (channel, hub, document) DO UPDATE SET told_fingerprint = \
+             CASE WHEN told_fingerprint IS NOT DISTINCT FROM excluded.told_fingerprint THEN told_fingerprint END",
+            params![Sql(channel), Sql(*other), Sql(hub), others.len() as i64],
+        )?;
+    }
+    Ok(())
+}
+
+/// Withdraws what is in flight on an account, without following it up.
+fn withdraw(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
+    let key = params![Sql(channel), Sql(hub)];
+    step.db.run(
+        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
+        key,
+    )?;
+    step.db.run(
+        "UPDATE account SET seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
+         retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
+        key,
+    )?;
+    if let Some(live) = step.live.hubs.get_mut(&hub)
+        && live.queue.is_waiting(channel)
+    {
+        live.queue_mut().remove(channel);
+    }
+    Ok(())
+}
+
+/// Ends the accounts of hubs that left a channel and were told all that was due, if another one goes on.
+pub fn end_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
+    let ended = step.db.all(
+        "SELECT hub FROM account a WHERE a.channel = ?1 AND a.left_at IS NOT NULL AND a.seq IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub AND o.dormant = 0) \
+         AND NOT EXISTS (SELECT 1 FROM log_position p WHERE p.channel = a.channel AND p.hub = a.hub AND p.heard < p.last) \
+         AND EXISTS (SELECT 1 FROM account b WHERE b.channel = ?1 AND b.left_at IS NULL)",
+        [Sql(id)],
+        |row| row.sql::<HubId>(),
+    )?;
+    for hub in ended {
+        remove_account(step, id, hub)?;
+        step.serve.insert(id);
+    }
+    Ok(())
+}
+
+fn remove_account(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+    let key = params![Sql(id), Sql(hub)];
+    let gone = step.db.all(
+        "SELECT o.document FROM owed o CROSS JOIN document d ON d.id = o.document \
+         WHERE o.channel = ?1 AND o.hub = ?2 AND d.presence = 4",
+        key,
+        |row| row.sql::<DocId>(),
+    )?;
+    withdraw(step, id, hub)?;
+    step.db
+        .run("DELETE FROM account WHERE channel = ?1 AND hub = ?2", key)?;
+    for document in gone {
+        forget_if_done(step.db, document)?;
+    }
+    Ok(())
+}
+
+/// Ends a channel: what is still due on it is dropped, and reported (R11, C9).
+fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let accounts = step.db.all(
+        "SELECT hub FROM account WHERE channel = ?1",
+        [Sql(channel.id)],
+        |row| row.sql::<HubId>(),
+    )?;
+    for hub in accounts {
+        let changes = due_changes(step, channel, hub)?;
+        if changes > 0 {
+            let hub = step.hub_uri(hub)?;
+            step.facts.push(Fact::DroppedWithChannel {
+                topic: channel.topic.clone(),
+                hub,
+                changes,
+            });
+        }
+        remove_account(step, channel.id, hub)?;
+    }
+    if channel.kind == ChannelKind::Change {
+        change_sets::end_channel(step, channel)?;
+    }
+    for table in ["said", "change_log"] {
+        let sql = format!("DELETE FROM {table} WHERE channel = ?1");
+        step.db.run(&sql, [Sql(channel.id)])?;
+    }
+    step.db.run(
+        "UPDATE channel SET window_first = NULL, deadline = NULL, page_until = NULL WHERE id = ?1",
+        [Sql(channel.id)],
+    )?;
+    Ok(())
+}
+
+/// Returns the channels of sources that are not configured.
+pub fn of_no_source(step: &Step<'_>) -> Result<Vec<Channel>> {
+    let all = step.db.all(COLUMNS, [], read)?.into_iter();
+    let of_none = all.filter(|channel| step.live.position(channel.source).is_none());
+    Ok(of_none.collect())
+}
+
+/// Removes a channel with all that is due on it.
+pub fn remove(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    end(step, channel)?;
+    step.db
+        .run("DELETE FROM channel WHERE id = ?1", [Sql(channel.id)])?;
+    step.withdraw.insert(channel.topic.clone());
+    Ok(())
+}
+
+/// Removes the channels that retired for long enough, and ends the accounts of hubs that left so long ago (R11).
+pub fn expire(step: &mut Step<'_>) -> Result<()> {
+    let sql = format!("{COLUMNS} WHERE ends <= ?1 ORDER BY ends LIMIT ?2");
+    let values = params![Sql(step.now), CHANNELS_PER_STEP as i64];
+    for channel in step.db.all(&sql, values, read)? {
+        remove(step, &channel)?;
+    }
+    let ended = step.db.all(
+        "SELECT channel, hub FROM account WHERE ends <= ?1 ORDER BY ends LIMIT ?2",
+        values,
+        |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?)),
+    )?;
+    for (channel, hub) in ended {
+        report_dropped(step, channel, hub)?;
+        // C20: a round may have waited for this hub.
+        step.db.run(
+            "UPDATE change_set SET wake = ?2 WHERE id = (SELECT set_id FROM channel WHERE id = ?1) AND wake > ?2",
+            params![Sql(channel), Sql(step.now)],
+        )?;
+        change_log::drop_due(step, channel, hub)?;
+        let key = params![Sql(channel), Sql(hub)];
+        step.db.run(
+            "UPDATE account SET ends = NULL WHERE channel = ?1 AND hub = ?2",
+            key,
+        )?;
+        let dropped = step.db.all(
+            "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (dormant = 0 OR document IN \
+             (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)) RETURNING document",
+            key,
+            |row| row.sql::<DocId>(),
+        )?;
+        withdraw(step, channel, hub)?;
+        change_log::trim(step, channel)?;
+        for document in dropped {
+            forget_if_done(step.db, document)?;
+        }
+        end_accounts(step, channel)?;
+    }
+    Ok(())
+}
+
+/// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
+pub fn is_name_only(db: Db<'_>, plan: &Plan, channel: &Channel) -> Result<bool> {
+    let hubs = db.all(
+        "SELECT h.uri FROM account a CROSS JOIN hub h ON h.id = a.hub WHERE a.channel = ?1 AND a.left_at IS NULL",
+        [Sql(channel.id)],
+        |row| row.sql::<Hub>(),
+    )?;
+    let is_for_brokers = !hubs.is_empty()
+        && hubs
+            .iter()
+            .all(|hub| plan.mode_of(hub) == Some(Mode::Broker));
+    let name = db.first(
+        "SELECT name FROM source WHERE id = ?1",
+        [channel.source],
+        |row| row.take::<String>(),
+    )?;
+    let source = plan
+        .sources
+        .iter()
+        .find(|source| Some(&source.name) == name.as_ref());
+    let Some(source) = source.filter(|_| is_for_brokers) else {
+        return Ok(false);
+    };
+    let set = db.uri_of(channel.set)?;
+    let is_advertised = db.exists(
+        "SELECT 1 FROM advertised WHERE document = ?1 AND kind = ?2 AND topic = ?3",
+        params![Sql(channel.set), Sql(channel.kind), Sql(&channel.topic)],
+    )?;
+    let is_configured = plan
+        .channels
+        .iter()
+        .any(|one| one.capability_list == set && one.kind == channel.kind);
+    let topics = default_topics(plan, source, &set, channel.kind);
+    Ok(topics.is_some_and(|topics| topics.contains(&channel.topic))
+        && !is_advertised
+        && !is_configured)
+}

@@ -1,0 +1,909 @@
+//! Notifications, cut from what hubs are due, and what topics serve with them (R18 to R21, R25).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::announce::difference::{Difference, Permission, Told, difference};
+use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::Mode;
+use crate::announce::span::{Span, span};
+use crate::announce::time::{earlier, later};
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
+use resourcesync::uri::{Topic, Uri};
+use rusqlite::params;
+use websub::topics::TopicPage;
+
+use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
+use crate::announce::steps::change_log;
+use crate::announce::steps::channels::{Channel, channel, is_name_only, listening};
+use crate::announce::steps::delivery::{self, Flight, PING_APART, PING_FETCHED_WITHIN};
+use crate::announce::steps::documents::{COLUMNS, SeenDocument};
+use crate::announce::steps::owed::{self, Due};
+use crate::announce::steps::step::{HistoryChange, Step};
+use crate::state::{DocId, HubId, Result, Sql};
+
+/// Number of `until` values remembered per topic, so that none is repeated (R20).
+const UNTILS: usize = 64;
+/// Number of channels whose deadlines one step handles, so that no transaction is long. The next step is due at once then.
+pub const CHANNELS_PER_STEP: usize = 64;
+
+/// The version that each document counts as told in once a notification is accepted; nothing for one that ended.
+type Covers = Vec<(DocId, Option<Told>)>;
+
+/// The entries of one document, with all documents that they account for.
+#[derive(Debug)]
+struct Announced {
+    entries: Vec<Entry>,
+    covers: Covers,
+    /// The earliest change that they account for.
+    since: Timestamp,
+}
+
+/// The next notification of an account.
+#[derive(Debug, PartialEq)]
+struct Next {
+    entries: Vec<Entry>,
+    covers: Covers,
+    /// The `until` of the notification before.
+    before: Option<Timestamp>,
+    /// The time of the earliest change that is held or left for the one after.
+    open: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    entries: usize,
+    bytes: usize,
+    all_components: bool,
+    /// True if what is in flight counts as told.
+    counts_flight: bool,
+}
+
+/// Opens the windows of channels with new changes, or keeps them open (R16).
+pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
+    for id in std::mem::take(&mut step.touched_channels) {
+        let window = &step.plan.window;
+        let first = step.db.first(
+            "SELECT window_first FROM channel WHERE id = ?1",
+            [Sql(id)],
+            |row| row.option(),
+        )?;
+        let first = first.flatten().unwrap_or(step.now);
+        let closes = later(step.now, window.quiet).min(later(first, window.max_wait));
+        if closes <= step.now && step.ready.len() < CHANNELS_PER_STEP {
+            step.db.run(
+                "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id = ?1",
+                [Sql(id)],
+            )?;
+            step.ready.insert(id);
+        } else {
+            step.db.run(
+                "UPDATE channel SET window_first = ?2, deadline = ?3 WHERE id = ?1",
+                params![Sql(id), Sql(first), Sql(closes)],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Closes the windows that end now, but for those of too many channels for one step: these are still due after it.
+pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
+    for source in step.live.sources.iter().filter(|it| it.is_settled()) {
+        let room = CHANNELS_PER_STEP.saturating_sub(step.ready.len());
+        let closed = step.db.all(
+            "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id IN (SELECT id FROM channel \
+             WHERE source = ?1 AND deadline <= ?2 ORDER BY deadline LIMIT ?3) RETURNING id",
+            params![source.id, Sql(step.now), room as i64],
+            |row| row.sql::<ChannelId>(),
+        )?;
+        step.ready.extend(closed);
+    }
+    Ok(())
+}
+
+/// Cuts the next notifications of all channels that are ready. Those of a source that is not settled wait.
+pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
+    for id in std::mem::take(&mut step.ready) {
+        cut(step, id)?;
+    }
+    Ok(())
+}
+
+/// Gives every hub of a channel that is free and due something its next notification; hubs that are due the same get the
+/// same one.
+pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
+    let Some(channel) = channel(step, id)? else {
+        return Ok(());
+    };
+    if channel.kind == ChannelKind::Change {
+        return change_log::launch(step, &channel);
+    }
+    let is_open = step.db.exists(
+        "SELECT 1 FROM channel WHERE id = ?1 AND deadline IS NOT NULL",
+        [Sql(id)],
+    )?;
+    let Some(position) = step.live.position(channel.source).filter(|_| !is_open) else {
+        return Ok(());
+    };
+    if !step.live.sources[position].is_settled() {
+        // Its window closes as soon as the source is settled.
+        step.db.run(
+            "UPDATE channel SET window_first = ?2, deadline = ?2 WHERE id = ?1",
+            params![Sql(id), Sql(step.now)],
+        )?;
+        return Ok(());
+    }
+    let due = step.db.all(
+        "SELECT a.hub FROM account a WHERE a.channel = ?1 AND a.seq IS NULL \
+         AND EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub AND o.due IS NOT NULL)",
+        [Sql(id)],
+        |row| row.sql::<HubId>(),
+    )?;
+    let mut cuts: Vec<(Next, Vec<HubId>)> = Vec::new();
+    for hub in due {
+        if free_from(step, id, hub)?.is_none_or(|at| at > step.now) {
+            continue;
+        }
+        if let Some(next) = next(step, position, &channel, hub)? {
+            match cuts.iter_mut().find(|(cut, _)| *cut == next) {
+                Some((_, hubs)) => hubs.push(hub),
+                None => cuts.push((next, vec![hub])),
+            }
+        }
+    }
+    if cuts.is_empty() {
+        return serve_what_waits(step, position, &channel);
+    }
+    for (next, hubs) in cuts {
+        launch(step, position, &channel, next, &hubs)?;
+    }
+    Ok(())
+}
+
+/// Returns the earliest time at which the next notification of an account may be cut; nothing while one is on its way
+/// although it was dropped (R22, R24).
+pub fn free_from(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Timestamp>> {
+    let account = step.db.first(
+        "SELECT sending IS NOT NULL, pinged, fetched FROM account WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub)],
+        |row| Ok((row.take::<bool>()?, row.option()?, row.take::<bool>()?)),
+    )?;
+    Ok(Some(match account {
+        Some((true, ..)) => return Ok(None),
+        Some((_, Some(at), fetched)) if step.mode(hub) == Some(Mode::Ping) => later(
+            at,
+            if fetched {
+                PING_APART
+            } else {
+                PING_FETCHED_WITHIN
+            },
+        ),
+        _ => Timestamp::MIN,
+    }))
+}
+
+/// Returns the most entries that the next notification of an account may have: no more than is configured, and than the hub
+/// refused (R21, R23).
+pub fn entry_limit(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
+    let own = step.db.first(
+        "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub)],
+        |row| row.take::<Option<i64>>(),
+    )?;
+    let own = own.flatten().and_then(|own| usize::try_from(own).ok());
+    let size = step.live.hubs.get(&hub);
+    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
+    let limits = own.into_iter().chain(size.map(|size| size.entries));
+    Ok(limits.fold(step.plan.window.max_entries, usize::min))
+}
+
+fn next(step: &Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<Option<Next>> {
+    let plan = &step.plan.window;
+    let size = step
+        .live
+        .hubs
+        .get(&hub)
+        .and_then(|hub| hub.queue.size_limit(step.now));
+    let before = step.db.first(
+        "SELECT until FROM account WHERE channel = ?1 AND hub = ?2",
+        params![Sql(channel.id), Sql(hub)],
+        |row| row.option::<Timestamp>(),
+    )?;
+    let before = before.flatten();
+    let limits = Limits {
+        entries: entry_limit(step, channel.id, hub)?,
+        bytes: size.map_or(plan.max_bytes, |size| plan.max_bytes.min(size.bytes)),
+        all_components: step.plan.sources[position].announce_all_components,
+        counts_flight: false,
+    };
+    let (announced, beyond) = announced(step, position, channel, hub, limits)?;
+    let mut bytes = overhead(step, channel)?;
+    let mut next = Next {
+        entries: Vec::new(),
+        covers: Vec::new(),
+        before,
+        open: None,
+    };
+    let mut left: Option<Timestamp> = beyond;
+    let mut is_full = false;
+    for one in announced {
+        let count = next.entries.len() + one.entries.len();
+        let size = one.entries.iter().map(entry_len).sum::<usize>();
+        is_full |=
+            !next.entries.is_empty() && (count > limits.entries || bytes + size > limits.bytes);
+        if is_full {
+            left = left.into_iter().chain([one.since]).min();
+            continue;
+        }
+        bytes += size;
+        next.entries.extend(one.entries);
+        next.covers.extend(one.covers);
+    }
+    next.open = left
+        .into_iter()
+        .chain(waiting_since(step, position, channel, hub)?)
+        .min();
+    Ok((!next.entries.is_empty()).then_some(next))
+}
+
+/// Returns what an account is due, the earliest first, as far as some notifications hold; and the time of the earliest
+/// change beyond.
+fn announced(
+    step: &Step<'_>,
+    position: usize,
+    channel: &Channel,
+    hub: HubId,
+    limits: Limits,
+) -> Result<(Vec<Announced>, Option<Timestamp>)> {
+    let max = limits.entries.saturating_mul(4).saturating_add(1);
+    let (told, flown) = match limits.counts_flight {
+        false => ("o.told_capability, o.told_form, o.told_fingerprint", ""),
+        true => (
+            "CASE WHEN f.hub IS NULL THEN o.told_capability ELSE f.capability END, \
+             CASE WHEN f.hub IS NULL THEN o.told_form ELSE f.form END, \
+             CASE WHEN f.hub IS NULL THEN o.told_fingerprint ELSE f.fingerprint END",
+            "LEFT JOIN flight_entry f ON f.channel = o.channel AND f.hub = o.hub AND f.document = o.document",
+        ),
+    };
+    let sql = format!(
+        "SELECT {told}, {COLUMNS} FROM owed o CROSS JOIN document d \
+         ON d.id = o.document {flown} WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NOT NULL \
+         ORDER BY CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END, d.uri LIMIT ?3"
+    );
+    let values = params![
+        Sql(channel.id),
+        Sql(hub),
+        i64::try_from(max).unwrap_or(i64::MAX)
+    ];
+    let rows = step.db.all(&sql, values, |row| {
+        Ok((row.told()?, SeenDocument::read(row)?))
+    })?;
+    let mut beyond = None;
+    let mut announced = Vec::new();
+    for (number, (told, document)) in rows.into_iter().enumerate() {
+        if number + 1 == max {
+            beyond = Some(document.time());
+            break;
+        }
+        if let Due::Announce(changes, becomes) =
+            owed::due(step, position, channel.set, &document, told)?
+        {
+            let index = index_to_announce(step, &document)?;
+            let entries = changes.into_iter().map(|(change, capability)| Entry {
+                uri: document.uri.clone(),
+                change,
+                capability,
+                datetime: Some(document.time()),
+                index: index.clone(),
+            });
+            announced.push(Announced {
+                entries: entries.collect(),
+                covers: vec![(document.id, becomes)],
+                since: document.time(),
+            });
+        }
+    }
+    Ok((
+        if limits.all_components {
+            announced
+        } else {
+            newest_components(announced)
+        },
+        beyond,
+    ))
+}
+
+/// Returns the index of a component. R5: one that is missing from the tree is its index only if it still names it.
+fn index_to_announce(step: &Step<'_>, document: &SeenDocument) -> Result<Option<Uri>> {
+    step.db.first(
+        "SELECT uri FROM document WHERE id = ?1 AND (presence = 1 OR id = ?2)",
+        params![
+            document.index_parent.map(Sql),
+            document.names_index.map(Sql)
+        ],
+        |row| row.sql(),
+    )
+}
+
+/// Returns the entries of what an account is due besides what is in flight, for a report.
+pub fn entries_to_come(
+    step: &Step<'_>,
+    position: usize,
+    channel: &Channel,
+    hub: HubId,
+) -> Result<Vec<Entry>> {
+    let limits = Limits {
+        entries: usize::MAX,
+        bytes: usize::MAX,
+        all_components: step.plan.sources[position].announce_all_components,
+        counts_flight: true,
+    };
+    let (announced, _) = announced(step, position, channel, hub, limits)?;
+    Ok(announced.into_iter().flat_map(|one| one.entries).collect())
+}
+
+// R18, Framework Notification 1.0.1 section 2: of several components of one index, one is announced.
+fn newest_components(announced: Vec<Announced>) -> Vec<Announced> {
+    let mut known: BTreeMap<(Uri, Capability, ChangeKind), usize> = BTreeMap::new();
+    let mut kept: Vec<Announced> = Vec::with_capacity(announced.len());
+    // Newest first, so that the first of its kind is the one to keep.
+    for one in announced.into_iter().rev() {
+        let kind = match &one.entries[..] {
+            [entry] => entry
+                .index
+                .clone()
+                .map(|index| (index, entry.capability, entry.change)),
+            _ => None,
+        };
+        match kind.map(|kind| *known.entry(kind).or_insert(kept.len())) {
+            Some(place) if place < kept.len() => {
+                kept[place].covers.extend(one.covers);
+                kept[place].since = kept[place].since.min(one.since);
+            }
+            _ => kept.push(one),
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// Returns the time of the earliest change that may have to be announced later: held, or missing (R20).
+fn waiting_since(
+    step: &Step<'_>,
+    position: usize,
+    channel: &Channel,
+    hub: HubId,
+) -> Result<Option<Timestamp>> {
+    let key = params![Sql(channel.id), Sql(hub)];
+    let sql = format!(
+        "SELECT o.told_capability, o.told_form, o.told_fingerprint, {COLUMNS} FROM owed o CROSS JOIN document d \
+         ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NULL AND o.dormant = 0"
+    );
+    let mut times = Vec::new();
+    for (told, document) in step
+        .db
+        .all(&sql, key, |row| Ok((row.told()?, SeenDocument::read(row)?)))?
+    {
+        if told != Some(Told::from(document.version)) {
+            times.push(document.dated);
+        }
+    }
+    let has_left = step.db.exists(
+        "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND left_at IS NOT NULL",
+        key,
+    )?;
+    if has_left {
+        return Ok(times.into_iter().min());
+    }
+    // R15: what is missing may be deleted.
+    let all_deletions = step.plan.sources[position].announce_all_deletions;
+    for document in crate::announce::steps::mounts::missing(step.db, channel.source)? {
+        let is_member = !channel.is_retired
+            && step.db.exists(
+                "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2",
+                params![Sql(document.id), Sql(channel.set)],
+            )?;
+        if !is_member && !document.is_description() {
+            continue;
+        }
+        let told = step.db.first(
+            "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+            params![Sql(channel.id), Sql(hub), Sql(document.id)],
+            |row| row.told(),
+        )?;
+        let told = told.unwrap_or(Some(Told::from(document.version)));
+        let permission = Permission {
+            archived: document.archived,
+            all_deletions,
+        };
+        if matches!(
+            difference(told.as_ref(), None, permission),
+            Difference::Say(_)
+        ) {
+            times.extend(document.absent_since);
+        }
+    }
+    Ok(times.into_iter().min())
+}
+
+/// Puts a notification in flight to the hubs that get it.
+fn launch(
+    step: &mut Step<'_>,
+    position: usize,
+    channel: &Channel,
+    mut next: Next,
+    hubs: &[HubId],
+) -> Result<()> {
+    // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
+    let are_pinged = hubs.iter().all(|hub| step.mode(*hub) == Some(Mode::Ping));
+    let span = match are_pinged {
+        true => Span::default(),
+        false => next_span(step, channel.id, next.before, next.open)?,
+    };
+    span.fit(&mut next.entries);
+    let seq = step.db.first(
+        "UPDATE channel SET seq = seq + 1 WHERE id = ?1 RETURNING seq",
+        [Sql(channel.id)],
+        |row| row.take::<i64>(),
+    )?;
+    let seq = seq.unwrap_or_default();
+    let payload = Payload {
+        up: up(step, &next.entries, channel)?,
+        from: span.from,
+        until: span.until,
+        entries: next.entries,
+    };
+    let body = payload.render();
+    let flight = Flight {
+        seq: seq.cast_unsigned(),
+        entries: payload.entries.len(),
+        bytes: body.len(),
+        until: span.until,
+        cut: step.now,
+        attempts: 0,
+        is_sending: false,
+        is_logged: false,
+    };
+    let listening = listening(step, channel.id)?;
+    for hub in hubs {
+        for (document, told) in &next.covers {
+            step.db.run(
+                "INSERT INTO flight_entry VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    Sql(channel.id),
+                    Sql(*hub),
+                    Sql(*document),
+                    told.map(|told| Sql(told.capability)),
+                    told.map(|told| Sql(told.form)),
+                    told.and_then(|told| told.fingerprint).map(Sql)
+                ],
+            )?;
+        }
+        if channel.is_retired || !listening.contains(hub) {
+            owed::rest_flown(step, channel.id, *hub)?;
+        }
+    }
+    step.facts.push(Fact::Cut {
+        topic: channel.topic.clone(),
+        seq: seq.cast_unsigned(),
+        changes: payload.entries.len(),
+        hubs: hubs.len(),
+    });
+    let mut outcomes = Vec::new();
+    for hub in hubs {
+        outcomes.push(OutcomeView::new(step.hub_uri(*hub)?, Outcome::InFlight));
+    }
+    step.history.push(HistoryChange::Push(
+        channel.id,
+        NotificationView {
+            kind: channel.kind,
+            topic: channel.topic.clone(),
+            seq: seq.cast_unsigned(),
+            cut: step.now,
+            changes: Some(payload.entries.len()),
+            hubs: outcomes,
+            bytes: Some(body.len()),
+            payload: Some(PayloadText(body.clone().into())),
+        },
+    ));
+    if pinged(step, channel.id)?.is_empty() {
+        step.db
+            .run("DELETE FROM said WHERE channel = ?1", [Sql(channel.id)])?;
+        step.db.run(
+            "UPDATE channel SET body = ?2 WHERE id = ?1",
+            params![Sql(channel.id), &body[..]],
+        )?;
+    } else {
+        if hubs.iter().any(|hub| step.mode(*hub) == Some(Mode::Ping)) {
+            say(step, channel.id, &payload.entries)?;
+        }
+        forget_said(step, channel.id)?;
+        write_page(step, position, channel)?;
+    }
+    step.serve.insert(channel.id);
+    for hub in hubs {
+        delivery::launch(step, channel.id, *hub, &flight, Some(&body))?;
+    }
+    Ok(())
+}
+
+/// R20: returns the span of the next notification, which differs from all others of this topic.
+fn next_span(
+    step: &Step<'_>,
+    id: ChannelId,
+    before: Option<Timestamp>,
+    open: Option<Timestamp>,
+) -> Result<Span> {
+    let untils = step.db.first(
+        "SELECT untils FROM channel WHERE id = ?1",
+        [Sql(id)],
+        |row| row.take::<Vec<u8>>(),
+    )?;
+    let mut used = times(&untils.unwrap_or_default());
+    let span = span(step.wall, before, open, &used);
+    used.extend(span.until);
+    let kept = &used[used.len().saturating_sub(UNTILS)..];
+    step.db.run(
+        "UPDATE channel SET untils = ?2 WHERE id = ?1",
+        params![Sql(id), bytes(kept)],
+    )?;
+    Ok(span)
+}
+
+/// Returns the times in a column with several.
+pub fn times(bytes: &[u8]) -> Vec<Timestamp> {
+    let numbers = bytes.as_chunks::<8>().0.iter();
+    let numbers = numbers.map(|bytes| i64::from_be_bytes(*bytes).into());
+    numbers
+        .filter_map(|number| Timestamp::from_nanosecond(number).ok())
+        .collect()
+}
+
+/// Returns several times for one column.
+pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
+    let numbers = times.iter().map(|time| time.as_nanosecond());
+    let numbers = numbers.map(|number| i64::try_from(number).unwrap_or_default());
+    numbers.flat_map(i64::to_be_bytes).collect()
+}
+
+/// Returns the Source Description above a set: the one that lists it, else the one that its list names.
+fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
+    let listing = step.db.first(
+        "SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
+         AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1",
+        [Sql(set)],
+        |row| row.sql::<Uri>(),
+    )?;
+    match listing {
+        Some(uri) => Ok(Some(uri)),
+        None => step.db.first(
+            "SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1",
+            [Sql(set)],
+            |row| row.sql(),
+        ),
+    }
+}
+
+/// Returns the most bytes that a payload of a channel has besides its entries.
+fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
+    let ups = [
+        Some(step.db.uri_of(channel.set)?),
+        source_description(step, channel.set)?,
+    ];
+    let overheads = ups.into_iter().map(|up| {
+        let time = Some(Timestamp::UNIX_EPOCH);
+        Payload {
+            up,
+            from: time,
+            until: time,
+            entries: Vec::new(),
+        }
+        .overhead()
+    });
+    Ok(overheads.max().unwrap_or_default())
+}
+
+/// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability Lists,
+/// else none.
+fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Option<Uri>> {
+    let set = step.db.uri_of(channel.set)?;
+    let mut above = BTreeSet::new();
+    for entry in entries {
+        above.insert(match entry.capability {
+            Capability::SourceDescription => None,
+            Capability::CapabilityList => source_description(step, channel.set)?,
+            _ => Some(set.clone()),
+        });
+    }
+    Ok(match above.len() {
+        1 => above.into_iter().next().flatten(),
+        _ => None,
+    })
+}
+
+// Topics (R25).
+
+/// Returns the hubs of a channel that fetch its topic.
+pub fn pinged(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
+    let hubs = step.db.all(
+        "SELECT hub FROM account WHERE channel = ?1",
+        [Sql(id)],
+        |row| row.sql::<HubId>(),
+    )?;
+    Ok(hubs
+        .into_iter()
+        .filter(|hub| step.mode(*hub) == Some(Mode::Ping))
+        .collect())
+}
+
+fn say(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
+    for entry in entries {
+        step.db.run(
+            "INSERT INTO said VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, uri, change, capability) DO UPDATE SET \
+             at = excluded.at, datetime = excluded.datetime, index_uri = excluded.index_uri",
+            params![Sql(id), Sql(&entry.uri), entry.change as u8, Sql(entry.capability), Sql(step.now),
+                entry.datetime.map(Sql), entry.index.as_ref().map(Sql)],
+        )?;
+    }
+    Ok(())
+}
+
+fn said(step: &Step<'_>, id: ChannelId) -> Result<Vec<(Timestamp, Entry)>> {
+    step.db.all(
+        "SELECT at, uri, change, capability, datetime, index_uri FROM said WHERE channel = ?1 ORDER BY datetime, uri",
+        [Sql(id)],
+        |row| {
+            let at = row.sql()?;
+            let uri = row.sql()?;
+            let change = match row.take::<u8>()? {
+                0 => ChangeKind::Created,
+                1 => ChangeKind::Updated,
+                _ => ChangeKind::Deleted,
+            };
+            let (capability, datetime, index) = (row.sql()?, row.option()?, row.option()?);
+            Ok((at, Entry { uri, change, capability, datetime, index }))
+        },
+    )
+}
+
+/// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not fetched.
+fn flying(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
+    let mut flying = BTreeSet::new();
+    for hub in pinged(step, id)? {
+        flying.extend(step.db.all(
+            "SELECT d.uri FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \
+             UNION SELECT d.uri FROM unfetched u CROSS JOIN document d ON d.id = u.document WHERE u.channel = ?1 AND u.hub = ?2",
+            params![Sql(id), Sql(hub)],
+            |row| row.sql::<Uri>(),
+        )?);
+    }
+    Ok(flying)
+}
+
+/// Forgets entries that were announced before the topic's window, and those beyond the limit, unless they are on their way.
+fn forget_said(step: &Step<'_>, id: ChannelId) -> Result<()> {
+    let owed = flying(step, id)?;
+    let oldest = earlier(step.now, step.plan.topic_window);
+    let all = said(step, id)?;
+    let kept = all
+        .iter()
+        .filter(|(at, entry)| *at >= oldest || owed.contains(&entry.uri))
+        .count();
+    let mut beyond = kept.saturating_sub(step.plan.window.max_entries);
+    for (at, entry) in &all {
+        let (is_old, is_owed) = (*at < oldest, owed.contains(&entry.uri));
+        let is_beyond = (!is_old || is_owed) && beyond > 0;
+        beyond = beyond.saturating_sub(usize::from(is_beyond));
+        if (is_old || is_beyond) && !is_owed {
+            step.db.run(
+                "DELETE FROM said WHERE channel = ?1 AND uri = ?2 AND change = ?3 AND capability = ?4",
+                params![Sql(id), Sql(&entry.uri), entry.change as u8, Sql(entry.capability)],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The content of a topic that is fetched.
+struct TopicContent {
+    entries: Vec<Entry>,
+    /// The time until which the hubs that fetch it have all.
+    before: Option<Timestamp>,
+    /// The earliest change that it does not have.
+    open: Option<Timestamp>,
+}
+
+fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
+    (entry.uri.clone(), entry.change, entry.capability)
+}
+
+fn content(step: &Step<'_>, position: usize, channel: &Channel) -> Result<TopicContent> {
+    let window = &step.plan.window;
+    let hubs = pinged(step, channel.id)?;
+    let limits = Limits {
+        entries: window.max_entries,
+        bytes: window.max_bytes,
+        all_components: step.plan.sources[position].announce_all_components,
+        counts_flight: false,
+    };
+    let mut open: Option<Timestamp> = None;
+    let mut foretold: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
+    let mut untils = Vec::new();
+    for hub in &hubs {
+        let (announced, beyond) = announced(step, position, channel, *hub, limits)?;
+        let max = announced.len().min(limits.entries);
+        let left = announced[max..].iter().map(|one| one.since);
+        open = left
+            .chain(beyond)
+            .chain(open)
+            .chain(waiting_since(step, position, channel, *hub)?)
+            .min();
+        let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
+        foretold.extend(entries.map(|entry| (key(&entry), entry)));
+        let until = step.db.first(
+            "SELECT until FROM account WHERE channel = ?1 AND hub = ?2",
+            params![Sql(channel.id), Sql(*hub)],
+            |row| row.option::<Timestamp>(),
+        )?;
+        untils.push(until.flatten());
+    }
+    let mut foretold: Vec<Entry> = foretold.into_values().collect();
+    foretold.sort_by_key(|entry| entry.datetime);
+    let flying = flying(step, channel.id)?;
+    let said = said(step, channel.id)?;
+    let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) = said
+        .iter()
+        .rev()
+        .map(|(_, entry)| entry)
+        .partition(|entry| flying.contains(&entry.uri));
+    let room = window.max_bytes.saturating_sub(overhead(step, channel)?);
+    let by_weight = on_their_way.into_iter().chain(&foretold).chain(before);
+    let entries = as_many_as_fit(by_weight, window.max_entries, room);
+    let shown: BTreeSet<_> = entries.iter().map(key).collect();
+    let left_out = foretold.iter().filter(|entry| !shown.contains(&key(entry)));
+    let open = left_out
+        .filter_map(|entry| entry.datetime)
+        .chain(open)
+        .min();
+    let has_all_said = said.len() < window.max_entries
+        && said.iter().all(|(_, entry)| shown.contains(&key(entry)));
+    let remembered = earlier(step.now, step.plan.topic_window);
+    let fetched: Option<Vec<Timestamp>> = untils.into_iter().collect();
+    let fetched = fetched.and_then(|untils| untils.into_iter().min());
+    Ok(TopicContent {
+        entries,
+        before: fetched.filter(|before| has_all_said && *before >= remembered),
+        open,
+    })
+}
+
+/// Returns as many entries as a payload may have, the most important first: what is in flight, what is due, and then what
+/// was told, the newest first. In order of their datetimes.
+fn as_many_as_fit<'e>(
+    by_weight: impl Iterator<Item = &'e Entry>,
+    max: usize,
+    max_bytes: usize,
+) -> Vec<Entry> {
+    let mut entries: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
+    let mut bytes = 0;
+    for entry in by_weight {
+        let known = entries.get(&key(entry));
+        let is_news = known.is_none_or(|known| known.datetime < entry.datetime);
+        let size = bytes + entry_len(entry) - known.map_or(0, entry_len);
+        let fits = size <= max_bytes && (known.is_some() || entries.len() < max);
+        if is_news && fits {
+            bytes = size;
+            entries.insert(key(entry), entry.clone());
+        }
+    }
+    let mut entries: Vec<Entry> = entries.into_values().collect();
+    entries.sort_by(|one, other| (one.datetime, &one.uri).cmp(&(other.datetime, &other.uri)));
+    entries
+}
+
+/// Makes the body of a topic that is fetched anew.
+fn write_page(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result<()> {
+    let TopicContent {
+        entries,
+        before,
+        open,
+    } = content(step, position, channel)?;
+    let span = next_span(step, channel.id, before, open)?;
+    let up = up(step, &entries, channel)?;
+    let payload = Payload {
+        up,
+        from: span.from,
+        until: span.until,
+        entries,
+    };
+    step.db.run(
+        "UPDATE channel SET body = ?2, page_until = ?3 WHERE id = ?1",
+        params![Sql(channel.id), payload.render(), span.until.map(Sql)],
+    )?;
+    Ok(())
+}
+
+/// Serves what a hub that fetches is due and cannot be told yet, if its topic does not have it.
+fn serve_what_waits(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result<()> {
+    let mut is_due = false;
+    for hub in pinged(step, channel.id)? {
+        is_due |= step.db.exists(
+            "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL",
+            params![Sql(channel.id), Sql(hub)],
+        )?;
+    }
+    if !is_due {
+        return Ok(());
+    }
+    let entries = content(step, position, channel)?.entries;
+    let body = step.db.first(
+        "SELECT body FROM channel WHERE id = ?1",
+        [Sql(channel.id)],
+        |row| row.bytes(),
+    )?;
+    let served = Payload::parse(&body.unwrap_or_default())
+        .unwrap_or_default()
+        .entries;
+    let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
+    let alike = |(one, other): (&Entry, &Entry)| {
+        key(one) == key(other) && moment(one) == moment(other) && one.index == other.index
+    };
+    if entries.len() != served.len() || !entries.iter().zip(&served).all(alike) {
+        write_page(step, position, channel)?;
+        step.serve.insert(channel.id);
+    }
+    Ok(())
+}
+
+/// Returns true if what a topic serves lacks an entry of a notification.
+pub fn lacks(served: &[u8], flying: &[u8]) -> bool {
+    let entries = |body| Payload::parse(body).unwrap_or_default().entries;
+    let served: BTreeSet<_> = entries(served).iter().map(key).collect();
+    entries(flying)
+        .iter()
+        .any(|entry| !served.contains(&key(entry)))
+}
+
+/// Returns what a topic serves; nothing if it is only a name for brokers.
+pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
+    let Some(channel) = channel(step, id)? else {
+        return Ok(None);
+    };
+    if is_name_only(step.db, step.plan, &channel)? {
+        return Ok(None);
+    }
+    let is_pinged = !pinged(step, id)?.is_empty();
+    let body = match channel.kind {
+        ChannelKind::Framework => framework_body(step, id, is_pinged)?,
+        ChannelKind::Change => change_log::topic_body(step, id)?,
+    };
+    let mut hubs = Vec::new();
+    for hub in listening(step, id)? {
+        if step.mode(hub) != Some(Mode::Broker) {
+            hubs.push(step.hub_uri(hub)?);
+        }
+    }
+    hubs.sort();
+    Ok(Some(TopicPage {
+        topic: Topic::clone(&channel.topic),
+        capability_list: step.db.uri_of(channel.set)?,
+        hubs,
+        body,
+        report_fetches: is_pinged,
+    }))
+}
+
+fn framework_body(step: &Step<'_>, id: ChannelId, is_pinged: bool) -> Result<Arc<[u8]>> {
+    let sql = "SELECT body FROM channel WHERE id = ?1";
+    let body = step.db.first(sql, [Sql(id)], |row| row.bytes())?;
+    let body = body.unwrap_or_default();
+    // R25: some hubs never fetch an empty topic again.
+    Ok(match body.is_empty() && is_pinged {
+        true => Payload::default().render().into(),
+        false => body,
+    })
+}

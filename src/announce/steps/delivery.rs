@@ -1,0 +1,937 @@
+//! Submissions and the answers to them: what they mean for the notification, for the account, and for all else that waits
+//! for the hub (R22 to R24, R26).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::announce::delivery::Submission;
+use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
+use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
+use crate::announce::difference::Told;
+use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::Mode;
+use crate::announce::time::{earlier, elapsed, later};
+use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Topic;
+use rusqlite::params;
+use websub::answer::Answer;
+use websub::publisher::reason::RefusalKind;
+use websub::publisher::verdict::{Verdict, verdict};
+
+use crate::announce::history::{Outcome, OutcomeView};
+use crate::announce::steps::channels::{self, Channel, channel};
+use crate::announce::steps::cut::{CHANNELS_PER_STEP, entry_limit};
+use crate::announce::steps::documents::forget_if_done;
+use crate::announce::steps::owed;
+use crate::announce::steps::step::{HistoryChange, Step};
+use crate::announce::steps::{change_log, change_sets};
+use crate::state::{DocId, HubId, Result, Sql};
+
+/// Least time between two pings of a hub about one topic.
+pub const PING_APART: Duration = Duration::from_secs(1);
+/// Time within which a hub that was pinged fetches the topic.
+pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+/// The wait of a notification that cannot be made smaller (R23).
+const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
+
+/// The notification in flight on an account.
+#[derive(Debug)]
+pub struct Flight {
+    pub seq: u64,
+    pub entries: usize,
+    /// The size of its body; of a part of a logged one by estimate.
+    pub bytes: usize,
+    pub until: Option<Timestamp>,
+    pub cut: Timestamp,
+    pub attempts: u32,
+    /// True while it, or one that was dropped meanwhile, is being submitted.
+    pub is_sending: bool,
+    /// True if it is in the log of a change channel.
+    pub is_logged: bool,
+}
+
+fn flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Flight>> {
+    step.db.first(
+        "SELECT a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, \
+         a.attempts, a.sending IS NOT NULL, a.body IS NULL FROM account a LEFT JOIN change_log l ON l.channel = a.channel \
+         AND l.seq = a.seq WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
+        params![Sql(id), Sql(hub)],
+        |row| {
+            Ok(Flight {
+                seq: row.take::<i64>()?.cast_unsigned(),
+                entries: row.count()?,
+                bytes: row.count()?,
+                until: row.option()?,
+                cut: row.sql()?,
+                attempts: row.take()?,
+                is_sending: row.take()?,
+                is_logged: row.take()?,
+            })
+        },
+    )
+}
+
+/// Puts a notification in flight to a hub, whose body the log has if it is not given.
+pub fn launch(
+    step: &mut Step<'_>,
+    id: ChannelId,
+    hub: HubId,
+    flight: &Flight,
+    body: Option<&[u8]>,
+) -> Result<()> {
+    step.db.run(
+        "UPDATE account SET seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = ?8, \
+         in_doubt = 0, fetched = 0 WHERE channel = ?1 AND hub = ?2",
+        params![
+            Sql(id),
+            Sql(hub),
+            flight.seq.cast_signed(),
+            body,
+            i64::try_from(flight.entries).unwrap_or(i64::MAX),
+            flight.until.map(Sql),
+            Sql(flight.cut),
+            Sql(step.now)
+        ],
+    )?;
+    step.db.run(
+        "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub)],
+    )?;
+    enqueue(step, id, hub)
+}
+
+fn last_attempt(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Attempt>> {
+    let sql = "SELECT last FROM account WHERE channel = ?1 AND hub = ?2";
+    let last = step
+        .db
+        .first(sql, params![Sql(id), Sql(hub)], Attempt::read)?;
+    Ok(last.flatten())
+}
+
+fn note_attempt(step: &Step<'_>, id: ChannelId, hub: HubId, attempt: &Attempt) -> Result<()> {
+    let text = serde_json::to_string(attempt).unwrap_or_default();
+    step.db.run(
+        "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub), text],
+    )?;
+    Ok(())
+}
+
+// Submissions.
+
+/// Queues the notification in flight of an account, to be submitted as soon as the hub may be sent more.
+pub fn enqueue(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+    let Some(flight) = flight(step, id, hub)? else {
+        return Ok(());
+    };
+    // It takes everything at once, in this process.
+    if step.mode(hub) == Some(Mode::Embedded) {
+        return submit(step, id, hub);
+    }
+    if let Some(live) = step.live.hubs.get_mut(&hub).filter(|_| !flight.is_sending) {
+        live.queue_mut().push(id, flight.attempts == 0);
+    }
+    Ok(())
+}
+
+fn submit(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+    let row = step.db.first(
+        "SELECT a.seq, a.entries, a.body, c.kind, c.topic, s.name, d.uri FROM account a CROSS JOIN channel c ON c.id = a.channel \
+         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id \
+         WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
+        params![Sql(id), Sql(hub)],
+        |row| {
+            let (seq, entries, body) = (row.take::<i64>()?.cast_unsigned(), row.count()?, row.take::<Option<Vec<u8>>>()?);
+            Ok(((seq, entries, body), row.sql()?, row.sql()?, row.take()?, row.sql()?))
+        },
+    )?;
+    let Some(((seq, entries, body), kind, topic, source, capability_list)) = row else {
+        return Ok(());
+    };
+    let body: Arc<[u8]> = match body {
+        Some(body) => body.into(),
+        None => change_log::body(step.db, id, hub, seq, entries)?,
+    };
+    let Some(live) = step.live.hubs.get_mut(&hub) else {
+        return Ok(());
+    };
+    live.queue_mut().sent(id, seq);
+    let submission = Submission {
+        channel: id,
+        hub: live.hub.clone(),
+        mode: live.mode,
+        seq,
+        source,
+        kind,
+        topic,
+        capability_list,
+        body,
+    };
+    step.submit.push(submission);
+    step.db.run(
+        "UPDATE account SET sending = seq WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub)],
+    )?;
+    Ok(())
+}
+
+/// Submits what may go now to every hub, and cuts again what was never answered and is out of date or too large.
+pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
+    let hubs: Vec<HubId> = step.live.hubs.keys().copied().collect();
+    for hub in hubs {
+        loop {
+            let now = step.now;
+            let live = step.live.hubs.get_mut(&hub);
+            let waiting = live.filter(|live| live.queue.waiting() > 0);
+            let Some(id) = waiting.and_then(|live| live.queue_mut().pop(now)) else {
+                break;
+            };
+            let Some(flight) = flight(step, id, hub)?.filter(|flight| !flight.is_sending) else {
+                continue;
+            };
+            let size = step
+                .live
+                .hubs
+                .get(&hub)
+                .and_then(|live| live.queue.size_limit(now));
+            // One that was cut since may be indivisible.
+            let is_too_large = flight.attempts == 0
+                && !flight.is_logged
+                && size.is_some_and(|size| {
+                    flight.cut < earlier(size.until, SIZE_REMEMBERED)
+                        && (flight.entries > size.entries || flight.bytes > size.bytes)
+                });
+            if !is_too_large && !is_stale(step, id, hub, &flight)? {
+                submit(step, id, hub)?;
+                continue;
+            }
+            let withdrawn = OutcomeView::new(step.hub_uri(hub)?, Outcome::Withdrawn);
+            step.history
+                .push(HistoryChange::Note(id, flight.seq, withdrawn));
+            withdraw(step, id, hub)?;
+            crate::announce::steps::cut::cut(step, id)?;
+        }
+        let wake = step.live.hubs.get(&hub).and_then(|live| live.queue.wake());
+        step.wakes.extend(wake.filter(|at| *at > step.now));
+    }
+    Ok(())
+}
+
+/// Returns true if the notification in flight was never answered, and no longer announces what there is to announce.
+fn is_stale(step: &Step<'_>, id: ChannelId, hub: HubId, flight: &Flight) -> Result<bool> {
+    if flight.attempts > 0 || flight.cut >= step.now || step.mode(hub) == Some(Mode::Ping) {
+        return Ok(false);
+    }
+    step.db.exists(
+        "SELECT 1 FROM flight_entry f LEFT JOIN document d ON d.id = f.document AND d.presence BETWEEN 1 AND 3 \
+         LEFT JOIN owed o ON o.channel = f.channel AND o.hub = f.hub AND o.document = f.document \
+         WHERE f.channel = ?1 AND f.hub = ?2 AND (o.due IS NULL AND coalesce(o.dormant, 0) = 0 OR (f.capability IS NOT NULL \
+         AND (f.fingerprint IS NOT d.fingerprint OR f.capability IS NOT d.capability OR f.form IS NOT d.form)))",
+        params![Sql(id), Sql(hub)],
+    )
+}
+
+/// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub was told of its
+/// documents; a document that it was never told of counts as not told, unless it is away: its end is to be told then.
+pub fn withdraw(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+    let key = params![Sql(id), Sql(hub)];
+    let in_doubt = step.db.exists(
+        "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND (in_doubt = 1 OR sending IS NOT NULL)",
+        key,
+    )?;
+    let covered = covered(step, id, hub)?;
+    step.db.run(
+        "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 \
+         AND document IN (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)",
+        key,
+    )?;
+    if in_doubt {
+        step.db.run(
+            "UPDATE account SET until = NULL WHERE channel = ?1 AND hub = ?2",
+            key,
+        )?;
+        for (document, flown) in &covered {
+            let told = told(step, id, hub, *document)?;
+            let is_away = step.db.exists(
+                "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1",
+                [Sql(*document)],
+            )?;
+            if let Some(told) = told.or(flown.filter(|_| is_away)) {
+                owed::set_told(
+                    step,
+                    id,
+                    hub,
+                    *document,
+                    Some(Told {
+                        fingerprint: None,
+                        ..told
+                    }),
+                )?;
+            }
+        }
+    }
+    step.db.run(
+        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
+        key,
+    )?;
+    step.db.run(
+        "UPDATE account SET seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
+         retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
+        key,
+    )?;
+    step.ready.insert(id);
+    follow_up(step, id, covered.into_iter().map(|(document, _)| document))
+}
+
+fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Option<Told>)>> {
+    step.db.all(
+        "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub)],
+        |row| Ok((row.sql()?, row.told()?)),
+    )
+}
+
+/// Returns the version that a hub was told of a document, if it was told of it.
+fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<Option<Told>> {
+    let owed = step.db.first(
+        "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+        params![Sql(id), Sql(hub), Sql(document)],
+        |row| row.told(),
+    )?;
+    match owed {
+        Some(told) => Ok(told),
+        None => Ok(step
+            .db
+            .document(document)?
+            .and_then(|document| document.seen())
+            .map(Told::from)),
+    }
+}
+
+/// Weighs documents again, after what an account was told of them changed.
+fn follow_up(
+    step: &mut Step<'_>,
+    id: ChannelId,
+    documents: impl Iterator<Item = DocId>,
+) -> Result<()> {
+    let Some(position) = channel(step, id)?.and_then(|channel| step.live.position(channel.source))
+    else {
+        return Ok(());
+    };
+    for document in documents {
+        if let Some(document) = step.db.document(document)? {
+            owed::weigh(step, position, document, false)?;
+        }
+        forget_if_done(step.db, document)?;
+    }
+    channels::end_accounts(step, id)
+}
+
+/// Queues the notifications whose time has come.
+pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
+    let due = step.db.all(
+        "UPDATE account SET retry_at = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
+         WHERE retry_at <= ?1 ORDER BY retry_at LIMIT ?2) RETURNING channel, hub",
+        params![Sql(step.now), CHANNELS_PER_STEP as i64],
+        |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?)),
+    )?;
+    for (id, hub) in due {
+        enqueue(step, id, hub)?;
+    }
+    Ok(())
+}
+
+// Answers.
+
+/// The answer to the notification in flight of an account.
+struct Answered<'a> {
+    id: ChannelId,
+    hub: HubId,
+    channel: Channel,
+    flight: Flight,
+    answer: &'a Answer,
+    /// The number of attempts, this one included.
+    attempts: u32,
+    /// The attempt before at the same notification.
+    before: Option<Attempt>,
+    was_probe: bool,
+    jitter: f64,
+}
+
+/// Handles the answer to a submission.
+pub fn answered(
+    step: &mut Step<'_>,
+    id: ChannelId,
+    hub: HubId,
+    seq: u64,
+    answer: &Answer,
+    jitter: f64,
+) -> Result<()> {
+    let was_probe = step
+        .live
+        .hubs
+        .get_mut(&hub)
+        .is_some_and(|live| live.queue_mut().answered(id, seq));
+    let awaited = step.db.run(
+        "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3",
+        params![Sql(id), Sql(hub), seq.cast_signed()],
+    )?;
+    if awaited == 0 {
+        return Ok(());
+    }
+    let (Some(channel), flight) = (channel(step, id)?, flight(step, id, hub)?) else {
+        return Ok(());
+    };
+    let Some(flight) = flight else {
+        // It was dropped meanwhile: what is due since then may be cut now.
+        step.ready.insert(id);
+        return Ok(());
+    };
+    let attempts = flight.attempts + 1;
+    step.db.run(
+        "UPDATE account SET attempts = ?3, in_doubt = max(in_doubt, ?4), retry_at = NULL WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub), attempts, answer.leaves_doubt()],
+    )?;
+    let before = last_attempt(step, id, hub)?.filter(|last| last.seq == seq);
+    let answered = Answered {
+        id,
+        hub,
+        channel,
+        flight,
+        answer,
+        attempts,
+        before,
+        was_probe,
+        jitter,
+    };
+    match verdict(answer, attempts, step.now, jitter) {
+        Verdict::Accepted => accepted(step, &answered),
+        Verdict::TooLarge => match half(step, &answered)? {
+            Some(limit) => halve(step, &answered, limit),
+            None => {
+                let reason = "a notification of one document is too large for it";
+                let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
+                refused(step, &answered, later(step.now, TOO_LARGE_WAIT), refusal)
+            }
+        },
+        Verdict::Retry { at, reason } => {
+            let refusal = Refusal::new(reason.kind(), &reason.to_string(), false);
+            refused(step, &answered, at, refusal)
+        }
+        Verdict::NeedsOperator { at, reason } => {
+            let refusal = Refusal::new(reason.kind(), &reason.to_string(), true);
+            refused(step, &answered, at, refusal)
+        }
+    }
+}
+
+/// R22: takes what was in flight as told, and lets the next notification be cut from what is due now.
+fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
+    let (id, hub, now) = (answered.id, answered.hub, step.now);
+    let uri = step.hub_uri(hub)?;
+    note_attempt(
+        step,
+        id,
+        hub,
+        &Attempt::new(answered.flight.seq, answered.answer, None, now),
+    )?;
+    step.facts.push(Fact::Delivered {
+        topic: answered.channel.topic.clone(),
+        hub: uri.clone(),
+        seq: answered.flight.seq,
+        changes: answered.flight.entries,
+        attempts: answered.attempts,
+        took: elapsed(answered.flight.cut, now),
+    });
+    let accepted = OutcomeView {
+        at: Some(now),
+        attempts: Some(answered.attempts),
+        ..OutcomeView::new(uri, Outcome::Accepted)
+    };
+    step.history
+        .push(HistoryChange::Note(id, answered.flight.seq, accepted));
+    let is_pinged = step.mode(hub) == Some(Mode::Ping);
+    let key = params![Sql(id), Sql(hub)];
+    let covered = covered(step, id, hub)?;
+    step.db.run(
+        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
+        key,
+    )?;
+    let is_whole = !answered.flight.is_logged
+        || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
+    // Of a hub that is pinged, what it fetches counts.
+    let until = if is_pinged { "until" } else { "flight_until" };
+    let ping = if is_pinged {
+        ", pinged = ?3, ping_due = ?4"
+    } else {
+        ""
+    };
+    step.db.run(
+        &format!(
+            "UPDATE account SET until = {until}, max_entries = CASE WHEN ?5 = 0 THEN max_entries END, accepted = ?3, \
+             seq = NULL, body = NULL, entries = NULL, \
+             flight_until = NULL, cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0, is_answer_old = 0{ping} \
+             WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
+        ),
+        params![
+            Sql(id),
+            Sql(hub),
+            Sql(now),
+            Sql(later(now, PING_APART)),
+            is_whole
+        ],
+    )?;
+    if answered.flight.is_logged {
+        change_log::trim(step, id)?;
+        change_sets::hub_is_free(step, answered.channel.set)?;
+    }
+    for (document, flown) in &covered {
+        owed::set_told(step, id, hub, *document, *flown)?;
+        if is_pinged {
+            step.db.run(
+                "INSERT INTO unfetched VALUES (?1, ?2, ?3) ON CONFLICT (channel, hub, document) DO NOTHING",
+                params![Sql(id), Sql(hub), Sql(*document)],
+            )?;
+        }
+    }
+    follow_up(step, id, covered.into_iter().map(|(document, _)| document))?;
+    step.ready.insert(id);
+    let ended = step
+        .live
+        .hubs
+        .get_mut(&hub)
+        .and_then(|live| live.queue_mut().accepted());
+    release(step, hub, ended)
+}
+
+/// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
+fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
+    let limit = entry_limit(step, answered.id, answered.hub)?;
+    let entries = answered.flight.entries;
+    // One document may have two entries, which no limit parts.
+    let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || answered.flight.is_logged));
+    Ok(is_divisible.then(|| limit.min(entries / 2)))
+}
+
+/// Withdraws a notification that is too large, so that half of it is cut.
+fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<()> {
+    let (id, hub, now) = (answered.id, answered.hub, step.now);
+    let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
+    note_attempt(
+        step,
+        id,
+        hub,
+        &Attempt::new(answered.flight.seq, answered.answer, Some(refusal), now),
+    )?;
+    withdraw(step, id, hub)?;
+    step.db.run(
+        "UPDATE account SET max_entries = ?3 WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub), i64::try_from(limit).unwrap_or(i64::MAX)],
+    )?;
+    let uri = step.hub_uri(hub)?;
+    if !answered.flight.is_logged {
+        let withdrawn = OutcomeView::new(uri.clone(), Outcome::Withdrawn);
+        step.history
+            .push(HistoryChange::Note(id, answered.flight.seq, withdrawn));
+    }
+    let Some(live) = step.live.hubs.get_mut(&hub) else {
+        return Ok(());
+    };
+    let is_news = live
+        .queue_mut()
+        .too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
+    let ended = live.queue_mut().end_outage();
+    step.facts.push(Fact::Halved {
+        topic: answered.channel.topic.clone(),
+        hub: uri,
+        seq: answered.flight.seq,
+        attempts: answered.attempts,
+        limit,
+        is_news,
+    });
+    release(step, hub, ended)
+}
+
+/// Plans the retry of a notification that was not accepted: by whether the hub fails as a whole or the notification does.
+fn refused(
+    step: &mut Step<'_>,
+    answered: &Answered<'_>,
+    at: Timestamp,
+    refusal: Refusal,
+) -> Result<()> {
+    let (id, hub, now) = (answered.id, answered.hub, step.now);
+    let uri = step.hub_uri(hub)?;
+    let attempt = Attempt::new(
+        answered.flight.seq,
+        answered.answer,
+        Some(refusal.clone()),
+        now,
+    );
+    let scope = attempt.scope();
+    note_attempt(step, id, hub, &attempt)?;
+    let account = step.db.first(
+        "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub)],
+        |row| Ok((row.take::<bool>()?, row.take::<Option<i64>>()?, row.take::<bool>()?)),
+    )?;
+    let (Some(live), Some((is_answer_old, acceptances, was_at_fault))) =
+        (step.live.hubs.get_mut(&hub), account)
+    else {
+        return Ok(());
+    };
+    let queue = live.queue_mut();
+    let accepted_since =
+        acceptances.is_some_and(|before| queue.acceptances().cast_signed() > before);
+    let is_at_fault = answered.before.is_some() && (was_at_fault || accepted_since);
+    let is_of_hub = scope == Some(RefusalScope::Hub) && (!is_at_fault || queue.fails_at_fault(id));
+    let (mut retry_at, mut is_news, mut ended) = (at, true, None);
+    if is_answer_old {
+        // The hub was reached in another way then.
+        retry_at = now;
+        queue.push(id, false);
+        queue.hurry(now);
+    } else if is_of_hub {
+        let failure = HubFailure {
+            refusal: refusal.clone(),
+            retry_after: answered.answer.retry_after(now),
+            is_doubtful: is_at_fault,
+            jitter: answered.jitter,
+        };
+        is_news = queue.failed(failure, answered.was_probe, now);
+        // Others may find out whether an operator is needed for this topic or for all.
+        if !refusal.needs_operator {
+            queue.push(id, false);
+            retry_at = queue.outage().map_or(at, |outage| outage.next_probe);
+        }
+    } else {
+        if scope == Some(RefusalScope::Notification) {
+            ended = queue.end_outage();
+        }
+        let before = answered
+            .before
+            .as_ref()
+            .and_then(|last| last.refusal.as_ref());
+        let is_repeated = before.is_some_and(|before| before.kind == refusal.kind);
+        let sum_up_at;
+        (is_news, sum_up_at) = queue.refused(&refusal, is_repeated, now);
+        step.live.wakes.extend(sum_up_at);
+    }
+    let acceptances = queue.acceptances().cast_signed();
+    step.db.run(
+        "UPDATE account SET retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5 WHERE channel = ?1 AND hub = ?2",
+        params![Sql(id), Sql(hub), Sql(retry_at), acceptances, is_at_fault],
+    )?;
+    step.facts.push(Fact::Refused {
+        topic: answered.channel.topic.clone(),
+        hub: uri,
+        seq: answered.flight.seq,
+        attempts: answered.attempts,
+        reason: refusal.reason,
+        next_try: retry_at,
+        kind: refusal.kind,
+        needs_operator: refusal.needs_operator,
+        is_news,
+    });
+    release(step, hub, ended)
+}
+
+/// Releases everything that waited for a failing hub, now that it answers.
+fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()> {
+    let Some(outage) = ended else {
+        return Ok(());
+    };
+    let flying = step.db.all(
+        "SELECT channel, seq, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL",
+        [Sql(hub)],
+        |row| {
+            Ok((
+                row.sql::<ChannelId>()?,
+                row.take::<i64>()?.cast_unsigned(),
+                row.take::<Option<String>>()?,
+            ))
+        },
+    )?;
+    let mut notifications = 0;
+    for (id, seq, last) in flying {
+        let last: Option<Attempt> = last.and_then(|last| serde_json::from_str(&last).ok());
+        let last = last.filter(|last| last.seq == seq);
+        if last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub)) {
+            enqueue(step, id, hub)?;
+            notifications += 1;
+        }
+    }
+    let hub = step.hub_uri(hub)?;
+    step.facts.push(Fact::Recovered {
+        hub,
+        attempts: outage.attempts,
+        took: elapsed(outage.since, step.now),
+        notifications,
+    });
+    Ok(())
+}
+
+/// Reports how many refusals were like those that were reported.
+pub fn sum_up_refusals(step: &mut Step<'_>) {
+    let now = step.now;
+    if step.live.wakes.first().is_none_or(|at| *at > now) {
+        return;
+    }
+    step.live.wakes.retain(|at| *at > now);
+    for live in step.live.hubs.values_mut() {
+        for (kind, reason, notifications) in live.queue_mut().sum_up(now) {
+            step.facts.push(Fact::RefusedAlike {
+                hub: live.hub.clone(),
+                kind,
+                reason,
+                notifications,
+            });
+        }
+    }
+}
+
+// Operators.
+
+/// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
+pub fn retry(step: &mut Step<'_>, only: Option<(ChannelId, HubId)>) -> Result<()> {
+    let flying = step.db.all(
+        "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
+         WHERE a.seq IS NOT NULL AND a.sending IS NULL",
+        [],
+        |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?)),
+    )?;
+    let mut notifications = 0;
+    for (id, hub) in flying {
+        if only.is_some_and(|meant| meant != (id, hub)) {
+            continue;
+        }
+        notifications += 1;
+        step.db.run(
+            "UPDATE account SET retry_at = ?3 WHERE channel = ?1 AND hub = ?2",
+            params![Sql(id), Sql(hub), Sql(step.now)],
+        )?;
+        let now = step.now;
+        if let Some(live) = step.live.hubs.get_mut(&hub) {
+            match only {
+                Some(_) => live.queue_mut().push_asked_for(id),
+                None => live.queue_mut().hurry(now),
+            }
+        }
+    }
+    if notifications > 0 {
+        step.facts.push(Fact::Retried { notifications });
+    }
+    retry_due(step)
+}
+
+/// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old ones.
+pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
+    step.db.run(
+        "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL",
+        params![Sql(hub), Sql(step.now)],
+    )?;
+    let now = step.now;
+    if let Some(live) = step.live.hubs.get_mut(&hub) {
+        live.queue_mut().hurry(now);
+    }
+    retry_due(step)
+}
+
+/// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
+/// missing are not announced yet, so they stay.
+pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
+    let Some(channel) = channel(step, id)? else {
+        return Ok(0);
+    };
+    let key = params![Sql(id), Sql(hub)];
+    let seq = flight(step, id, hub)?.map(|flight| flight.seq);
+    let (changes, documents) = match channel.kind {
+        ChannelKind::Framework => drop_documents(step, id, hub)?,
+        ChannelKind::Change => (change_log::drop_due(step, id, hub)?, BTreeSet::new()),
+    };
+    if changes == 0 {
+        return Ok(0);
+    }
+    step.db.run(
+        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
+        key,
+    )?;
+    step.db.run(
+        "UPDATE account SET until = NULL, max_entries = NULL, seq = NULL, body = NULL, entries = NULL, flight_until = NULL, \
+         cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
+        key,
+    )?;
+    if channel.kind == ChannelKind::Change {
+        change_log::trim(step, id)?;
+        change_sets::hub_is_free(step, channel.set)?;
+    }
+    let uri = step.hub_uri(hub)?;
+    if let Some(seq) = seq {
+        let dropped = OutcomeView::new(uri.clone(), Outcome::Dropped);
+        step.history.push(HistoryChange::Note(id, seq, dropped));
+    }
+    let is_last = !step.db.exists(
+        "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
+        [Sql(hub)],
+    )?;
+    if let Some(live) = step.live.hubs.get_mut(&hub) {
+        live.queue_mut().remove(id);
+        // Nothing is left that could find out whether the hub still fails: the next notification does.
+        if is_last {
+            live.queue_mut().end_outage();
+        }
+    }
+    follow_up(step, id, documents.into_iter())?;
+    step.facts.push(Fact::CountedAsTold {
+        topic: channel.topic,
+        hub: uri,
+        changes,
+    });
+    Ok(changes)
+}
+
+/// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
+fn drop_documents(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<(usize, BTreeSet<DocId>)> {
+    let key = params![Sql(id), Sql(hub)];
+    let due = step.db.all(
+        "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL",
+        key,
+        |row| row.sql::<DocId>(),
+    )?;
+    let flown = covered(step, id, hub)?;
+    let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
+    owed.extend(flown.iter().map(|(document, _)| *document));
+    for (document, told) in &flown {
+        if !due.contains(document) && told_row(step, id, hub, *document)? {
+            owed::set_told(step, id, hub, *document, *told)?;
+        }
+    }
+    for document in due {
+        let seen = step
+            .db
+            .document(document)?
+            .and_then(|document| document.seen())
+            .map(Told::from);
+        owed::set_told(step, id, hub, document, seen)?;
+    }
+    Ok((owed.len(), owed))
+}
+
+fn told_row(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<bool> {
+    step.db.exists(
+        "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+        params![Sql(id), Sql(hub), Sql(document)],
+    )
+}
+
+// Fetches (R24, R26).
+
+/// Records a fetch of a topic. It counts for all hubs of the channel that are pinged.
+pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
+    let Some(channel) = channels::of_topic(step.db, topic)? else {
+        return Ok(());
+    };
+    let accounts = step.db.all(
+        "SELECT a.hub, a.pinged, a.fetched, a.unfetched_reported, c.seq, a.sending FROM account a CROSS JOIN channel c ON c.id = a.channel \
+         WHERE a.channel = ?1",
+        [Sql(channel.id)],
+        |row| {
+            let (hub, pinged): (HubId, Option<Timestamp>) = (row.sql()?, row.option()?);
+            Ok((hub, pinged, row.take::<bool>()?, row.take::<bool>()?, row.take::<i64>()?.cast_unsigned(),
+                row.take::<Option<i64>>()?.map(i64::cast_unsigned)))
+        },
+    )?;
+    for (hub, at, was_fetched, was_reported, latest, sending) in accounts {
+        if step.mode(hub) != Some(Mode::Ping) {
+            continue;
+        }
+        step.db.run(
+            "UPDATE account SET until = (SELECT page_until FROM channel WHERE id = ?1) WHERE channel = ?1 AND hub = ?2",
+            params![Sql(channel.id), Sql(hub)],
+        )?;
+        step.db.run(
+            "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2",
+            params![Sql(channel.id), Sql(hub)],
+        )?;
+        if sending.is_none() && (at.is_none() || was_fetched) {
+            continue;
+        }
+        let pinged = at.unwrap_or(step.now);
+        step.db.run(
+            "UPDATE account SET pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4 WHERE channel = ?1 AND hub = ?2",
+            params![Sql(channel.id), Sql(hub), Sql(pinged), Sql(later(pinged, PING_APART))],
+        )?;
+        let last = last_attempt(step, channel.id, hub)?.map(|last| last.seq);
+        let hub = step.hub_uri(hub)?;
+        step.facts.push(Fact::Fetched {
+            topic: topic.clone(),
+            hub,
+            seq: sending.or(last).unwrap_or(latest),
+            was_reported: at.is_some() && was_reported,
+        });
+    }
+    Ok(())
+}
+
+/// Handles the end of the least time between two pings, and of that within which the topic should have been fetched.
+pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
+    let due = step.db.all(
+        "UPDATE account SET ping_due = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
+         WHERE ping_due <= ?1 ORDER BY ping_due LIMIT ?2) \
+         RETURNING channel, hub, pinged, fetched, unfetched_reported, seq IS NOT NULL",
+        params![Sql(step.now), CHANNELS_PER_STEP as i64],
+        |row| {
+            let (id, hub, pinged): (ChannelId, HubId, Option<Timestamp>) =
+                (row.sql()?, row.sql()?, row.option()?);
+            Ok((
+                id,
+                hub,
+                pinged,
+                row.take::<bool>()?,
+                row.take::<bool>()?,
+                row.take::<bool>()?,
+            ))
+        },
+    )?;
+    for (id, hub, pinged, fetched, reported, is_flying) in due {
+        step.ready.insert(id);
+        let Some(ends) = pinged
+            .filter(|_| !fetched)
+            .map(|at| later(at, PING_FETCHED_WITHIN))
+        else {
+            continue;
+        };
+        if ends > step.now {
+            step.db.run(
+                "UPDATE account SET ping_due = ?3 WHERE channel = ?1 AND hub = ?2",
+                params![Sql(id), Sql(hub), Sql(ends)],
+            )?;
+            continue;
+        }
+        step.db.run(
+            "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2",
+            params![Sql(id), Sql(hub)],
+        )?;
+        // While the next one flies, `fetched` is about that one.
+        if reported || is_flying {
+            continue;
+        }
+        step.db.run(
+            "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2",
+            params![Sql(id), Sql(hub)],
+        )?;
+        if let Some(channel) = channel(step, id)? {
+            let last = last_attempt(step, id, hub)?.map(|last| last.seq);
+            let hub = step.hub_uri(hub)?;
+            step.facts.push(Fact::Unfetched {
+                topic: channel.topic,
+                hub,
+                seq: last.unwrap_or_default(),
+                after: PING_FETCHED_WITHIN,
+            });
+        }
+    }
+    Ok(())
+}

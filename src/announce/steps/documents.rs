@@ -1,0 +1,793 @@
+//! Documents as last seen complete: looks at them, their versions, and what is owed of a version before it changes
+//! (R3, R4, R13, R14, R19).
+
+use crate::announce::difference::{Permission, Told, Version, is_end_said};
+use crate::announce::event::Fact;
+use crate::announce::observation::{
+    DocumentPath, Incomplete, Look, MountId, Observation, RACY, Stat,
+};
+use crate::announce::time::later;
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Form, Parsed};
+use resourcesync::uri::Uri;
+use rusqlite::params;
+
+use crate::announce::steps::step::Step;
+use crate::announce::steps::{findings, owed};
+use crate::state::{Columns, Db, DocId, Result, Sql};
+
+/// The presence of a document in the tree (R15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    Present = 1,
+    /// Not found, and not yet counted as deleted.
+    Missing = 2,
+    /// Missing, and accepted as deleted by an operator.
+    Accepted = 3,
+    /// Deleted; kept until every hub has been told what there is to tell.
+    Gone = 4,
+}
+
+/// A hold of a new document until it is listed (R17).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    Free = 0,
+    Waiting = 1,
+    /// It was held to the end once, and is never held again.
+    Expired = 2,
+}
+
+/// A document as last seen complete.
+#[derive(Debug, Clone)]
+pub struct SeenDocument {
+    pub id: DocId,
+    pub uri: Uri,
+    pub source: i64,
+    pub path: DocumentPath,
+    pub stat: Stat,
+    pub version: Version,
+    pub up: Option<DocId>,
+    pub names_index: Option<DocId>,
+    pub named_form: Option<Form>,
+    pub newly_indexed: bool,
+    pub dated: Timestamp,
+    pub looked: Timestamp,
+    pub presence: Presence,
+    pub absent_since: Option<Timestamp>,
+    pub grace_ends: Option<Timestamp>,
+    pub is_replaced: bool,
+    pub hold: Hold,
+    pub index_parent: Option<DocId>,
+    pub archived: bool,
+    pub is_new_set: bool,
+    /// R13: whether its first version counts as told, and whether its content is known.
+    pub baseline: u8,
+    pub touched: Touched,
+    /// What was seen of it when its source last settled, if it has another version since; of a baseline, what counts as
+    /// told.
+    pub was: Option<Told>,
+}
+
+/// What changed in a document since its source last settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Touched {
+    Nothing = 0,
+    Relations = 1,
+    Presence = 2,
+    Version = 3,
+}
+
+/// The columns of [`SeenDocument`], of the table by the name `d`.
+pub const COLUMNS: &str = "d.id, d.uri, d.source, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.capability, \
+     d.form, d.fingerprint, d.up, d.names_index, d.named_form, d.newly_indexed, d.dated, d.looked, d.presence, \
+     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.index_parent, d.archived, d.is_new_set, d.baseline, d.touched, \
+     d.was_capability, d.was_form, d.was_fingerprint";
+
+impl SeenDocument {
+    pub fn read(columns: &mut Columns<'_>) -> rusqlite::Result<SeenDocument> {
+        Ok(SeenDocument {
+            id: columns.sql()?,
+            uri: columns.sql()?,
+            source: columns.take()?,
+            path: DocumentPath {
+                mount: columns.sql()?,
+                below: columns.bytes()?,
+            },
+            stat: stat(columns)?,
+            version: columns
+                .version()?
+                .ok_or(rusqlite::types::FromSqlError::InvalidType)?,
+            up: columns.option()?,
+            names_index: columns.option()?,
+            named_form: columns.option()?,
+            newly_indexed: columns.take()?,
+            dated: columns.sql()?,
+            looked: columns.sql()?,
+            presence: match columns.take::<u8>()? {
+                1 => Presence::Present,
+                2 => Presence::Missing,
+                3 => Presence::Accepted,
+                _ => Presence::Gone,
+            },
+            absent_since: columns.option()?,
+            grace_ends: columns.option()?,
+            is_replaced: columns.take()?,
+            hold: match columns.take::<u8>()? {
+                0 => Hold::Free,
+                1 => Hold::Waiting,
+                _ => Hold::Expired,
+            },
+            index_parent: columns.option()?,
+            archived: columns.take()?,
+            is_new_set: columns.take()?,
+            baseline: columns.take()?,
+            touched: match columns.take::<u8>()? {
+                0 => Touched::Nothing,
+                1 => Touched::Relations,
+                2 => Touched::Presence,
+                _ => Touched::Version,
+            },
+            was: columns.told()?,
+        })
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.presence == Presence::Gone
+    }
+
+    pub fn is_missing(&self) -> bool {
+        matches!(self.presence, Presence::Missing | Presence::Accepted)
+    }
+
+    /// Returns the version that is seen; nothing of one that ended.
+    pub fn seen(&self) -> Option<Version> {
+        (!self.is_gone()).then_some(self.version)
+    }
+
+    /// Returns true for a Source Description, whose changes are announced on every channel (R10). An index of several
+    /// is not one.
+    pub fn is_description(&self) -> bool {
+        is_description(&self.version)
+    }
+
+    /// Returns true for a Capability List, which stands for a set of resources (R7).
+    pub fn is_set(&self) -> bool {
+        is_set(&self.version)
+    }
+
+    /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
+    pub fn time(&self) -> Timestamp {
+        self.absent_since
+            .filter(|_| self.is_gone())
+            .unwrap_or(self.dated)
+    }
+}
+
+pub fn is_description(version: &Version) -> bool {
+    (version.capability, version.form) == (Capability::SourceDescription, Form::List)
+}
+
+pub fn is_set(version: &Version) -> bool {
+    (version.capability, version.form) == (Capability::CapabilityList, Form::List)
+}
+
+pub fn stat(columns: &mut Columns<'_>) -> rusqlite::Result<Stat> {
+    Ok(Stat {
+        size: columns.take::<i64>()?.cast_unsigned(),
+        modified: columns.sql()?,
+        changed: columns.sql()?,
+        inode: columns.take::<i64>()?.cast_unsigned(),
+    })
+}
+
+impl<'a> Db<'a> {
+    /// Returns a document, if it was ever seen and is not forgotten.
+    pub fn document(self, id: DocId) -> Result<Option<SeenDocument>> {
+        let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.id = ?1 AND d.presence > 0");
+        self.first(&sql, [Sql(id)], SeenDocument::read)
+    }
+
+    /// Returns the document with this URI, if it was ever seen and is not forgotten.
+    pub fn document_at(self, uri: &Uri) -> Result<Option<SeenDocument>> {
+        let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.uri = ?1 AND d.presence > 0");
+        self.first(&sql, [Sql(uri)], SeenDocument::read)
+    }
+
+    /// Returns the row of a URI, which is added unless it is there.
+    pub fn row_of(self, uri: &Uri) -> Result<DocId> {
+        if let Some(id) = self.id_of(uri)? {
+            return Ok(id);
+        }
+        self.run("INSERT INTO document (uri) VALUES (?1)", [Sql(uri)])?;
+        Ok(DocId(self.0.last_insert_rowid()))
+    }
+
+    pub fn id_of(self, uri: &Uri) -> Result<Option<DocId>> {
+        self.first(
+            "SELECT id FROM document WHERE uri = ?1",
+            [Sql(uri)],
+            |row| row.sql(),
+        )
+    }
+
+    pub fn uri_of(self, id: DocId) -> Result<Uri> {
+        let uri = self.first("SELECT uri FROM document WHERE id = ?1", [Sql(id)], |row| {
+            row.sql()
+        })?;
+        Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+    }
+}
+
+/// A complete document, as a look found it.
+#[derive(Debug)]
+pub struct Sighting {
+    pub path: DocumentPath,
+    pub parsed: Parsed,
+    pub stat: Stat,
+    pub at: Timestamp,
+}
+
+impl Sighting {
+    pub fn version(&self) -> Version {
+        Version {
+            capability: self.parsed.document.capability,
+            form: self.parsed.document.form,
+            fingerprint: self.parsed.fingerprint,
+        }
+    }
+}
+
+/// Takes one look at a candidate of the source at a position (R3, R4).
+pub fn observe(
+    step: &mut Step<'_>,
+    position: usize,
+    uri: Uri,
+    observation: Observation,
+) -> Result<()> {
+    let Observation { path, at, look } = observation;
+    let is_nothing = matches!(
+        look,
+        Look::Missing | Look::Incomplete(Incomplete::Denied(_))
+    );
+    if !is_nothing {
+        crate::announce::steps::mounts::occupied(step, position, path.mount, at)?;
+    }
+    findings::note_look(step, position, &uri, &look)?;
+    match look {
+        Look::Document { parsed, stat } => {
+            let sighting = Sighting {
+                path,
+                parsed: *parsed,
+                stat,
+                at,
+            };
+            match step.db.document_at(&uri)? {
+                Some(before)
+                    if ends_aloud(
+                        &before,
+                        &sighting.version(),
+                        step.plan.sources[position].announce_all_deletions,
+                    ) =>
+                {
+                    vanished(step, position, before, at, true)?;
+                    let id = step.db.row_of(&uri)?;
+                    step.successors.insert(id, Some(sighting));
+                }
+                before => seen(step, position, &uri, sighting, before)?,
+            }
+        }
+        Look::Other { stat, .. } => {
+            if let Some(before) = step.db.document_at(&uri)? {
+                vanished(step, position, before, at, true)?;
+            }
+            forget_trouble(step, &uri)?;
+            question(step, position, &uri, &path)?;
+            step.db.run(
+                "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
+                 size = excluded.size, modified = excluded.modified, changed = excluded.changed, inode = excluded.inode, \
+                 looked = excluded.looked",
+                params![Sql(path.mount), &path.below[..], stat.size.cast_signed(), Sql(stat.modified), Sql(stat.changed),
+                    stat.inode.cast_signed(), Sql(at)],
+            )?;
+        }
+        // R15: what is missing or out of reach with its mount was not deleted, nor found again.
+        Look::Incomplete(_) | Look::Missing
+            if step.live.sources[position].is_absent(path.mount) => {}
+        Look::Incomplete(reason) => {
+            question(step, position, &uri, &path)?;
+            incomplete(step, position, &uri, &path, &reason, at)?;
+        }
+        Look::Missing => {
+            forget_trouble(step, &uri)?;
+            question(step, position, &uri, &path)?;
+            step.db.run(
+                "DELETE FROM other_file WHERE mount = ?1 AND path = ?2",
+                params![Sql(path.mount), &path.below[..]],
+            )?;
+            if !step.live.sources[position].note_unfound(path.mount, &uri)
+                && let Some(before) = step.db.document_at(&uri)?
+            {
+                vanished(step, position, before, at, false)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
+/// gets the grace of what is missing. An index of several Source Descriptions is no other document.
+fn ends_aloud(before: &SeenDocument, found: &Version, all_deletions: bool) -> bool {
+    // An index of Source Descriptions may be known to hubs as the Source Description that it was.
+    let is_description = found.capability == Capability::SourceDescription;
+    let form = match before.version.capability {
+        Capability::SourceDescription => Form::List,
+        _ => before.version.form,
+    };
+    let ended = Version {
+        form,
+        ..before.version
+    };
+    let is_same =
+        found.capability == ended.capability && (is_description || found.form == ended.form);
+    let permission = Permission {
+        archived: before.archived,
+        all_deletions,
+    };
+    !before.is_gone() && !is_same && is_end_said(&ended, permission)
+}
+
+/// Takes in a complete document.
+pub fn seen(
+    step: &mut Step<'_>,
+    position: usize,
+    uri: &Uri,
+    sighting: Sighting,
+    before: Option<SeenDocument>,
+) -> Result<()> {
+    let trouble = forget_trouble(step, uri)?;
+    if trouble.is_some_and(|(_, reported)| reported) {
+        step.facts.push(Fact::Mended {
+            path: sighting.path.clone(),
+            uri: uri.clone(),
+        });
+    }
+    let mount = sighting.path.mount;
+    let version = sighting.version();
+    let mut baseline = 0;
+    if before.is_none() {
+        let predates = trouble.is_some_and(|(predates, _)| predates);
+        let plan = &step.plan.sources[position];
+        let is_new_ground = step.live.sources[position].is_new_ground(&sighting.path);
+        if (!plan.announce_existing && is_new_ground) || predates {
+            let is_known = step.live.sources[position].first_look(uri, &sighting, predates);
+            baseline = if is_known { 1 } else { 2 };
+        }
+        step.db.run(
+            "DELETE FROM other_file WHERE mount = ?1 AND path = ?2",
+            params![Sql(mount), &sighting.path.below[..]],
+        )?;
+    }
+    if let Some(before) = &before {
+        step.successors.remove(&before.id);
+        if !before.is_gone() && before.version == version {
+            return met(step, before, &sighting);
+        }
+    }
+    put(step, position, uri, sighting, before, baseline)?;
+    step.live.sources[position].hold_document(step.db, mount)
+}
+
+/// Takes in a document in the version that is known.
+fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()> {
+    let is_racy = later(before.stat.changed, RACY) >= before.looked;
+    if before.stat == sighting.stat
+        && !is_racy
+        && before.presence == Presence::Present
+        && before.path == sighting.path
+    {
+        return Ok(());
+    }
+    let stat = &sighting.stat;
+    step.db.run(
+        "UPDATE document SET mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
+         presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
+         touched = max(touched, ?9) WHERE id = ?1",
+        params![Sql(before.id), Sql(sighting.path.mount), &sighting.path.below[..], stat.size.cast_signed(),
+            Sql(stat.modified), Sql(stat.changed), stat.inode.cast_signed(), Sql(sighting.at),
+            if before.is_missing() { Touched::Presence } else { Touched::Nothing } as u8],
+    )?;
+    Ok(())
+}
+
+/// Takes in a document that is new or changed.
+fn put(
+    step: &mut Step<'_>,
+    position: usize,
+    uri: &Uri,
+    sighting: Sighting,
+    before: Option<SeenDocument>,
+    baseline: u8,
+) -> Result<()> {
+    let db = step.db;
+    let plan = &step.plan.sources[position];
+    let version = sighting.version();
+    let previous = before.as_ref().filter(|before| !before.is_gone());
+    let Sighting {
+        path,
+        parsed,
+        stat,
+        at,
+    } = sighting;
+    let document = parsed.document;
+    let up = document
+        .up
+        .map(|uri| db.row_of(&plan.canonical(&uri)))
+        .transpose()?;
+    let index = document
+        .index
+        .as_ref()
+        .map(|uri| db.row_of(&plan.canonical(uri)))
+        .transpose()?;
+    let named_form = match index {
+        Some(index) => db
+            .document(index)?
+            .filter(|index| !index.is_gone())
+            .map(|index| index.version.form),
+        None => None,
+    };
+    let newly_indexed = previous.is_some_and(|before| {
+        let changed_form =
+            before.named_form.is_some() && named_form.is_some() && before.named_form != named_form;
+        // A generator may write a component several times before it writes the index.
+        let still_waits = before.newly_indexed && before.hold == Hold::Waiting;
+        index.is_some() && (index != before.names_index || changed_form || still_waits)
+    });
+    let swept = step.live.sources[position].swept(path.mount);
+    let last_look = swept.max(previous.map(|before| before.looked));
+    let is_within = |last_look: Timestamp| last_look <= stat.modified && stat.modified <= at;
+    let dated = if last_look.is_some_and(is_within) {
+        stat.modified
+    } else {
+        at
+    };
+    let is_new_set = match previous.filter(|before| before.is_set()) {
+        Some(before) => before.is_new_set,
+        None => is_set(&version) && baseline == 0,
+    };
+    let is_same_kind = before.as_ref().is_some_and(|before| {
+        !before.is_gone()
+            && (before.version.capability, before.version.form)
+                == (version.capability, version.form)
+    });
+    // R13: what a baseline holds counts as told, but for content that may be newer.
+    let was = match baseline {
+        0 => previous.map(|before| Told::from(before.version)),
+        1 => Some(Told::from(version)),
+        _ => Some(Told {
+            fingerprint: None,
+            ..Told::from(version)
+        }),
+    };
+    if let Some(before) = &before {
+        owed::see(step, position, before, Some(&version))?;
+        if !is_same_kind {
+            touch_dependents(step, before.id)?;
+        }
+        db.run("INSERT INTO seeing VALUES (?1)", [Sql(before.id)])?;
+    }
+    let hold = previous.map_or(Hold::Free, |before| before.hold);
+    let id = db.first(
+        "INSERT INTO document (uri, source, mount, path, size, modified, changed, inode, capability, form, fingerprint, up, \
+         names_index, named_form, newly_indexed, dated, looked, presence, hold, is_new_set, baseline, touched, \
+         was_capability, was_form, was_fingerprint) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 1, ?18, ?19, ?20, 3, ?21, ?22, ?23) \
+         ON CONFLICT (uri) DO UPDATE SET source = ?2, mount = ?3, path = ?4, size = ?5, modified = ?6, changed = ?7, \
+         inode = ?8, capability = ?9, form = ?10, fingerprint = ?11, up = ?12, names_index = ?13, named_form = ?14, \
+         newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, grace_ends = NULL, \
+         look_at = NULL, is_replaced = 0, hold = ?18, held_until = CASE WHEN ?18 = 1 THEN held_until END, \
+         is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
+         was_capability = CASE WHEN touched = 3 THEN was_capability ELSE ?21 END, \
+         was_form = CASE WHEN touched = 3 THEN was_form ELSE ?22 END, \
+         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE ?23 END RETURNING id",
+        params![Sql(uri), step.live.sources[position].id, Sql(path.mount), &path.below[..], stat.size.cast_signed(),
+            Sql(stat.modified), Sql(stat.changed), stat.inode.cast_signed(), Sql(version.capability), Sql(version.form),
+            Sql(version.fingerprint), up.map(Sql), index.map(Sql), named_form.map(Sql), newly_indexed, Sql(dated),
+            Sql(at), hold as u8, is_new_set, baseline, was.map(|was| Sql(was.capability)), was.map(|was| Sql(was.form)),
+            was.and_then(|was| was.fingerprint).map(Sql)],
+        |row| row.sql::<DocId>(),
+    )?;
+    let id = id.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    if before.is_some() {
+        db.run("DELETE FROM seeing", [])?;
+    }
+    let is_structural = resourcesync::document::is_structural(version.capability, version.form);
+    let was_structural = before.as_ref().is_some_and(|before| {
+        resourcesync::document::is_structural(before.version.capability, before.version.form)
+    });
+    if is_structural || was_structural {
+        let members = document.members.iter().filter(|_| is_structural);
+        set_mentions(step, id, members.map(|uri| plan.canonical(uri)))?;
+    }
+    if before.as_ref().is_some_and(SeenDocument::is_set) {
+        db.run("DELETE FROM advertised WHERE document = ?1", [Sql(id)])?;
+    }
+    let advertised = document.channels.iter().filter(|_| is_set(&version));
+    for (position, channel) in advertised.enumerate() {
+        let hubs: Vec<&str> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
+        db.run(
+            "INSERT INTO advertised VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                Sql(id),
+                position as i64,
+                Sql(channel.kind),
+                Sql(&channel.topic),
+                serde_json::json!(hubs).to_string()
+            ],
+        )?;
+    }
+    if !is_same_kind {
+        touch_dependents(step, id)?;
+    }
+    Ok(())
+}
+
+/// Replaces the entries of a structural document, and touches the documents that only one of the old and the new name.
+fn set_mentions(
+    step: &mut Step<'_>,
+    list: DocId,
+    members: impl Iterator<Item = Uri>,
+) -> Result<()> {
+    let db = step.db;
+    let before = db.all(
+        "SELECT document FROM mention WHERE list = ?1",
+        [Sql(list)],
+        |row| row.sql::<DocId>(),
+    )?;
+    let mut gone: std::collections::BTreeSet<DocId> = before.into_iter().collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for member in members {
+        let id = db.row_of(&member)?;
+        if !seen.insert(id) || gone.remove(&id) {
+            continue;
+        }
+        db.run(
+            "INSERT INTO mention VALUES (?1, ?2)",
+            params![Sql(list), Sql(id)],
+        )?;
+        touch(step, id)?;
+    }
+    for id in gone {
+        db.run(
+            "DELETE FROM mention WHERE list = ?1 AND document = ?2",
+            params![Sql(list), Sql(id)],
+        )?;
+        touch(step, id)?;
+    }
+    Ok(())
+}
+
+pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
+    step.db.run(
+        "UPDATE document SET touched = 1 WHERE id = ?1 AND presence > 0 AND touched = 0",
+        [Sql(id)],
+    )?;
+    Ok(())
+}
+
+/// Touches the documents that a document lists, and those that link to it.
+pub fn touch_dependents(step: &Step<'_>, id: DocId) -> Result<()> {
+    step.db.run(
+        "UPDATE document SET touched = 1 WHERE touched = 0 AND presence > 0 AND id IN \
+         (SELECT document FROM mention WHERE list = ?1 UNION SELECT id FROM document WHERE up = ?1 \
+          UNION SELECT id FROM document WHERE names_index = ?1)",
+        [Sql(id)],
+    )?;
+    Ok(())
+}
+
+// Missing documents.
+
+/// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
+pub fn vanished(
+    step: &mut Step<'_>,
+    position: usize,
+    before: SeenDocument,
+    at: Timestamp,
+    is_replaced: bool,
+) -> Result<()> {
+    if before.is_gone() {
+        return Ok(());
+    }
+    if before.presence == Presence::Present {
+        step.db.run(
+            "UPDATE document SET presence = 2, absent_since = ?2, touched = max(touched, 2) WHERE id = ?1",
+            params![Sql(before.id), Sql(at)],
+        )?;
+    }
+    let grace = step.plan.sources[position].deletion_grace;
+    let ends = before.grace_ends.unwrap_or_else(|| later(step.now, grace));
+    let is_new = before.grace_ends.is_none();
+    step.db.run(
+        "UPDATE document SET is_replaced = ?2, grace_ends = ?3, look_at = CASE WHEN ?4 THEN ?3 ELSE look_at END WHERE id = ?1",
+        params![Sql(before.id), is_replaced, Sql(ends), is_new],
+    )?;
+    step.successors.insert(before.id, None);
+    Ok(())
+}
+
+/// Takes a document to be deleted.
+pub fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result<()> {
+    owed::see(step, position, before, None)?;
+    step.db
+        .run("INSERT INTO seeing VALUES (?1)", [Sql(before.id)])?;
+    step.db.run(
+        "UPDATE document SET presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
+         was_capability = CASE WHEN touched = 3 THEN was_capability ELSE capability END, \
+         was_form = CASE WHEN touched = 3 THEN was_form ELSE form END, \
+         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE fingerprint END WHERE id = ?1",
+        [Sql(before.id)],
+    )?;
+    step.db.run("DELETE FROM seeing", [])?;
+    touch_dependents(step, before.id)?;
+    set_mentions(step, before.id, std::iter::empty())?;
+    step.db.run(
+        "DELETE FROM advertised WHERE document = ?1",
+        [Sql(before.id)],
+    )?;
+    touch_dependents(step, before.id)
+}
+
+/// Forgets a deleted document of which nothing is owed to any hub.
+pub fn forget_if_done(db: Db<'_>, id: DocId) -> Result<()> {
+    let is_done = db.exists(
+        "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
+         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND o.dormant = 0) \
+         AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
+        [Sql(id)],
+    )?;
+    if is_done {
+        forget(db, id)?;
+    }
+    Ok(())
+}
+
+/// Makes a document one that is only mentioned.
+pub fn forget(db: Db<'_>, id: DocId) -> Result<()> {
+    // What flies is told to nobody as its own any more: the next document with this URI is another one.
+    for rows in [
+        "owed WHERE document",
+        "flight_entry WHERE document",
+        "member WHERE document",
+        "mention WHERE list",
+        "advertised WHERE document",
+    ] {
+        db.run(&format!("DELETE FROM {rows} = ?1"), [Sql(id)])?;
+    }
+    db.run(
+        "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
+        [Sql(id)],
+    )?;
+    db.run("INSERT INTO seeing VALUES (?1)", [Sql(id)])?;
+    db.run(
+        "UPDATE document SET source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
+         up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \
+         held_until = NULL, index_parent = NULL, archived = 0, orphan = 0, is_new_set = 0, baseline = 0, touched = 0, \
+         newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL WHERE id = ?1",
+        [Sql(id)],
+    )?;
+    db.run("DELETE FROM seeing", [])?;
+    Ok(())
+}
+
+// Candidates that cannot be read (R3).
+
+/// Notes that a document cannot be read; it keeps its last good state.
+fn incomplete(
+    step: &mut Step<'_>,
+    position: usize,
+    uri: &Uri,
+    path: &DocumentPath,
+    reason: &Incomplete,
+    at: Timestamp,
+) -> Result<()> {
+    let is_reachable = !matches!(reason, Incomplete::Denied(_));
+    let document = step.db.document_at(uri)?;
+    if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
+        // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
+        if is_reachable && !document.is_replaced {
+            step.db.run(
+                "UPDATE document SET presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
+                 touched = max(touched, 2) WHERE id = ?1",
+                [Sql(document.id)],
+            )?;
+        } else {
+            step.db.run(
+                "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1",
+                [Sql(document.id)],
+            )?;
+        }
+    }
+    let predates = document.is_none() && step.live.sources[position].is_new_ground(path);
+    let report_at = later(step.now, step.plan.sources[position].broken_after);
+    step.db.run(
+        "INSERT INTO trouble VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) \
+         ON CONFLICT (uri) DO UPDATE SET reason = excluded.reason",
+        params![
+            Sql(uri),
+            step.live.sources[position].id,
+            Sql(path.mount),
+            &path.below[..],
+            Sql(at),
+            reason.to_string(),
+            predates,
+            Sql(report_at)
+        ],
+    )?;
+    Ok(())
+}
+
+/// Forgets a candidate that can be read, or is gone. Returns whether it predates its baseline, and was reported.
+fn forget_trouble(step: &Step<'_>, uri: &Uri) -> Result<Option<(bool, bool)>> {
+    step.db.first(
+        "DELETE FROM trouble WHERE uri = ?1 RETURNING predates, reported",
+        [Sql(uri)],
+        |row| Ok((row.take()?, row.take()?)),
+    )
+}
+
+/// Reports the candidates that could not be read for long, once each.
+pub fn report_troubles(step: &mut Step<'_>) -> Result<()> {
+    let lasting = step.db.all(
+        "UPDATE trouble SET reported = 1, report_at = NULL WHERE report_at <= ?1 RETURNING uri, source, mount, path, reason",
+        [Sql(step.now)],
+        |row| {
+            let (uri, source): (Uri, i64) = (row.sql()?, row.take()?);
+            let path = DocumentPath { mount: row.sql()?, below: row.bytes()? };
+            Ok((uri, source, path, row.take::<String>()?))
+        },
+    )?;
+    for (uri, source, path, reason) in lasting {
+        let document = step.db.document_at(&uri)?;
+        let is_known = document.is_some_and(|document| !document.is_gone());
+        if let Some(position) = step.live.position(source) {
+            let fact = Fact::Broken {
+                path,
+                uri,
+                reason,
+                is_known,
+            };
+            step.broken.push((position, fact));
+        }
+    }
+    Ok(())
+}
+
+/// Asks again what lies at a path that holds no document, where a Capability List names it.
+fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath) -> Result<()> {
+    let is_named = step.live.sources[position].is_settled()
+        && step.db.exists(
+            "SELECT 1 FROM document d JOIN mention m ON m.document = d.id JOIN document l ON l.id = m.list \
+             WHERE d.uri = ?1 AND d.presence IN (0, 4) AND l.capability <> 0 AND l.source = ?2",
+            params![Sql(uri), step.live.sources[position].id],
+        )?;
+    if is_named {
+        step.explain.insert(path.clone());
+    }
+    Ok(())
+}
+
+/// Forgets what was read of a mount whose baseline was not finished.
+pub fn forget_mount(step: &Step<'_>, mount: MountId) -> Result<()> {
+    let documents = step.db.all(
+        "SELECT id FROM document WHERE mount = ?1",
+        [Sql(mount)],
+        |row| row.sql::<DocId>(),
+    )?;
+    for id in documents {
+        forget(step.db, id)?;
+    }
+    step.db
+        .run("DELETE FROM trouble WHERE mount = ?1", [Sql(mount)])?;
+    Ok(())
+}

@@ -1,0 +1,541 @@
+//! Findings: problems of trees that can be read, reported once they have lasted (R8). They are rows, made anew for the
+//! documents that a step touched.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::observation::{Look, NoDocument};
+use crate::announce::plan::SourcePlan;
+use crate::announce::time::later;
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Form, NotADocument};
+use resourcesync::uri::{Topic, Uri};
+use rusqlite::params;
+
+use crate::announce::steps::documents::{SeenDocument, Touched};
+use crate::announce::steps::naming::wrong_urls;
+use crate::announce::steps::step::Step;
+use crate::state::{Db, DocId, Result, Sql};
+
+/// Number of findings of one kind that are told each; the others are counted.
+pub const EXAMPLES: usize = 3;
+/// Time after the first finding of a kind, or a summary, in which those beyond the examples are only counted.
+const COUNTED_FOR: Duration = Duration::from_secs(60);
+/// Documents that a list names, and of which there is no file, that are findings of their own; the others are counted.
+const MAX_WITHOUT_FILE: usize = 100;
+/// Findings that are told in one step.
+const AT_ONCE: i64 = 1_000;
+
+/// The part of a document or set that findings are about: those of one part are replaced together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FindingPart {
+    Document = 0,
+    Channel = 1,
+    /// What the last look at the file found.
+    File = 2,
+    /// The entries of a Change List.
+    Entries = 3,
+}
+
+/// The findings of one kind that the operator was told of lately.
+#[derive(Debug, Clone, Copy)]
+pub struct ToldLately {
+    since: Timestamp,
+    examples: usize,
+    untold: usize,
+    is_summed_up: bool,
+}
+
+impl ToldLately {
+    fn new(since: Timestamp) -> ToldLately {
+        ToldLately {
+            since,
+            examples: 0,
+            untold: 0,
+            is_summed_up: false,
+        }
+    }
+
+    /// Returns when those that were only counted are told.
+    pub fn wake(&self) -> Option<Timestamp> {
+        (self.untold > 0).then(|| later(self.since, COUNTED_FOR))
+    }
+}
+
+fn json(finding: &Finding) -> String {
+    serde_json::to_string(&finding.uncounted()).unwrap_or_default()
+}
+
+/// Reads a finding; nothing if it is of a kind that is no more.
+pub fn parse(what: &str, count: usize) -> Option<Finding> {
+    let finding = serde_json::from_str(what).ok()?;
+    Some(match finding {
+        Finding::MoreWithoutFile { set, .. } => Finding::MoreWithoutFile { set, count },
+        finding => finding,
+    })
+}
+
+/// Replaces the findings about one part of a document or set. New ones are told if they last for `broken_after`: a generator
+/// that is half done looks wrong for a moment.
+pub fn replace(
+    step: &Step<'_>,
+    position: usize,
+    about: &Uri,
+    part: FindingPart,
+    findings: Vec<Finding>,
+) -> Result<()> {
+    let before = step.db.all(
+        "SELECT what FROM finding WHERE about = ?1 AND part = ?2",
+        params![Sql(about), part as u8],
+        |row| row.take::<String>(),
+    )?;
+    let mut ended: BTreeSet<String> = before.into_iter().collect();
+    for finding in &findings {
+        let what = json(finding);
+        let is_number = matches!(finding, Finding::MoreWithoutFile { .. });
+        if !ended.remove(&what) || is_number {
+            note(step, position, about, part, finding)?;
+        }
+    }
+    for what in ended {
+        step.db.run(
+            "DELETE FROM finding WHERE about = ?1 AND part = ?2 AND what = ?3",
+            params![Sql(about), part as u8, what],
+        )?;
+    }
+    Ok(())
+}
+
+/// Notes one finding. A document that is named after it was counted with others is not told again.
+fn note(
+    step: &Step<'_>,
+    position: usize,
+    about: &Uri,
+    part: FindingPart,
+    finding: &Finding,
+) -> Result<()> {
+    let tell_at = later(step.now, step.plan.sources[position].broken_after);
+    let was_counted = matches!(finding, Finding::NoFile { .. })
+        && step.db.exists(
+            "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL AND tell_at IS NULL",
+            [Sql(about)],
+        )?;
+    step.db.run(
+        "INSERT INTO finding (about, part, what, source, kind, document, count, tell_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
+         ON CONFLICT (about, part, what) DO UPDATE SET count = excluded.count",
+        params![
+            Sql(about),
+            part as u8,
+            json(finding),
+            step.live.sources[position].id,
+            finding.kind(),
+            finding.without_document().map(Sql),
+            finding.count() as i64,
+            (!was_counted).then_some(Sql(tell_at))
+        ],
+    )?;
+    Ok(())
+}
+
+/// Notes the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
+/// than one may be.
+pub fn note_look(step: &Step<'_>, position: usize, uri: &Uri, look: &Look) -> Result<()> {
+    match about_file(uri, look) {
+        Some(findings) => replace(step, position, uri, FindingPart::File, findings),
+        None => Ok(()),
+    }
+}
+
+/// Notes the findings about a touched document of a source, which is in some set or in none; and about the lists that name
+/// it, if it came or went.
+pub fn note_document(
+    step: &mut Step<'_>,
+    position: usize,
+    document: &SeenDocument,
+    is_in_set: bool,
+) -> Result<()> {
+    if document.touched == Touched::Version {
+        let is_new = document.was.is_none() || document.baseline > 0;
+        if is_new || document.is_gone() {
+            came_or_went(step, position, document)?;
+        }
+    }
+    let mut findings = Vec::new();
+    if document.is_gone() {
+        return replace(
+            step,
+            position,
+            &document.uri,
+            FindingPart::Document,
+            findings,
+        );
+    }
+    let capability = document.version.capability;
+    let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
+    if needs_set && !is_in_set {
+        findings.push(Finding::Unrouted {
+            uri: document.uri.clone(),
+            capability,
+        });
+    }
+    if let Some(named) = document.names_index
+        && let Some(index) = step.db.document(named)?
+        && !index.is_gone()
+        && index.version.form != Form::Index
+    {
+        findings.push(Finding::NoIndex {
+            uri: document.uri.clone(),
+            index: index.uri,
+        });
+    }
+    if capability == Capability::CapabilityList {
+        about_members(step, position, document, &mut findings)?;
+    }
+    replace(
+        step,
+        position,
+        &document.uri,
+        FindingPart::Document,
+        findings,
+    )
+}
+
+/// Adds the findings about what a Capability List names.
+fn about_members(
+    step: &mut Step<'_>,
+    position: usize,
+    list: &SeenDocument,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let plan = &step.plan.sources[position];
+    let known = step.db.all(
+        "SELECT document, what FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
+        [Sql(&list.uri)],
+        |row| Ok((row.sql::<Uri>()?, row.take::<String>()?)),
+    )?;
+    let known: BTreeMap<Uri, String> = known.into_iter().collect();
+    let members = step.db.all(
+        "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1",
+        [Sql(list.id)],
+        |row| Ok((row.sql::<Uri>()?, row.take::<bool>()?)),
+    )?;
+    let max = if step.live.find_each {
+        usize::MAX
+    } else {
+        MAX_WITHOUT_FILE
+    };
+    let (mut named, mut more) = (0, 0);
+    for (uri, is_there) in members {
+        if !uri.is_clean() {
+            findings.push(Finding::Unclean {
+                uri: uri.to_string(),
+            });
+        }
+        if is_there || plan.mount_of(&uri).is_none() {
+            continue;
+        }
+        if named == max {
+            more += 1;
+            continue;
+        }
+        named += 1;
+        let before = known.get(&uri).and_then(|what| parse(what, 1));
+        if before.is_none() || list.touched == Touched::Version {
+            step.explain.extend(plan.path_of(&uri));
+        }
+        let set = list.uri.clone();
+        findings.push(before.unwrap_or(Finding::NoFile { set, uri }));
+    }
+    if more > 0 {
+        findings.push(Finding::MoreWithoutFile {
+            set: list.uri.clone(),
+            count: more,
+        });
+    }
+    Ok(())
+}
+
+/// Returns the Capability Lists of a source that name a document.
+fn lists_naming(
+    step: &Step<'_>,
+    position: usize,
+    document: DocId,
+    only_untouched: bool,
+) -> Result<Vec<Uri>> {
+    step.db.all(
+        "SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
+         AND l.capability = 1 AND l.presence BETWEEN 1 AND 3 AND (l.touched = 0 OR ?3 = 0)",
+        params![Sql(document), step.live.sources[position].id, only_untouched],
+        |row| row.sql(),
+    )
+}
+
+/// Notes for the lists that name a document, and are not touched themselves, that it came or went.
+fn came_or_went(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<()> {
+    for set in lists_naming(step, position, document.id, true)? {
+        let key = params![Sql(&set), Sql(&document.uri)];
+        if !document.is_gone() {
+            let named = step.db.run(
+                "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2",
+                key,
+            )?;
+            if named == 0 {
+                count_more(step, &set, -1)?;
+            }
+            continue;
+        }
+        let named = step.db.first(
+            "SELECT count(*) FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
+            [Sql(&set)],
+            |row| row.count(),
+        )?;
+        if named.unwrap_or_default() < MAX_WITHOUT_FILE || step.live.find_each {
+            let uri = document.uri.clone();
+            step.explain
+                .extend(step.plan.sources[position].path_of(&uri));
+            let finding = Finding::NoFile {
+                set: set.clone(),
+                uri,
+            };
+            note(step, position, &set, FindingPart::Document, &finding)?;
+        } else if !count_more(step, &set, 1)? {
+            let finding = Finding::MoreWithoutFile {
+                set: set.clone(),
+                count: 1,
+            };
+            note(step, position, &set, FindingPart::Document, &finding)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts more or fewer documents that a list names, and that are not found one by one. Returns false if none was counted.
+fn count_more(step: &Step<'_>, set: &Uri, by: i64) -> Result<bool> {
+    let counted = step.db.run(
+        "UPDATE finding SET count = count + ?2 WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL",
+        params![Sql(set), by],
+    )?;
+    step.db.run(
+        "DELETE FROM finding WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL AND count < 1",
+        [Sql(set)],
+    )?;
+    Ok(counted > 0)
+}
+
+/// Takes in what lies at a path that holds no document.
+pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument) -> Result<()> {
+    let Some(id) = step.db.id_of(uri)? else {
+        return Ok(());
+    };
+    for set in lists_naming(step, position, id, false)? {
+        let (about, uri) = (set.clone(), uri.clone());
+        let found = match cause {
+            NoDocument::Nothing => Finding::NoFile {
+                set,
+                uri: uri.clone(),
+            },
+            cause => Finding::NoDocument {
+                set,
+                uri: uri.clone(),
+                cause: cause.clone(),
+            },
+        };
+        let is_other = step.db.run(
+            "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
+            params![Sql(&about), Sql(&uri), json(&found)],
+        )?;
+        if is_other > 0 {
+            note(step, position, &about, FindingPart::Document, &found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Has all findings of a source told, as each run does once it has seen the tree.
+pub fn tell_again(step: &Step<'_>, position: usize) -> Result<()> {
+    let at = later(step.now, step.plan.sources[position].broken_after);
+    step.db.run(
+        "UPDATE finding SET tell_at = ?2 WHERE source = ?1 AND tell_at IS NULL",
+        params![step.live.sources[position].id, Sql(at)],
+    )?;
+    Ok(())
+}
+
+/// Returns the sets that lack a channel because another set has one of these topics.
+pub fn without_topic(
+    step: &Step<'_>,
+    position: usize,
+    topics: &BTreeSet<Topic>,
+) -> Result<Vec<Uri>> {
+    let shared = step.db.all(
+        "SELECT what FROM finding WHERE source = ?1 AND kind = 'shared_topic'",
+        [step.live.sources[position].id],
+        |row| row.take::<String>(),
+    )?;
+    let findings = shared.iter().filter_map(|what| parse(what, 1));
+    Ok(findings
+        .filter_map(|finding| match finding {
+            Finding::SharedTopic { set, topic } if topics.contains(&topic) => Some(set),
+            _ => None,
+        })
+        .collect())
+}
+
+/// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number of the
+/// others, and then nothing of that kind for a while.
+pub fn tell(step: &mut Step<'_>) -> Result<()> {
+    let mut kinds = BTreeSet::new();
+    for (position, fact) in std::mem::take(&mut step.broken) {
+        kinds.insert((position, "broken"));
+        tell_one(step, position, "broken", 1, fact);
+    }
+    let mut lasting = step.db.all(
+        "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
+         WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, what, count",
+        params![Sql(step.now), AT_ONCE],
+        |row| Ok((row.take::<i64>()?, row.sql::<Uri>()?, row.take::<String>()?, row.count()?)),
+    )?;
+    lasting.sort();
+    let mut wrong = BTreeMap::new();
+    for (source, about, what, count) in lasting {
+        let (Some(position), Some(finding)) = (step.live.position(source), parse(&what, count))
+        else {
+            continue;
+        };
+        let plan = &step.plan.sources[position];
+        if plan.is_acknowledged(&finding) {
+            continue;
+        }
+        if finding.is_of_wrong_url() {
+            let causes = match wrong.entry(position) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(wrong_urls(step.db, plan)?),
+            };
+            let mount = plan.mount_of(&about);
+            if let Some(cause) = mount.and_then(|mount| causes.get(&mount.id)) {
+                if step.live.sources[position].wrong_urls.insert(cause.clone()) {
+                    step.facts.push(Fact::Found(cause.clone()));
+                }
+                continue;
+            }
+        }
+        kinds.insert((position, finding.kind()));
+        tell_one(step, position, finding.kind(), count, Fact::Found(finding));
+    }
+    for (position, kind) in kinds {
+        sum_up(step, position, kind);
+    }
+    Ok(())
+}
+
+fn tell_one(step: &mut Step<'_>, position: usize, kind: &'static str, count: usize, fact: Fact) {
+    let now = step.now;
+    let kinds = &mut step.live.sources[position].told;
+    let told = kinds.entry(kind).or_insert(ToldLately::new(now));
+    if later(told.since, COUNTED_FOR) <= now && told.untold == 0 {
+        *told = ToldLately::new(now);
+    }
+    if told.examples < EXAMPLES && count == 1 {
+        told.examples += 1;
+        step.facts.push(fact);
+    } else {
+        told.untold += count;
+    }
+}
+
+/// Reports how many more there are of a kind: once, and then when its time is over.
+fn sum_up(step: &mut Step<'_>, position: usize, kind: &'static str) {
+    let Some(told) = step.live.sources[position].told.get_mut(kind) else {
+        return;
+    };
+    if told.untold > 0 && !told.is_summed_up {
+        told.is_summed_up = true;
+        let count = std::mem::take(&mut told.untold);
+        step.facts.push(Fact::FoundMore {
+            source: step.plan.sources[position].name.clone(),
+            kind,
+            count,
+        });
+    }
+}
+
+/// Tells how many were found of each kind since it was summed up, if that is long ago.
+pub fn sum_up_again(step: &mut Step<'_>) {
+    let now = step.now;
+    for (source, plan) in step.live.sources.iter_mut().zip(&step.plan.sources) {
+        for (kind, told) in &mut source.told {
+            if told.wake().is_none_or(|at| at > now) {
+                continue;
+            }
+            step.facts.push(Fact::FoundMore {
+                source: plan.name.clone(),
+                kind,
+                count: told.untold,
+            });
+            *told = ToldLately {
+                examples: EXAMPLES,
+                is_summed_up: true,
+                ..ToldLately::new(now)
+            };
+        }
+    }
+}
+
+/// Returns the findings about a source. Where the `url` of a mount is wrong, that is returned instead of what follows from
+/// it.
+pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
+    let rows = db.all(
+        "SELECT f.about, f.what, f.count FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
+        [&plan.name],
+        |row| Ok((row.sql::<Uri>()?, row.take::<String>()?, row.count()?)),
+    )?;
+    let mut all = BTreeSet::new();
+    if rows.is_empty() {
+        return Ok(all);
+    }
+    let wrong = wrong_urls(db, plan)?;
+    for (about, what, count) in rows {
+        let mount = plan.mount_of(&about);
+        let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));
+        all.extend(parse(&what, count).filter(|it| !(is_cause_known && it.is_of_wrong_url())));
+    }
+    all.extend(wrong.into_values());
+    Ok(all)
+}
+
+/// Returns the findings about a file as a look found it; nothing if the look says nothing.
+fn about_file(uri: &Uri, look: &Look) -> Option<Vec<Finding>> {
+    let uri = uri.clone();
+    Some(match look {
+        Look::Incomplete(_) => return None,
+        Look::Missing => Vec::new(),
+        Look::Other { reason, .. } => match reason {
+            NotADocument::Capability(capability) => vec![Finding::ForeignCapability {
+                uri,
+                capability: capability.clone(),
+            }],
+            NotADocument::Terms { .. }
+            | NotADocument::Namespace {
+                has_terms: true, ..
+            } => vec![Finding::ForeignNamespace {
+                uri,
+                reason: reason.clone(),
+            }],
+            _ => Vec::new(),
+        },
+        Look::Document { parsed, .. } => {
+            let relative = parsed.document.relative.as_ref();
+            let relative = relative.map(|loc| Finding::RelativeLoc {
+                uri: uri.clone(),
+                loc: loc.to_string(),
+            });
+            let oversize = parsed.document.oversize;
+            let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
+            relative.into_iter().chain(too_large).collect()
+        }
+    })
+}

@@ -1,0 +1,835 @@
+//! The lists of a set: those that the next round compares, as which version each was taken, and when what was taken of it
+//! is forgotten (C1, C2, C6 to C8, C11 to C13, C27).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::time::later;
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
+use rusqlite::params;
+
+use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, retry_delay};
+use crate::announce::steps::documents::{self, Presence, SeenDocument};
+use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::step::Step;
+use crate::state::{DocId, Result, Sql};
+
+/// Largest size of the lists that are learned in one round, in bytes; one list at least.
+const LEARNED_SIZE: u64 = 32 << 20;
+/// Time after which a closed Change List that did not change is not expected to (C7).
+const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Number of times that a list is asked for in vain before the others are read without it.
+const ROUNDS: u32 = 2;
+/// Number of times that a list is asked for in vain before the operator is told, after half a minute.
+const ROUNDS_TO_REPORT: u32 = 5;
+
+/// The lists of a set for its next round.
+#[derive(Debug)]
+pub enum NextLists {
+    /// There is nothing to read.
+    None,
+    /// None can be read now, and the round was put off.
+    Later,
+    Read {
+        lists: Vec<ListToRead>,
+        /// True if others are left to a later round.
+        is_partial: bool,
+        /// The time from which on entries wait, because lists that are not read may have earlier ones.
+        beyond: Option<Timestamp>,
+    },
+}
+
+/// A list to read, with what earlier rounds left of this version of it.
+#[derive(Debug)]
+struct ListOfRound {
+    id: DocId,
+    list: ListToRead,
+    left: Option<LeftEntries>,
+}
+
+/// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
+/// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
+pub fn compared(
+    step: &Step<'_>,
+    position: usize,
+    set: &ChangeSet,
+    is_last: bool,
+) -> Result<ListKind> {
+    if !step.plan.sources[position].changes_from_resource_lists {
+        return Ok(ListKind::ChangeLists);
+    }
+    if let (true, Some(learned)) = (is_last, set.learned) {
+        return Ok(learned);
+    }
+    let has_change_list = step.db.exists(
+        "SELECT 1 FROM member m CROSS JOIN document d ON d.id = m.document \
+         WHERE m.set_id = ?1 AND d.capability = ?2 AND d.presence BETWEEN 1 AND 3",
+        params![Sql(set.id), Sql(Capability::ChangeList)],
+    )?;
+    let has_inventory = set.learned == Some(ListKind::ResourceLists)
+        || step.db.exists(
+            "SELECT 1 FROM member m CROSS JOIN document d ON d.id = m.document \
+             WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.archived = 0 AND d.presence BETWEEN 1 AND 3",
+            params![Sql(set.id), Sql(Capability::ResourceList)],
+        )?;
+    Ok(match has_inventory && !has_change_list {
+        true => ListKind::ResourceLists,
+        false => ListKind::ChangeLists,
+    })
+}
+
+/// Returns the lists of this kind that a set has, and that fulfil a condition, in order of their URIs. For a channel that
+/// retires, it has those that it had before its Capability List went (C12).
+fn listed(
+    step: &Step<'_>,
+    set: &ChangeSet,
+    is_last: bool,
+    capability: Capability,
+    condition: &str,
+) -> Result<Vec<ListOfRound>> {
+    let mut lists = Vec::new();
+    let members = "member m CROSS JOIN document d ON d.id = m.document \
+                   LEFT JOIN change_list l ON l.set_id = m.set_id AND l.list = d.id WHERE m.set_id = ?1";
+    let orphans = "change_list l CROSS JOIN document d ON d.id = l.list \
+                   WHERE l.set_id = ?1 AND NOT EXISTS (SELECT 1 FROM member WHERE document = d.id)";
+    for from in [members, orphans].iter().take(1 + usize::from(is_last)) {
+        let sql = format!(
+            "SELECT d.id, d.uri, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.fingerprint, d.archived, \
+             coalesce(l.to_learn, 0), l.closed, l.last, l.version IS NOT DISTINCT FROM d.fingerprint, l.left_first, \
+             l.left_count, l.waits, l.waits_until IS NOT NULL FROM {from} \
+             AND d.capability = ?2 AND d.form = 0 AND {condition}"
+        );
+        lists.extend(
+            step.db
+                .all(&sql, params![Sql(set.id), Sql(capability)], |row| {
+                    let (id, list) = (row.sql()?, row.sql()?);
+                    let path = DocumentPath {
+                        mount: row.sql()?,
+                        below: row.bytes()?,
+                    };
+                    let (stat, fingerprint) = (documents::stat(row)?, row.sql()?);
+                    let (is_archived, is_learned) = (row.take()?, row.take::<bool>()?);
+                    let closed = row.option::<Timestamp>()?.zip(row.option::<Timestamp>()?);
+                    let is_version: bool = row.take()?;
+                    let (first, count) = (row.option()?, row.take::<Option<i64>>()?);
+                    let (waits, is_waiting) = (row.take::<Option<bool>>()?, row.take::<bool>()?);
+                    let left = first.zip(count).map(|(first, count)| LeftEntries {
+                        first,
+                        count: usize::try_from(count).unwrap_or_default(),
+                    });
+                    Ok(ListOfRound {
+                        id,
+                        left: left.filter(|_| is_version),
+                        list: ListToRead {
+                            list,
+                            path,
+                            stat,
+                            fingerprint,
+                            is_learned: set.learned.is_none() || is_learned,
+                            is_archived,
+                            closed_until: closed
+                                .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
+                                .map(|(_, last)| last),
+                            waits: !(is_version && waits == Some(true)) || is_waiting,
+                        },
+                    })
+                })?,
+        );
+    }
+    lists.sort_by(|one, other| one.list.list.cmp(&other.list.list));
+    Ok(lists)
+}
+
+/// Returns the Change Lists of a set with a version that was not taken as a whole (C1), but for those of which the rest
+/// waits for another list to have it.
+fn change_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListOfRound>> {
+    let condition = "d.presence = 1 AND l.fingerprint IS DISTINCT FROM d.fingerprint AND NOT (coalesce(l.waits, 0) = 1 \
+                     AND l.version IS NOT DISTINCT FROM d.fingerprint AND l.waits_until IS NOT NULL)";
+    listed(step, set, is_last, Capability::ChangeList, condition)
+}
+
+/// Returns the Change Lists that the next round of a set reads: not the stale ones, and so many that memory is bounded.
+pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) -> Result<NextLists> {
+    let mut lists = change_lists(step, set, is_last)?;
+    // While a set is learned, a round runs even without lists: it records that there are none.
+    if lists.is_empty() && set.learned.is_some() {
+        return Ok(NextLists::None);
+    }
+    let left_out = leave_stale_out(step, set, &mut lists)?;
+    if lists.is_empty() && !left_out.is_empty() {
+        if let Some(next) = next_stale(step, set.id)? {
+            set.delay_until(next, step.now);
+        }
+        return Ok(NextLists::Later);
+    }
+    if set.learned.is_none() {
+        // They are learned later.
+        for list in left_out {
+            learn(step, set.id, list)?;
+        }
+    }
+    let count = lists.len();
+    let beyond = match set.learned {
+        Some(_) => keep_earliest(&mut lists),
+        None => {
+            keep_first(&mut lists);
+            None
+        }
+    };
+    Ok(NextLists::Read {
+        is_partial: lists.len() < count,
+        lists: lists.into_iter().map(|listed| listed.list).collect(),
+        beyond,
+    })
+}
+
+/// Keeps the lists that are learned in one round.
+fn keep_first(lists: &mut Vec<ListOfRound>) {
+    let (mut size, mut number) = (0, 0);
+    lists.retain(|listed| {
+        size += listed.list.stat.size;
+        number += 1;
+        number == 1 || size <= LEARNED_SIZE
+    });
+}
+
+/// Keeps the lists with the earliest entries that were left. Entries from the time on that is returned wait, because lists
+/// that are not read may have earlier ones.
+fn keep_earliest(lists: &mut Vec<ListOfRound>) -> Option<Timestamp> {
+    // A silent entry is compared with all that may tell it (C1, C7).
+    if lists.iter().any(|listed| listed.list.may_be_silent()) {
+        return None;
+    }
+    let left = |listed: &ListOfRound| listed.left.filter(|_| !listed.list.is_learned);
+    let mut firsts: Vec<LeftEntries> = lists.iter().map(left).collect::<Option<_>>()?;
+    firsts.sort_unstable_by_key(|left| left.first);
+    let mut entries = 0;
+    let beyond = firsts.iter().find(|left| {
+        let is_enough = entries >= ROUND;
+        entries += left.count;
+        is_enough && left.first > firsts[0].first
+    });
+    let beyond = beyond?.first;
+    lists.retain(|listed| left(listed).is_some_and(|left| left.first < beyond));
+    Some(beyond)
+}
+
+/// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
+pub fn next_resource_lists(
+    step: &Step<'_>,
+    set: &mut ChangeSet,
+    is_last: bool,
+) -> Result<NextLists> {
+    let lists = resource_lists(step, set, is_last)?;
+    let missing = "d.presence IN (2, 3) AND d.archived = 0";
+    if !listed(step, set, is_last, Capability::ResourceList, missing)?.is_empty() {
+        set.delay(step.now);
+        return Ok(NextLists::Later);
+    }
+    if !has_changed_resource_lists(step, set, &lists)? {
+        return Ok(NextLists::None);
+    }
+    let is_first = set.learned != Some(ListKind::ResourceLists);
+    let lists = lists.into_iter().map(|listed| ListToRead {
+        is_learned: is_first || listed.list.is_learned,
+        closed_until: None,
+        waits: false,
+        ..listed.list
+    });
+    // An inventory is compared as a whole.
+    Ok(NextLists::Read {
+        lists: lists.collect(),
+        is_partial: false,
+        beyond: None,
+    })
+}
+
+fn resource_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListOfRound>> {
+    let condition = "d.presence = 1 AND d.archived = 0";
+    listed(step, set, is_last, Capability::ResourceList, condition)
+}
+
+fn has_changed_resource_lists(
+    step: &Step<'_>,
+    set: &ChangeSet,
+    lists: &[ListOfRound],
+) -> Result<bool> {
+    let is_deletion_due = set.is_accepted || set.missing_until.is_some_and(|at| at <= step.now);
+    if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
+        return Ok(true);
+    }
+    let ids: BTreeSet<DocId> = lists.iter().map(|listed| listed.id).collect();
+    if known_inventory(step, set.id)? != ids {
+        return Ok(true);
+    }
+    for listed in lists {
+        if !has_taken(step, set.id, listed.id, listed.list.fingerprint)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns true if something may be fresh in the lists that a set had until now (C12).
+pub fn has_fresh(step: &Step<'_>, position: usize, set: &ChangeSet) -> Result<bool> {
+    match compared(step, position, set, true)? {
+        ListKind::ChangeLists => Ok(!change_lists(step, set, true)?.is_empty()),
+        ListKind::ResourceLists => {
+            let missing = "d.presence IN (2, 3) AND d.archived = 0";
+            let is_complete =
+                listed(step, set, true, Capability::ResourceList, missing)?.is_empty();
+            let lists = resource_lists(step, set, true)?;
+            Ok(is_complete && has_changed_resource_lists(step, set, &lists)?)
+        }
+    }
+}
+
+/// C10: returns true if a document that a set or one of its indexes lists was found, and cannot be read until its writer is
+/// done.
+pub fn has_unreadable_member(step: &Step<'_>, set: DocId) -> Result<bool> {
+    step.db.exists(
+        "SELECT 1 FROM trouble t CROSS JOIN document d ON d.uri = t.uri WHERE t.report_at IS NOT NULL \
+         AND d.presence IN (0, 4) AND (d.id = ?1 OR EXISTS (SELECT 1 FROM mention m WHERE m.document = d.id \
+         AND EXISTS (SELECT 1 FROM member i WHERE i.document = m.list AND i.set_id = ?1)))",
+        [Sql(set)],
+    )
+}
+
+// Lists as far as their entries were taken.
+
+fn has_taken(step: &Step<'_>, set: DocId, list: DocId, version: Fingerprint) -> Result<bool> {
+    step.db.exists(
+        "SELECT 1 FROM change_list WHERE set_id = ?1 AND list = ?2 AND fingerprint = ?3",
+        params![Sql(set), Sql(list), Sql(version)],
+    )
+}
+
+/// Notes that what a list has when it is read next counts as taken (C10, R13).
+pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
+    step.db.run(
+        "INSERT INTO change_list (set_id, list, to_learn) VALUES (?1, ?2, 1) ON CONFLICT (set_id, list) DO UPDATE SET \
+         to_learn = 1, fingerprint = NULL, listed = 0, taken = 0, closed = NULL, last = NULL",
+        params![Sql(set), Sql(list)],
+    )?;
+    Ok(())
+}
+
+/// What is known of a list from earlier rounds.
+#[derive(Debug, Default)]
+struct KnownList {
+    to_learn: bool,
+    closed: Option<(Timestamp, Timestamp)>,
+    is_version: bool,
+    waits: bool,
+    waits_until: Option<Timestamp>,
+}
+
+/// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_unfinished`.
+pub fn take(
+    step: &Step<'_>,
+    position: usize,
+    set: &ChangeSet,
+    taken: &TakenList,
+    is_unfinished: bool,
+) -> Result<()> {
+    let list = step.db.row_of(&taken.list)?;
+    step.db.run(
+        "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2",
+        params![Sql(set.id), Sql(list)],
+    )?;
+    let known = step.db.first(
+        "SELECT to_learn, closed, last, version IS NOT DISTINCT FROM ?3, waits, waits_until FROM change_list \
+         WHERE set_id = ?1 AND list = ?2",
+        params![Sql(set.id), Sql(list), Sql(taken.version)],
+        |row| {
+            Ok(KnownList {
+                to_learn: row.take()?,
+                closed: row.option()?.zip(row.option()?),
+                is_version: row.take()?,
+                waits: row.take()?,
+                waits_until: row.option()?,
+            })
+        },
+    )?;
+    let known = known.unwrap_or_default();
+    if is_unfinished && (set.learned.is_none() || known.to_learn) {
+        return learn(step, set.id, list);
+    }
+    // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
+    // entry counts as no earlier than before.
+    let before = known
+        .closed
+        .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
+    let closed = match taken.fingerprint {
+        None => before,
+        Some(_) => taken.closed_until.map(|last| {
+            (
+                step.now,
+                before.map_or(last, |(_, before)| last.max(before)),
+            )
+        }),
+    };
+    // While others are left, the next round goes on with the same version.
+    let (waits, waits_until) = if taken.waiting > 0 && taken.taken + taken.waiting == taken.listed {
+        let grace = step.plan.sources[position].deletion_grace;
+        (true, Some(later(step.now, grace)))
+    } else if taken.fingerprint.is_some() || !known.is_version {
+        (false, None)
+    } else {
+        (known.waits, known.waits_until)
+    };
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    step.db.run(
+        "INSERT INTO change_list (set_id, list, fingerprint, listed, taken, closed, last, left_first, left_count, \
+         waits, waits_until) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (set_id, list) DO UPDATE \
+         SET to_learn = 0, fingerprint = excluded.fingerprint, listed = excluded.listed, taken = excluded.taken, \
+         closed = excluded.closed, last = excluded.last, left_first = excluded.left_first, left_count = excluded.left_count, \
+         waits = excluded.waits, waits_until = excluded.waits_until",
+        params![
+            Sql(set.id),
+            Sql(list),
+            taken.fingerprint.map(Sql),
+            count(taken.listed),
+            count(taken.taken),
+            closed.map(|(since, _)| Sql(since)),
+            closed.map(|(_, last)| Sql(last)),
+            taken.left.map(|left| Sql(left.first)),
+            taken.left.map(|left| count(left.count)),
+            waits,
+            waits_until.map(Sql)
+        ],
+    )?;
+    Ok(())
+}
+
+/// Notes what is wrong with the entries of a list that was read. What rounds find in one version of it adds up; entries that
+/// do not count are reported as far as they are more than in the version before: most of them stand there in every version.
+pub fn find_odd(
+    step: &mut Step<'_>,
+    position: usize,
+    set: DocId,
+    taken: &TakenList,
+    back_dated: usize,
+) -> Result<()> {
+    let list = step.db.row_of(&taken.list)?;
+    let before = step.db.first(
+        "SELECT skipped, version IS NOT DISTINCT FROM ?3, back_dated, ahead, rewritten FROM change_list \
+         WHERE set_id = ?1 AND list = ?2",
+        params![Sql(set), Sql(list), Sql(taken.version)],
+        |row| {
+            let (skipped, is_same) = (row.count()?, row.take::<bool>()?);
+            let sums = (row.count()?, row.count()?, row.take::<Option<i64>>()?);
+            Ok((skipped, if is_same { sums } else { (0, 0, None) }))
+        },
+    )?;
+    let (skipped, (back_dated_before, ahead_before, rewritten_before)) = before.unwrap_or_default();
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let (back_dated, ahead) = (
+        back_dated + back_dated_before,
+        taken.undated.ahead + ahead_before,
+    );
+    let rewritten = match (taken.rewritten.map(count), rewritten_before) {
+        (Some(now), Some(before)) => Some(now + before),
+        (now, before) => now.or(before),
+    };
+    step.db.run(
+        "UPDATE change_list SET version = ?3, skipped = ?4, back_dated = ?5, ahead = ?6, rewritten = ?7 \
+         WHERE set_id = ?1 AND list = ?2",
+        params![Sql(set), Sql(list), Sql(taken.version), count(taken.skipped), count(back_dated), count(ahead), rewritten],
+    )?;
+    let uri = &taken.list;
+    let mut findings = Vec::new();
+    if let Some(first) = &taken.first_skipped {
+        findings.push(Finding::UntellableEntries {
+            list: uri.clone(),
+            count: taken.skipped,
+            line: first.line,
+            reason: first.reason.to_string(),
+        });
+    }
+    if back_dated > 0 {
+        findings.push(Finding::BackDated {
+            list: uri.clone(),
+            count: back_dated,
+        });
+    }
+    if ahead > 0 {
+        findings.push(Finding::Ahead {
+            list: uri.clone(),
+            count: ahead,
+        });
+    }
+    let untold = rewritten.and_then(|untold| usize::try_from(untold).ok());
+    if let Some(untold) = untold.filter(|untold| *untold > 0) {
+        findings.push(Finding::ClosedListRewritten {
+            list: uri.clone(),
+            untold,
+        });
+    }
+    findings::replace(step, position, uri, FindingPart::Entries, findings)?;
+    if taken.skipped > skipped {
+        step.facts.push(Fact::SkippedEntries {
+            source: step.plan.sources[position].name.clone(),
+            list: uri.clone(),
+            count: taken.skipped - skipped,
+        });
+    }
+    Ok(())
+}
+
+/// Forgets the Resource Lists that an inventory does not have any more.
+pub fn keep_only(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
+    let mut kept = BTreeSet::new();
+    for taken in lists {
+        kept.insert(step.db.row_of(&taken.list)?);
+    }
+    for list in known_inventory(step, set)?.difference(&kept) {
+        step.db.run(
+            "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2",
+            params![Sql(set), Sql(*list)],
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns those of the known lists of a set that are not Change Lists, and were none until a moment ago: what was taken of
+/// these still counts (C7).
+fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
+    let lists = step.db.all(
+        "SELECT l.list FROM change_list l CROSS JOIN document d ON d.id = l.list WHERE l.set_id = ?1 AND l.ended IS NULL \
+         AND NOT (d.presence BETWEEN 1 AND 3 AND d.capability = ?2 AND d.form = 0)",
+        params![Sql(set), Sql(Capability::ChangeList)],
+        |row| row.sql::<DocId>(),
+    )?;
+    Ok(lists.into_iter().collect())
+}
+
+// Lists that are stale (C8).
+
+fn stat_text(stat: &Stat) -> String {
+    format!(
+        "{} {} {} {}",
+        stat.size, stat.modified, stat.changed, stat.inode
+    )
+}
+
+/// Notes lists that were not the version that was asked for, with its stat data. Returns those that the operator is to be
+/// told of.
+pub fn note_stale(
+    step: &Step<'_>,
+    set: &mut ChangeSet,
+    lists: BTreeMap<Uri, Stat>,
+) -> Result<Vec<Uri>> {
+    set.must_take_others = true;
+    let (mut reported, mut are_left_out) = (Vec::new(), true);
+    for (uri, stat) in lists {
+        let list = step.db.row_of(&uri)?;
+        let key = params![Sql(set.id), Sql(list)];
+        let sql = "SELECT times FROM stale_list WHERE set_id = ?1 AND list = ?2";
+        let before = step.db.first(sql, key, |row| row.take::<u32>())?;
+        let times = before.unwrap_or_default().saturating_add(1);
+        step.db.run(
+            "INSERT INTO stale_list VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, list) DO UPDATE SET \
+             stat = excluded.stat, times = excluded.times, until = excluded.until",
+            params![
+                Sql(set.id),
+                Sql(list),
+                stat_text(&stat),
+                times,
+                Sql(later(step.now, retry_delay(times)))
+            ],
+        )?;
+        are_left_out &= times >= ROUNDS;
+        if times == ROUNDS_TO_REPORT {
+            reported.push(uri);
+        }
+    }
+    // The others are read at once.
+    if are_left_out {
+        set.trigger_if_none(step.now);
+    }
+    Ok(reported)
+}
+
+/// Removes those of the lists to read that cannot be read now, and returns them. The entries of the others wait: it may be a
+/// removed one that has them. Forgets lists that are not to be read.
+fn leave_stale_out(
+    step: &Step<'_>,
+    set: &ChangeSet,
+    lists: &mut Vec<ListOfRound>,
+) -> Result<BTreeSet<DocId>> {
+    let stale = step.db.all(
+        "SELECT list, stat, times, until FROM stale_list WHERE set_id = ?1",
+        [Sql(set.id)],
+        |row| {
+            let (list, stat): (DocId, String) = (row.sql()?, row.take()?);
+            Ok((list, (stat, row.take::<u32>()?, row.sql::<Timestamp>()?)))
+        },
+    )?;
+    let stale: BTreeMap<DocId, (String, u32, Timestamp)> = stale.into_iter().collect();
+    for list in stale.keys() {
+        if !lists.iter().any(|listed| listed.id == *list) {
+            step.db.run(
+                "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2",
+                params![Sql(set.id), Sql(*list)],
+            )?;
+        }
+    }
+    let is_stale = |listed: &&ListOfRound| {
+        let stale = stale.get(&listed.id);
+        stale.is_some_and(|(_, times, _)| *times >= ROUNDS)
+    };
+    let is_read_later = |listed: &&ListOfRound| {
+        let (stat, _, until) = &stale[&listed.id];
+        *until > step.now && *stat == stat_text(&listed.list.stat)
+    };
+    let all_versions = set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
+    let left_out = lists.iter().filter(is_stale);
+    let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
+    let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();
+    if !left_out.is_empty() {
+        lists.retain(|listed| !left_out.contains(&listed.id));
+        for listed in lists.iter_mut() {
+            listed.list.waits = true;
+        }
+    }
+    Ok(left_out)
+}
+
+/// Returns the earliest time at which a stale list is asked for again; nothing if there is none.
+pub fn next_stale(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT min(until) FROM stale_list WHERE set_id = ?1";
+    Ok(step
+        .db
+        .first(sql, [Sql(set)], |row| row.option())?
+        .flatten())
+}
+
+// Lists that end (C7), and entries that wait.
+
+/// Forgets what was taken of a list in a set. A round under way compares with keys that are gone: another one follows.
+fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
+    let key = params![Sql(set), Sql(list)];
+    step.db.run(
+        "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2",
+        key,
+    )?;
+    step.db.run(
+        "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2",
+        key,
+    )?;
+    let Some(mut set) = change_sets::load(step, set)? else {
+        return Ok(());
+    };
+    set.last_round = None;
+    if set.round.take().is_some() {
+        set.triggers = Some((step.now, step.now));
+    }
+    set.wake = Some(step.now);
+    set.save(step)
+}
+
+/// Forgets what was taken of the lists of a set that ended a grace ago.
+pub fn forget_ended(step: &Step<'_>, set: DocId) -> Result<()> {
+    let ended = step.db.all(
+        "SELECT list FROM change_list WHERE set_id = ?1 AND ended <= ?2",
+        params![Sql(set), Sql(step.now)],
+        |row| row.sql::<DocId>(),
+    )?;
+    for list in ended {
+        forget(step, set, list)?;
+    }
+    Ok(())
+}
+
+/// Ends the waits for entries that no list had in time: the next round takes them. Returns their number.
+pub fn end_waits(step: &Step<'_>, set: DocId) -> Result<usize> {
+    step.db.run(
+        "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2",
+        params![Sql(set), Sql(step.now)],
+    )
+}
+
+/// Returns the first time at which entries wait no more or a list is forgotten.
+pub fn next_end(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
+    let next = step.db.first(
+        "SELECT min(waits_until), min(ended) FROM change_list WHERE set_id = ?1",
+        [Sql(set)],
+        |row| Ok([row.option()?, row.option()?]),
+    )?;
+    Ok(next.into_iter().flatten().flatten().min())
+}
+
+// Lists that were seen to change, come or end (C6, C7, C11, C27).
+
+/// Notes what the settling of a source says of the lists of its sets; when it settles first, also of all that are known.
+pub fn note_seen(
+    step: &mut Step<'_>,
+    position: usize,
+    is_first: bool,
+    affected: &BTreeSet<DocId>,
+) -> Result<()> {
+    let source = step.live.sources[position].id;
+    let sets = "SELECT id FROM change_set WHERE source = ?1";
+    if !step.db.exists(sets, [source])? {
+        return Ok(());
+    }
+    let mut known = Vec::new();
+    if is_first {
+        for id in step.db.all(sets, [source], |row| row.sql::<DocId>())? {
+            note_first(step, position, id)?;
+        }
+        known = step.db.all(
+            "SELECT DISTINCT l.list FROM change_set s CROSS JOIN change_list l ON l.set_id = s.id WHERE s.source = ?1",
+            [source],
+            |row| row.sql::<DocId>(),
+        )?;
+    }
+    for list in affected.iter().chain(&known) {
+        note(step, position, *list)?;
+    }
+    Ok(())
+}
+
+/// Makes a round of a set due when its source settles first.
+fn note_first(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()> {
+    let Some(mut set) = change_sets::load(step, id)? else {
+        return Ok(());
+    };
+    let compares = step.plan.sources[position].changes_from_resource_lists;
+    if compares {
+        set.look_for_missing(step.now);
+    } else if set.learned == Some(ListKind::ResourceLists) {
+        set.forget_inventory(step)?;
+    }
+    set.trigger(step.now);
+    if !compares && set.learned.is_none() && !has_unreadable_member(step, id)? {
+        // What its lists have was there before, and what comes now is told (C10).
+        set.hurry(step.now);
+    }
+    set.save(step)
+}
+
+/// Returns the touched documents of a source that sets with changes have, or have taken entries of.
+pub fn touched_lists(step: &Step<'_>, position: usize) -> Result<BTreeSet<DocId>> {
+    let lists = step.db.all(
+        "SELECT d.id FROM document d WHERE d.source = ?1 AND d.touched > 0 \
+         AND (EXISTS (SELECT 1 FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = d.id) \
+         OR EXISTS (SELECT 1 FROM change_list l WHERE l.list = d.id))",
+        [step.live.sources[position].id],
+        |row| row.sql(),
+    )?;
+    Ok(lists.into_iter().collect())
+}
+
+/// Returns the sets of changes that have a document, and those that have taken entries of it.
+fn sets_of(step: &Step<'_>, list: DocId) -> Result<(BTreeSet<DocId>, BTreeSet<DocId>)> {
+    let having = step.db.all(
+        "SELECT s.id FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = ?1",
+        [Sql(list)],
+        |row| row.sql::<DocId>(),
+    )?;
+    let knowing = step.db.all(
+        "SELECT set_id FROM change_list WHERE list = ?1",
+        [Sql(list)],
+        |row| row.sql::<DocId>(),
+    )?;
+    Ok((having.into_iter().collect(), knowing.into_iter().collect()))
+}
+
+fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
+    let (having, knowing) = sets_of(step, list)?;
+    if having.is_empty() && knowing.is_empty() {
+        return Ok(());
+    }
+    let plan = &step.plan.sources[position];
+    let compares = plan.changes_from_resource_lists;
+    let document = step.db.document(list)?;
+    let is_list = |capability| {
+        document.as_ref().is_some_and(|document| {
+            (document.version.capability, document.version.form) == (capability, Form::List)
+        })
+    };
+    let is_there = document
+        .as_ref()
+        .is_some_and(|document| !document.is_gone());
+    if compares && is_list(Capability::ResourceList) {
+        let is_present = |document: &SeenDocument| document.presence == Presence::Present;
+        let is_present = document.as_ref().is_some_and(is_present);
+        for id in having.union(&knowing) {
+            note_change(step, *id, document.as_ref(), !is_present)?;
+        }
+    } else if is_there && is_list(Capability::ChangeList) {
+        step.db.run(
+            "UPDATE change_list SET ended = NULL WHERE list = ?1 AND ended IS NOT NULL",
+            [Sql(list)],
+        )?;
+        for id in knowing.difference(&having).filter(|_| compares) {
+            look_at_inventory(step, *id)?;
+        }
+        for id in having {
+            note_change(step, id, document.as_ref(), false)?;
+        }
+    } else {
+        for id in knowing {
+            if compares {
+                look_at_inventory(step, id)?;
+            }
+            if !is_there {
+                forget(step, id, list)?;
+                continue;
+            }
+            // Its entries may stand in other lists now, as in the components of an index.
+            step.db.run(
+                "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL",
+                params![Sql(id), Sql(list), Sql(later(step.now, plan.deletion_grace))],
+            )?;
+            step.db.run(
+                "UPDATE change_set SET wake = ?2 WHERE id = ?1",
+                params![Sql(id), Sql(step.now)],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a round of a set due, unless this version of its list was taken. What came with a mount's baseline is learned.
+fn note_change(
+    step: &Step<'_>,
+    id: DocId,
+    list: Option<&SeenDocument>,
+    is_unseen: bool,
+) -> Result<()> {
+    let (Some(mut set), Some(list)) = (change_sets::load(step, id)?, list) else {
+        return Ok(());
+    };
+    if is_unseen {
+        set.watched_since = None;
+    }
+    if list.is_gone() || !has_taken(step, id, list.id, list.version.fingerprint)? {
+        if list.baseline > 0 {
+            learn(step, id, list.id)?;
+            set.last_round = None;
+        }
+        set.trigger(step.now);
+    }
+    set.save(step)
+}
+
+/// Notes that a set lost a list: its Resource Lists may be compared from now on (C27), or lack what the list had (C29).
+fn look_at_inventory(step: &Step<'_>, id: DocId) -> Result<()> {
+    if let Some(mut set) = change_sets::load(step, id)? {
+        set.look_for_missing(step.now);
+        set.trigger(step.now);
+        set.save(step)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,812 @@
+//! Mounts as they were found: present, swept, or absent; and deletions, which depend on them (R13, R15).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::announce::candidates::Candidates;
+use crate::announce::event::{Fact, Suspension};
+use crate::announce::observation::{
+    DocumentPath, Identity, MountId, NestedFileSystem, UnreadableDirectory,
+};
+use crate::announce::plan::{MassDeletion, MountPlan, Plan, SourcePlan};
+use crate::announce::time::later;
+use jiff::Timestamp;
+use resourcesync::uri::Uri;
+use rusqlite::params;
+
+use crate::announce::steps::baseline::{Baseline, EndedSweep};
+use crate::announce::steps::change_sets;
+use crate::announce::steps::documents::{self, COLUMNS, Presence, SeenDocument};
+use crate::announce::steps::live::LiveSource;
+use crate::announce::steps::nested::{Below, NestedFileSystems, NestedRow, tops_of};
+use crate::announce::steps::root::{MountRoot, MountState, RootJudgement};
+use crate::announce::steps::step::Step;
+use crate::state::{Columns, Db, Result, Sql};
+
+/// The wait for the answer to a look at a missing document, before another look.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// A mount as it was last found (R13).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountRow {
+    pub source: String,
+    pub directory: PathBuf,
+    pub prefix: Uri,
+    pub identity: Option<Identity>,
+    pub baselined: bool,
+    pub held_document: bool,
+    /// The start of the last complete sweep.
+    pub swept: Option<Timestamp>,
+    /// The candidates of that sweep. Files that a later configuration adds to them were there before, as far as anybody
+    /// knows (R13).
+    pub candidates: Option<Candidates>,
+    /// The file systems below the root that held documents, by their paths from there (R15).
+    pub nested: BTreeMap<Arc<[u8]>, NestedRow>,
+}
+
+/// A mount, with what this run knows of it.
+#[derive(Debug, Clone)]
+pub struct KnownMount {
+    pub plan: MountPlan,
+    pub root: MountRoot,
+    pub baseline: Baseline,
+    pub nested: NestedFileSystems,
+    /// The first directories that may not be read, and how many more.
+    pub unreadable: (Vec<UnreadableDirectory>, usize),
+}
+
+impl KnownMount {
+    fn new(
+        plan: &MountPlan,
+        source: &SourcePlan,
+        row: Option<MountRow>,
+        wall: Timestamp,
+    ) -> KnownMount {
+        let (root, baseline, nested) = match row {
+            None => (
+                MountRoot::new(None, false),
+                Baseline::new(wall),
+                NestedFileSystems::new(BTreeMap::new(), false),
+            ),
+            Some(row) => (
+                MountRoot::new(row.identity, row.held_document),
+                Baseline::restored(&row, &source.candidates, wall),
+                NestedFileSystems::new(row.nested, row.baselined),
+            ),
+        };
+        KnownMount {
+            plan: plan.clone(),
+            root,
+            baseline,
+            nested,
+            unreadable: Default::default(),
+        }
+    }
+
+    /// Returns the path of something below its root in the file system, as text.
+    pub fn text_of(&self, below: &[u8]) -> String {
+        self.plan
+            .directory
+            .join(OsStr::from_bytes(below))
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    pub fn save(&self, db: Db<'_>, source: i64) -> Result<()> {
+        let globs = |of: fn(&Candidates) -> &[String]| {
+            self.baseline
+                .candidates()
+                .map(|candidates| serde_json::json!(of(candidates)).to_string())
+        };
+        db.run(
+            "INSERT INTO mount VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (id) DO UPDATE SET \
+             source = excluded.source, directory = excluded.directory, prefix = excluded.prefix, device = excluded.device, \
+             inode = excluded.inode, baselined = excluded.baselined, held_document = excluded.held_document, \
+             swept = excluded.swept, include = excluded.include, exclude = excluded.exclude",
+            params![
+                Sql(self.plan.id),
+                source,
+                self.plan.directory.as_os_str().as_bytes(),
+                Sql(&self.plan.prefix),
+                self.root.identity().map(|identity| identity.device.cast_signed()),
+                self.root.identity().map(|identity| identity.inode.cast_signed()),
+                self.baseline.is_complete(),
+                self.root.held_document(),
+                self.baseline.swept().map(Sql),
+                globs(Candidates::include),
+                globs(Candidates::exclude),
+            ],
+        )?;
+        db.run(
+            "DELETE FROM nested_file_system WHERE mount = ?1",
+            [Sql(self.plan.id)],
+        )?;
+        for (below, row) in self.nested.rows() {
+            db.run(
+                "INSERT INTO nested_file_system VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    Sql(self.plan.id),
+                    &below[..],
+                    row.device.map(u64::cast_signed),
+                    row.is_link,
+                    row.is_away
+                ],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives each mount of a plan the number that it has in the state, or a new one.
+pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
+    let known = db.all(
+        "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source",
+        [],
+        |row| {
+            Ok((
+                row.take::<String>()?,
+                row.sql::<Uri>()?,
+                row.take::<Vec<u8>>()?,
+                row.sql::<MountId>()?,
+            ))
+        },
+    )?;
+    let mut next = known
+        .iter()
+        .map(|(.., id)| id.0 + 1)
+        .max()
+        .unwrap_or_default();
+    let mut taken = BTreeSet::new();
+    for source in &mut plan.sources {
+        for mount in &mut source.mounts {
+            let is_same =
+                |prefix: &Uri, id: &MountId| *prefix == mount.prefix && !taken.contains(id);
+            let same = known.iter().find(|(name, prefix, directory, id)| {
+                *name == source.name
+                    && is_same(prefix, id)
+                    && *directory == mount.directory.as_os_str().as_bytes()
+            });
+            let same = same.or_else(|| {
+                known
+                    .iter()
+                    .find(|(name, prefix, _, id)| *name == source.name && is_same(prefix, id))
+            });
+            mount.id = match same {
+                Some((.., id)) => *id,
+                None => {
+                    next += 1;
+                    MountId(next - 1)
+                }
+            };
+            taken.insert(mount.id);
+        }
+    }
+    Ok(())
+}
+
+/// Takes up the stored rows of a source's mounts.
+pub fn load(
+    db: Db<'_>,
+    source: &SourcePlan,
+    wall: Timestamp,
+) -> Result<BTreeMap<MountId, Arc<KnownMount>>> {
+    let mut mounts = BTreeMap::new();
+    for plan in &source.mounts {
+        let row = db.first(
+            "SELECT directory, prefix, device, inode, baselined, held_document, swept, include, exclude \
+             FROM mount WHERE id = ?1",
+            [Sql(plan.id)],
+            |row| read(row, &source.name),
+        )?;
+        let row = match row {
+            None => None,
+            Some(mut row) => {
+                let nested = db.all(
+                    "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
+                    [Sql(plan.id)],
+                    |row| {
+                        let below = row.bytes()?;
+                        let device: Option<i64> = row.take()?;
+                        let device = device.map(i64::cast_unsigned);
+                        Ok((below, NestedRow { device, is_link: row.take()?, is_away: row.take()? }))
+                    },
+                )?;
+                row.nested = nested.into_iter().collect();
+                Some(row)
+            }
+        };
+        mounts.insert(plan.id, Arc::new(KnownMount::new(plan, source, row, wall)));
+    }
+    Ok(mounts)
+}
+
+fn read(row: &mut Columns<'_>, source: &str) -> rusqlite::Result<MountRow> {
+    let directory = PathBuf::from(std::ffi::OsString::from_vec(row.take()?));
+    let prefix = row.sql()?;
+    let (device, inode): (Option<i64>, Option<i64>) = (row.take()?, row.take()?);
+    let (baselined, held_document, swept) = (row.take()?, row.take()?, row.option()?);
+    let globs = |text: Option<String>| {
+        text.and_then(|text| serde_json::from_str::<Vec<String>>(&text).ok())
+    };
+    let (include, exclude) = (globs(row.take()?), globs(row.take()?));
+    let candidates = include
+        .zip(exclude)
+        .and_then(|(include, exclude)| Candidates::new(include, exclude).ok());
+    Ok(MountRow {
+        source: source.to_owned(),
+        directory,
+        prefix,
+        identity: device.zip(inode).map(|(device, inode)| Identity {
+            device: device.cast_unsigned(),
+            inode: inode.cast_unsigned(),
+        }),
+        baselined,
+        held_document,
+        swept,
+        candidates,
+        nested: BTreeMap::new(),
+    })
+}
+
+impl LiveSource {
+    fn states(&self) -> impl Iterator<Item = MountState> {
+        self.mounts.values().map(|mount| mount.root.state())
+    }
+
+    /// Returns true if every present mount was swept to its end in this run.
+    pub fn is_settled(&self) -> bool {
+        self.states()
+            .all(|state| matches!(state, MountState::Ready | MountState::Absent))
+    }
+
+    /// Returns true if every mount is there, and was swept in this run.
+    pub fn is_whole(&self) -> bool {
+        self.states().all(|state| state == MountState::Ready)
+    }
+
+    pub fn is_absent(&self, id: MountId) -> bool {
+        self.mounts
+            .get(&id)
+            .is_none_or(|mount| mount.root.state() == MountState::Absent)
+    }
+
+    /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
+    pub fn is_new_ground(&self, path: &DocumentPath) -> bool {
+        let mount = self.mounts.get(&path.mount);
+        mount.is_some_and(|mount| {
+            mount
+                .baseline
+                .is_new_ground(&mount.plan.prefix, &path.below)
+        })
+    }
+
+    /// Returns true if the deletions of some documents are suspended.
+    pub fn is_suspended(&self) -> bool {
+        self.is_mass || self.away_count > 0
+    }
+
+    /// Returns true if a path lies where another file system was when documents were last seen there (R15).
+    pub fn is_away(&self, path: &DocumentPath) -> bool {
+        self.mounts
+            .get(&path.mount)
+            .is_some_and(|mount| mount.nested.is_away(&path.below))
+    }
+
+    pub fn swept(&self, id: MountId) -> Option<Timestamp> {
+        self.mounts.get(&id)?.baseline.swept()
+    }
+
+    pub fn note_unfound(&mut self, id: MountId, uri: &Uri) -> bool {
+        let is_doubtful = |mount: &Arc<KnownMount>| mount.root.is_doubtful();
+        self.mounts.get(&id).is_some_and(is_doubtful)
+            && self
+                .mount_mut(id)
+                .is_some_and(|mount| mount.root.note_unfound(uri))
+    }
+
+    /// Takes a document that is read for the first time, below a mount whose baseline is taken. Returns whether its content
+    /// counts as told (R13).
+    pub fn first_look(
+        &mut self,
+        uri: &Uri,
+        sighting: &documents::Sighting,
+        predates: bool,
+    ) -> bool {
+        let mount = self.mount_mut(sighting.path.mount);
+        mount.is_some_and(|mount| {
+            mount
+                .baseline
+                .first_look(uri, sighting, predates)
+                .fingerprint
+                .is_some()
+        })
+    }
+
+    pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
+        let is_news = |mount: &Arc<KnownMount>| !mount.root.held_document();
+        if !self.mounts.get(&id).is_some_and(is_news) {
+            return Ok(());
+        }
+        let source = self.id;
+        if let Some(mount) = self.mount_mut(id) {
+            mount.root.hold_document();
+            mount.save(db, source)?;
+        }
+        Ok(())
+    }
+}
+
+/// Begins the sweep of a mount that was found.
+pub fn found(
+    step: &mut Step<'_>,
+    position: usize,
+    id: MountId,
+    identity: Identity,
+    started: Timestamp,
+) -> Result<()> {
+    let source = &mut step.live.sources[position];
+    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+        return Ok(());
+    };
+    let is_again = mount.root.state() != MountState::Unknown;
+    if mount.root.find(identity) {
+        mount.baseline.begin_anew();
+        mount.nested.forget_rows();
+    }
+    mount.baseline.begin_sweep(started);
+    mount.save(step.db, source.id)?;
+    if is_again {
+        stop_watching(step, position, id)?;
+    }
+    Ok(())
+}
+
+/// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
+fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
+    change_sets::stop_watching(step, step.live.sources[position].id)?;
+    step.db.run(
+        "UPDATE document SET grace_ends = NULL, look_at = NULL, is_replaced = 0 WHERE mount = ?1 AND presence IN (2, 3)",
+        [Sql(id)],
+    )?;
+    Ok(())
+}
+
+/// Ends a complete sweep of a mount, which met so many candidates.
+pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64) -> Result<()> {
+    let Some(judgement) = step.live.sources[position]
+        .mounts
+        .get(&id)
+        .map(|mount| mount.root.judge(candidates))
+    else {
+        return Ok(());
+    };
+    match judgement {
+        RootJudgement::Empty => return reject_root(step, position, id),
+        RootJudgement::Replaced => accept_root(step, position, id, step.wall)?,
+        RootJudgement::Known => {}
+    }
+    let below = below(step, position, id)?;
+    let plan = step.plan;
+    let source = &mut step.live.sources[position];
+    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+        return Ok(());
+    };
+    if !mount.root.end_sweep() {
+        return Ok(());
+    }
+    mount.nested.decide(&below);
+    let EndedSweep { is_first, unclear } = mount
+        .baseline
+        .end_sweep(&plan.sources[position].candidates, step.wall);
+    mount.save(step.db, source.id)?;
+    if is_first {
+        let documents = step.db.first(
+            "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1",
+            [Sql(id)],
+            |row| row.count(),
+        )?;
+        step.facts.push(Fact::Baselined {
+            source: plan.sources[position].name.clone(),
+            mount: id,
+            documents: documents.unwrap_or_default(),
+        });
+    }
+    // Only the next round sees which resources are absent from Resource Lists.
+    let source = &step.live.sources[position];
+    if source.is_whole() && !plan.sources[position].changes_from_resource_lists {
+        change_sets::watch(step, source.id)?;
+    }
+    for (uri, fingerprint) in unclear {
+        step.db.run(
+            "UPDATE document SET baseline = 1, was_fingerprint = ?2 WHERE uri = ?1 AND baseline = 2",
+            params![Sql(&uri), Sql(fingerprint)],
+        )?;
+    }
+    look_at_missing(step, position, Some(id))
+}
+
+/// Returns what is known of the documents below the directories of a mount where file systems came or went.
+fn below(step: &Step<'_>, position: usize, id: MountId) -> Result<BTreeMap<Arc<[u8]>, Below>> {
+    let mut known: BTreeMap<Arc<[u8]>, Below> = BTreeMap::new();
+    let tops = step.live.sources[position]
+        .mounts
+        .get(&id)
+        .map(|mount| mount.nested.undecided_tops());
+    for top in tops.unwrap_or_default() {
+        let mut from = top.to_vec();
+        from.push(b'/');
+        let mut to = top.to_vec();
+        to.push(b'0');
+        let found = step.db.all(
+            "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
+             WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
+            params![Sql(id), from, to],
+            |row| Ok((row.take::<u8>()?, row.take::<bool>()?)),
+        )?;
+        let below = known.entry(top).or_default();
+        for (presence, is_broken) in found {
+            below.is_any_known = true;
+            below.is_any_seen |= presence == 1 && !is_broken;
+            below.are_missing |= presence == 2;
+        }
+    }
+    Ok(known)
+}
+
+/// Counts a mount as absent, because its root is empty and is not the one that held documents (R15).
+fn reject_root(step: &mut Step<'_>, position: usize, id: MountId) -> Result<()> {
+    let source = &mut step.live.sources[position];
+    if let Some(mount) = source.mount_mut(id) {
+        let reason = format!(
+            "{}: it is empty, and not the directory that held documents: is its file system mounted?",
+            mount.plan.directory.display()
+        );
+        if mount.root.reject(&reason) {
+            step.facts.push(Fact::MountLost {
+                source: step.plan.sources[position].name.clone(),
+                mount: id,
+                reason,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// R15: accepts a directory as the mount's root in place of the one that held documents, because it holds something.
+fn accept_root(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp) -> Result<()> {
+    let source = &mut step.live.sources[position];
+    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+        return Ok(());
+    };
+    let Some(accepted) = mount.root.accept() else {
+        return Ok(());
+    };
+    mount.save(step.db, source.id)?;
+    for uri in accepted.unfound {
+        if let Some(document) = step.db.document_at(&uri)? {
+            documents::vanished(step, position, document, at, false)?;
+        }
+    }
+    if accepted.was_absent {
+        // While it was empty, missing documents were not noted, so each is looked at now.
+        let paths = step.db.all(
+            "SELECT path FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3",
+            [Sql(id)],
+            |row| {
+                Ok(DocumentPath {
+                    mount: id,
+                    below: row.bytes()?,
+                })
+            },
+        )?;
+        step.look.extend(paths);
+    }
+    Ok(())
+}
+
+/// Notes that something lies below a root that may have been empty.
+pub fn occupied(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp) -> Result<()> {
+    let mount = step.live.sources[position].mounts.get(&id);
+    match mount.is_some_and(|mount| mount.root.is_empty()) {
+        true => accept_root(step, position, id, at),
+        false => Ok(()),
+    }
+}
+
+/// Notes that a mount's root is not there, or cannot be read.
+pub fn lost(step: &mut Step<'_>, position: usize, id: MountId, reason: String) -> Result<()> {
+    leave(step, position, id)?;
+    if let Some(mount) = step.live.sources[position].mount_mut(id) {
+        mount.root.lose(reason.clone());
+    }
+    step.facts.push(Fact::MountLost {
+        source: step.plan.sources[position].name.clone(),
+        mount: id,
+        reason,
+    });
+    Ok(())
+}
+
+/// Leaves a mount whose root is lost, or could not be swept to the end. R13: a baseline that was not finished is taken
+/// again, so nothing of it is kept.
+pub fn leave(step: &mut Step<'_>, position: usize, id: MountId) -> Result<()> {
+    stop_watching(step, position, id)?;
+    let Some(mount) = step.live.sources[position].mount_mut(id) else {
+        return Ok(());
+    };
+    mount.root.leave();
+    mount.baseline.leave_sweep();
+    if !mount.baseline.is_complete() {
+        documents::forget_mount(step, id)?;
+    }
+    Ok(())
+}
+
+/// Notes the file systems that begin below a mount's root. R15: what is missing with one that went was not deleted, and
+/// what is missing below one that came was not seen to be absent from it.
+pub fn set_nested(
+    step: &mut Step<'_>,
+    position: usize,
+    id: MountId,
+    found: Vec<NestedFileSystem>,
+) -> Result<()> {
+    let source = &mut step.live.sources[position];
+    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+        return Ok(());
+    };
+    let changed = mount.nested.find(found);
+    if changed.is_empty() {
+        return Ok(());
+    }
+    mount.save(step.db, source.id)?;
+    for document in missing(step.db, source.id)? {
+        if document.path.mount == id
+            && tops_of(&document.path.below).any(|top| changed.contains(top))
+        {
+            step.db.run(
+                "UPDATE document SET grace_ends = NULL, look_at = NULL, is_replaced = 0 WHERE id = ?1",
+                [Sql(document.id)],
+            )?;
+        }
+    }
+    match step.live.sources[position].is_settled() {
+        true => look_at_missing(step, position, Some(id)),
+        false => Ok(()),
+    }
+}
+
+// Deletions (R15).
+
+/// Returns the documents of a source that are missing, in order.
+pub fn missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.presence IN (2, 3) ORDER BY d.uri"
+    );
+    db.all(&sql, [source], SeenDocument::read)
+}
+
+/// Asks for a look at each document whose grace may have ended.
+pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
+    let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.look_at <= ?1 ORDER BY d.look_at");
+    for document in step.db.all(&sql, [Sql(step.now)], SeenDocument::read)? {
+        step.db.run(
+            "UPDATE document SET look_at = NULL WHERE id = ?1",
+            [Sql(document.id)],
+        )?;
+        if let Some(position) = step.live.position(document.source) {
+            verify(step, position, &document)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_grace_over(step: &Step<'_>, document: &SeenDocument) -> bool {
+    document.grace_ends.is_some_and(|ends| ends <= step.now)
+}
+
+/// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
+fn verify(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<()> {
+    if !document.is_missing()
+        || is_suspended(step, position, document)
+        || !is_grace_over(step, document)
+    {
+        return Ok(());
+    }
+    step.look.insert(document.path.clone());
+    let again = later(step.now, LOOK_AGAIN);
+    step.db.run(
+        "UPDATE document SET look_at = ?2 WHERE id = ?1",
+        params![Sql(document.id), Sql(again)],
+    )?;
+    Ok(())
+}
+
+/// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this run
+/// has not seen to be absent.
+fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<MountId>) -> Result<()> {
+    for document in missing(step.db, step.live.sources[position].id)? {
+        if Some(document.path.mount) == swept && document.grace_ends.is_none() {
+            step.look.insert(document.path);
+        } else {
+            verify(step, position, &document)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if the deletion of a missing document is suspended, unless it is accepted.
+fn is_suspended(step: &Step<'_>, position: usize, document: &SeenDocument) -> bool {
+    let source = &step.live.sources[position];
+    document.presence != Presence::Accepted && (source.is_mass || source.is_away(&document.path))
+}
+
+/// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
+pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
+    let mut accepted = 0;
+    for document in missing(step.db, step.live.sources[position].id)? {
+        if !step.live.sources[position].is_absent(document.path.mount) {
+            step.db.run(
+                "UPDATE document SET presence = 3 WHERE id = ?1",
+                [Sql(document.id)],
+            )?;
+            accepted += 1;
+        }
+    }
+    if accepted > 0 {
+        let source = step.plan.sources[position].name.clone();
+        step.facts.push(Fact::Accepted {
+            source,
+            documents: accepted,
+        });
+    }
+    look_at_missing(step, position, None)?;
+    Ok(accepted)
+}
+
+/// Decides about the deletions that this step's looks found, all of them first counted.
+pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
+    let source_id = step.live.sources[position].id;
+    if !step.live.sources[position].is_settled() {
+        return Ok(());
+    }
+    judge_suspension(step, position)?;
+    let ids: Vec<_> = step.successors.keys().copied().collect();
+    for id in ids {
+        let Some(document) = step
+            .db
+            .document(id)?
+            .filter(|document| document.source == source_id)
+        else {
+            continue;
+        };
+        let successor = step.successors.remove(&id).flatten();
+        if !document.is_missing()
+            || is_suspended(step, position, &document)
+            || !is_grace_over(step, &document)
+        {
+            continue;
+        }
+        documents::delete(step, position, &document)?;
+        if let Some(successor) = successor {
+            let before = step.db.document(id)?;
+            documents::seen(step, position, &document.uri, successor, before)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts of one mount: present, missing, accepted; of all documents and of Capability Lists.
+type MountCounts = BTreeMap<MountId, [[usize; 3]; 2]>;
+
+fn census(db: Db<'_>, source: &LiveSource) -> Result<MountCounts> {
+    let mut counts = MountCounts::new();
+    for id in source.mounts.keys() {
+        let rows = db.all(
+            "SELECT capability = 1 AND form = 0, presence, count FROM census WHERE mount = ?1",
+            [Sql(*id)],
+            |row| Ok((row.take::<bool>()?, row.count()?, row.count()?)),
+        )?;
+        for (is_set, presence, count) in rows {
+            let of_mount = counts.entry(*id).or_default();
+            of_mount[0][presence - 1] += count;
+            if is_set {
+                of_mount[1][presence - 1] += count;
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// Returns the numbers of documents, or of Capability Lists, that are missing, and of those that may be.
+fn missing_of(counts: &MountCounts, source: &LiveSource, kind: usize) -> (usize, usize) {
+    counts.iter().fold((0, 0), |(missing, all), (id, counts)| {
+        let [present, gone, accepted] = counts[kind];
+        let visible = if source.is_absent(*id) { 0 } else { present };
+        (missing + gone, all + gone + accepted + visible)
+    })
+}
+
+/// Returns the suspension of deletions of a source as it was last judged.
+pub fn suspension(
+    db: Db<'_>,
+    plan: &SourcePlan,
+    source: &LiveSource,
+) -> Result<Option<Suspension>> {
+    if !source.is_suspended() {
+        return Ok(None);
+    }
+    let (missing, of) = missing_of(&census(db, source)?, source, 0);
+    Ok(Some(Suspension {
+        source: plan.name.clone(),
+        missing: if source.is_mass {
+            missing
+        } else {
+            source.away_count
+        },
+        of,
+        unmounted: source.away.iter().cloned().collect(),
+    }))
+}
+
+/// Judges whether so much is missing that no deletion is believed, and what is missing with the file system that held it.
+pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<()> {
+    let counts = census(db, source)?;
+    let is_emptied = counts
+        .values()
+        .any(|[[present, missing, _], _]| *present == 0 && *missing > 0);
+    let (missing_documents, documents) = missing_of(&counts, source, 0);
+    let (missing_lists, lists) = missing_of(&counts, source, 1);
+    let had_several = counts
+        .values()
+        .map(|[_, [present, missing, _]]| present + missing)
+        .sum::<usize>()
+        > 1;
+    source.is_mass = plan.mass_deletion != MassDeletion::Never
+        && (is_emptied
+            || plan.mass_deletion.is_exceeded(missing_documents, documents)
+            || missing_lists > 0 && missing_lists == lists && had_several);
+    source.away_count = 0;
+    source.away.clear();
+    if source.mounts.values().any(|mount| mount.nested.has_away()) {
+        for document in missing(db, source.id)?
+            .iter()
+            .filter(|it| it.presence == Presence::Missing)
+        {
+            let mount = source.mounts.get(&document.path.mount);
+            let top = mount
+                .and_then(|mount| Some((mount, mount.nested.known_away(&document.path.below)?)));
+            source.away_count += usize::from(top.is_some());
+            let directory = top.map(|(mount, top)| mount.text_of(top));
+            source.away.extend(directory);
+        }
+    }
+    Ok(())
+}
+
+/// Suspends deletions if too many documents are missing, or some are with the file system that held them.
+pub fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
+    let plan = &step.plan.sources[position];
+    let source = &mut step.live.sources[position];
+    let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);
+    let before = source.away.clone();
+    judge(step.db, plan, source)?;
+    let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
+    let is_more = !source.away.is_subset(&before);
+    match suspension(step.db, plan, source)? {
+        Some(suspension) if !were_suspended || is_more || is_mass && !was_mass => {
+            step.facts.push(Fact::Suspended(suspension));
+        }
+        None if were_suspended => step.facts.push(Fact::Resumed {
+            source: plan.name.clone(),
+        }),
+        _ => {}
+    }
+    match was_mass && !is_mass || is_less {
+        true => look_at_missing(step, position, None),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,339 @@
+//! The difference between what each hub was told and what is seen, and the part of it that may be announced now (R6, R7,
+//! R10 to R15, R17).
+//!
+//! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
+
+use crate::announce::difference::{Difference, Permission, Told, Version, difference};
+use crate::announce::ids::ChannelId;
+use crate::announce::time::later;
+use resourcesync::capability::Capability;
+use resourcesync::document::Form;
+use resourcesync::payload::ChangeKind;
+use rusqlite::params;
+
+use crate::announce::steps::documents::{
+    Hold, SeenDocument, forget_if_done, is_description, is_set,
+};
+use crate::announce::steps::step::Step;
+use crate::state::{DocId, HubId, Result, Sql};
+
+/// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
+const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
+     CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL WHERE m.document = ?1";
+/// Accounts that are told of Source Descriptions: those of every channel of their source (R10).
+const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+     WHERE c.source = ?2 AND c.kind = 0 AND ?1 = ?1";
+
+/// Writes what is owed of a document before its version changes, or ends.
+pub fn see(
+    step: &mut Step<'_>,
+    position: usize,
+    before: &SeenDocument,
+    now: Option<&Version>,
+) -> Result<()> {
+    let told = before.seen().map(Told::from);
+    let source = step.live.sources[position].id;
+    if before.is_description() {
+        owe(step, OF_DESCRIPTION, before.id, source, told)?;
+    } else {
+        owe(step, OF_MEMBER, before.id, source, told)?;
+        if now.is_some_and(is_description) {
+            owe(step, OF_DESCRIPTION, before.id, source, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes what some accounts were told of a document, unless that is noted.
+fn owe(
+    step: &Step<'_>,
+    accounts: &str,
+    document: DocId,
+    source: i64,
+    told: Option<Told>,
+) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {accounts} AND ?2 = ?2 ON CONFLICT (channel, hub, document) \
+         DO UPDATE SET dormant = 0 WHERE owed.dormant = 1"
+    );
+    step.db.run(
+        &sql,
+        params![
+            Sql(document),
+            source,
+            told.map(|told| Sql(told.capability)),
+            told.map(|told| Sql(told.form)),
+            told.and_then(|told| told.fingerprint).map(Sql)
+        ],
+    )?;
+    Ok(())
+}
+
+/// Notes that no account of a source was told of a new Source Description.
+pub fn owe_description(step: &Step<'_>, document: DocId, source: i64) -> Result<()> {
+    owe(step, OF_DESCRIPTION, document, source, None)
+}
+
+/// Notes what the accounts of a set's live channels were told of a document that joined it.
+pub fn owe_of_set(step: &Step<'_>, set: DocId, document: DocId, told: Option<Told>) -> Result<()> {
+    let accounts = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+                    WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL";
+    owe(step, accounts, document, set.0, told)
+}
+
+/// Notes what one account was told of a document, unless that is noted.
+pub fn owe_to(
+    step: &Step<'_>,
+    channel: ChannelId,
+    hub: HubId,
+    document: DocId,
+    told: Option<Told>,
+    dormant: bool,
+) -> Result<()> {
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, hub, document) DO NOTHING",
+        params![
+            Sql(channel),
+            Sql(hub),
+            Sql(document),
+            told.map(|told| Sql(told.capability)),
+            told.map(|told| Sql(told.form)),
+            told.and_then(|told| told.fingerprint).map(Sql),
+            dormant
+        ],
+    )?;
+    Ok(())
+}
+
+/// Takes a version as told to an account; nothing of a document that ended.
+pub fn set_told(
+    step: &Step<'_>,
+    channel: ChannelId,
+    hub: HubId,
+    document: DocId,
+    told: Option<Told>,
+) -> Result<()> {
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO UPDATE SET \
+         told_capability = excluded.told_capability, told_form = excluded.told_form, \
+         told_fingerprint = excluded.told_fingerprint",
+        params![
+            Sql(channel),
+            Sql(hub),
+            Sql(document),
+            told.map(|told| Sql(told.capability)),
+            told.map(|told| Sql(told.form)),
+            told.and_then(|told| told.fingerprint).map(Sql)
+        ],
+    )?;
+    Ok(())
+}
+
+/// R11: nothing follows what is in flight on a retired channel, or to a hub that left, if it is what is seen there: nothing
+/// of a document that ended, or that became another one outside the set.
+pub fn rest_flown(step: &Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
+    step.db.run(
+        "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document IN (SELECT f.document \
+         FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \
+         AND CASE WHEN f.capability IS NULL THEN d.presence = 4 OR NOT EXISTS (SELECT 1 FROM member m \
+         WHERE m.document = d.id AND m.set_id = (SELECT set_id FROM channel WHERE id = ?1)) \
+         ELSE d.presence <> 4 AND f.capability = d.capability AND f.form = d.form \
+         AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END)",
+        params![Sql(channel), Sql(hub)],
+    )?;
+    Ok(())
+}
+
+/// A document's change that is due on an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing, and nothing is noted any more.
+    Nothing,
+    /// Nothing now, and what was told stays noted.
+    Later { is_held: bool },
+    /// These changes.
+    Announce(Vec<(ChangeKind, Capability)>, Option<Told>),
+}
+
+/// Returns what is due of a document on an account of a set's channel that was told this version of it.
+pub fn due(
+    step: &Step<'_>,
+    position: usize,
+    set: DocId,
+    document: &SeenDocument,
+    told: Option<Told>,
+) -> Result<Due> {
+    let is_member = || {
+        step.db.exists(
+            "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2",
+            params![Sql(document.id), Sql(set)],
+        )
+    };
+    let version = &document.version;
+    let is_index_of_descriptions =
+        version.capability == Capability::SourceDescription && version.form == Form::Index;
+    let is_told_description = told.is_some_and(|told| told.is_source_description());
+    if !document.is_gone() && is_index_of_descriptions && is_told_description {
+        return Ok(Due::Later { is_held: false });
+    }
+    let is_concerned = document.is_description() || is_member()?;
+    let is_same = told.is_none_or(|told| told.is_same_document(version));
+    let seen = if document.is_gone() {
+        None
+    } else if is_concerned || !is_a_set(step, position, set)? {
+        (is_same || is_concerned).then_some(version)
+    } else if is_same {
+        // R14: leaving a set announces nothing.
+        return Ok(Due::Nothing);
+    } else {
+        None
+    };
+    let permission = Permission {
+        archived: document.archived,
+        all_deletions: step.plan.sources[position].announce_all_deletions,
+    };
+    let changes = match difference(told.as_ref(), seen, permission) {
+        Difference::None | Difference::Silent => return Ok(Due::Nothing),
+        Difference::Say(changes) => changes,
+    };
+    if is_concerned && seen.is_some() {
+        let kinds = changes.iter().map(|(kind, _)| *kind);
+        for kind in kinds {
+            if must_be_listed(step, document, set, kind, told.is_none())? {
+                return Ok(Due::Later { is_held: true });
+            }
+        }
+        if document.is_missing() {
+            return Ok(Due::Later { is_held: false });
+        }
+    }
+    Ok(Due::Announce(changes, seen.copied().map(Told::from)))
+}
+
+/// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
+pub fn is_a_set(step: &Step<'_>, position: usize, set: DocId) -> Result<bool> {
+    if step.live.sources[position].configured.contains(&set) {
+        return Ok(true);
+    }
+    has_capability_list(step, set)
+}
+
+pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
+    step.db.exists(
+        "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0",
+        [Sql(set)],
+    )
+}
+
+/// Returns true if a Capability List, an index or an archive in the tree lists a document (R17).
+pub fn is_listed(step: &Step<'_>, document: &SeenDocument) -> Result<bool> {
+    step.db.exists(
+        "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
+         AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3",
+        params![Sql(document.id), document.source],
+    )
+}
+
+// R17: a created document waits for its Capability List, an index or an archive to list it, an updated one only if the
+// index that it names is new to it.
+fn must_be_listed(
+    step: &Step<'_>,
+    document: &SeenDocument,
+    set: DocId,
+    kind: ChangeKind,
+    is_new: bool,
+) -> Result<bool> {
+    if is_set(&document.version) || document.is_description() || document.hold == Hold::Expired {
+        return Ok(false);
+    }
+    let must = match kind {
+        ChangeKind::Created if is_new => has_capability_list(step, set)?,
+        ChangeKind::Created | ChangeKind::Updated => document.newly_indexed,
+        ChangeKind::Deleted => false,
+    };
+    Ok(must && !is_listed(step, document)?)
+}
+
+/// Weighs what is owed of a document on all accounts: what is due opens their channels' windows, what is not is deleted.
+/// Begins or ends the hold of the document (R17).
+pub fn weigh(
+    step: &mut Step<'_>,
+    position: usize,
+    document: SeenDocument,
+    is_changed: bool,
+) -> Result<()> {
+    let id = document.id;
+    let rows = step.db.all(
+        "SELECT o.channel, o.hub, c.set_id, a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
+         o.told_capability, o.told_form, o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
+         CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
+        params![Sql(id), !document.is_description()],
+        |row| {
+            let (channel, hub): (ChannelId, HubId) = (row.sql()?, row.sql()?);
+            let (set, is_over): (DocId, bool) = (row.sql()?, row.take()?);
+            Ok((channel, hub, set, is_over, row.told()?, row.take::<bool>()?))
+        },
+    )?;
+    let mut is_held = false;
+    for (channel, hub, set, is_over, told, was_due) in rows {
+        let key = params![Sql(channel), Sql(hub), Sql(id)];
+        match due(step, position, set, &document, told)? {
+            // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
+            Due::Nothing if is_over && !document.is_gone() => {
+                step.db.run(
+                    "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+                    key,
+                )?;
+                step.relieved.insert((channel, hub));
+            }
+            Due::Nothing => {
+                step.db.run(
+                    "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+                    key,
+                )?;
+                step.relieved.insert((channel, hub));
+            }
+            Due::Later { is_held: held } => {
+                is_held |= held;
+                step.db.run(
+                    "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3 AND due IS NOT NULL",
+                    key,
+                )?;
+            }
+            Due::Announce(..) => {
+                if !was_due {
+                    step.db.run(
+                        "UPDATE owed SET due = ?4 WHERE channel = ?1 AND hub = ?2 AND document = ?3",
+                        params![Sql(channel), Sql(hub), Sql(id), Sql(step.now)],
+                    )?;
+                }
+                if !was_due || is_changed {
+                    step.touched_channels.insert(channel);
+                }
+            }
+        }
+    }
+    match (is_held, document.hold) {
+        (true, Hold::Free) => {
+            let until = later(step.now, step.plan.window.hold);
+            step.db.run(
+                "UPDATE document SET hold = 1, held_until = ?2 WHERE id = ?1",
+                params![Sql(id), Sql(until)],
+            )?;
+        }
+        (false, Hold::Waiting) => {
+            step.db.run(
+                "UPDATE document SET hold = 0, held_until = NULL WHERE id = ?1",
+                [Sql(id)],
+            )?;
+        }
+        _ => {}
+    }
+    if document.is_gone() {
+        forget_if_done(step.db, id)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,330 @@
+//! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
+//! C11, C20, C27).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::announce::changes::inventory::DeletionRules;
+use crate::announce::changes::round::{
+    ROUND, TakeOutcome, TakeRequest, Taken, TakenRound, WatchedTime,
+};
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::time::later;
+use jiff::Timestamp;
+use resourcesync::uri::Uri;
+use rusqlite::params;
+
+use crate::announce::steps::change_log;
+use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, inventory_window};
+use crate::announce::steps::channels::Channel;
+use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::lists::{self, NextLists};
+use crate::announce::steps::step::Step;
+use crate::state::{DocId, Result, Sql};
+
+/// Maximum wait of fresh changes because no hub has what was cut (C20).
+const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
+
+/// Begins the rounds that are due, of the sets of sources that are settled.
+pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
+    for position in 0..step.plan.sources.len() {
+        let source = &step.live.sources[position];
+        if !source.is_settled() {
+            continue;
+        }
+        let due = step.db.all(
+            "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2",
+            params![source.id, Sql(step.now)],
+            |row| row.sql::<DocId>(),
+        )?;
+        for id in due {
+            lists::forget_ended(step, id)?;
+            let ended_waits = lists::end_waits(step, id)?;
+            let Some(mut set) = change_sets::load(step, id)? else {
+                continue;
+            };
+            if ended_waits > 0 {
+                set.trigger_if_none(step.now);
+            }
+            let next = begin(step, position, &mut set)?;
+            set.wake = next.into_iter().chain(lists::next_end(step, id)?).min();
+            set.save(step)?;
+        }
+    }
+    Ok(())
+}
+
+/// Begins the next round of a set if it is due. Returns when to look again (C20).
+fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Option<Timestamp>> {
+    let now = step.now;
+    if set.round.is_some() {
+        return Ok(None);
+    }
+    let is_deletion_due = set.is_accepted || set.missing_until.is_some_and(|at| at <= now);
+    if set.triggers.is_none() && !is_deletion_due {
+        return Ok(set.missing_until);
+    }
+    let Some((channel, is_last)) = set.next_channel(step)? else {
+        set.skip(now);
+        return Ok(set.triggers.map(|_| now));
+    };
+    let kind = lists::compared(step, position, set, is_last)?;
+    let window = match kind {
+        ListKind::ResourceLists => inventory_window(),
+        ListKind::ChangeLists => step.plan.window.changes.clone(),
+    };
+    let mut due = set.due_at(&window).unwrap_or(now);
+    if let Some(cut) = set.cut
+        && !is_last
+        && !change_log::has_free_hub(step.db, channel.id)?
+    {
+        due = due.max(later(cut, HUB_WAIT));
+    }
+    if due > now {
+        return Ok(Some(due));
+    }
+    let plan = &step.plan.sources[position];
+    if set.learned.is_none()
+        && let Some(next) = set.next_recheck(plan.broken_after, now)
+        && lists::has_unreadable_member(step, set.id)?
+    {
+        return Ok(Some(next));
+    }
+    if kind == ListKind::ChangeLists && set.forget_inventory(step)? {
+        let uri = step.db.uri_of(set.id)?;
+        findings::replace(step, position, &uri, FindingPart::Entries, Vec::new())?;
+    }
+    let next = match kind {
+        ListKind::ResourceLists => lists::next_resource_lists(step, set, is_last)?,
+        ListKind::ChangeLists => lists::next_change_lists(step, set, is_last)?,
+    };
+    let (lists, is_partial, beyond) = match next {
+        NextLists::None => {
+            set.skip(now);
+            // If a channel that retired had its last changes, the one after it may be told now.
+            let again = set.triggers.map(|_| now);
+            return Ok(again.or(set.missing_until));
+        }
+        NextLists::Later => return Ok(set.due_at(&window)),
+        NextLists::Read {
+            lists,
+            is_partial,
+            beyond,
+        } => (lists, is_partial, beyond),
+    };
+    if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
+        // C27: their present contents count as taken.
+        for list in &lists {
+            let list = step.db.row_of(&list.list)?;
+            lists::learn(step, set.id, list)?;
+        }
+        set.learned = Some(ListKind::ResourceLists);
+    }
+    step.live.last_round += 1;
+    set.round = Some(step.live.last_round);
+    set.is_partial = is_partial && set.learned.is_none();
+    (set.triggers, set.not_before) = (None, None);
+    // All Resource Lists are there, or the round would have been put off.
+    let is_away = kind == ListKind::ChangeLists && !step.live.sources[position].is_whole();
+    let since = match is_away {
+        true => now,
+        false => *set.watched_since.get_or_insert(now),
+    };
+    step.take.push(TakeRequest {
+        set: step.db.uri_of(set.id)?,
+        round: step.live.last_round,
+        after: set.last_round,
+        at: step.wall,
+        lists,
+        watch: WatchedTime {
+            since,
+            now,
+            grace: plan.deletion_grace,
+        },
+        limit: ROUND,
+        beyond,
+        told_until: change_log::told_until(step.db, channel.id)?,
+        inventory: (kind == ListKind::ResourceLists).then_some(DeletionRules {
+            mass_deletion: plan.mass_deletion,
+            is_accepted: set.is_accepted,
+        }),
+    });
+    Ok(None)
+}
+
+/// Ends a round with what it found.
+pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
+    let now = step.now;
+    let id = step.db.id_of(&answer.set)?;
+    let Some(mut set) = id
+        .map(|id| change_sets::load(step, id))
+        .transpose()?
+        .flatten()
+    else {
+        return Ok(());
+    };
+    let Some(position) = step.live.position(set.source) else {
+        return Ok(());
+    };
+    set.last_round = None;
+    if set.round.take_if(|round| *round == answer.round).is_none() {
+        return set.save(step);
+    }
+    set.wake = Some(now);
+    let Some((channel, _)) = set.next_channel(step)? else {
+        set.skip(now);
+        return set.save(step);
+    };
+    let reason = match answer.outcome {
+        TakeOutcome::Taken(taken) => {
+            log(step, position, &mut set, &channel, answer.round, *taken)?;
+            return set.save(step);
+        }
+        TakeOutcome::Stale(stale) => {
+            let reported = lists::note_stale(step, &mut set, stale)?;
+            reported.first().map(|list| {
+                format!("{list} changes whenever it is read, or is not the version that was seen")
+            })
+        }
+        TakeOutcome::Unreadable(stale, reason) => {
+            // Lists that could not be read were not seen either.
+            set.watched_since = None;
+            lists::note_stale(step, &mut set, stale)?;
+            Some(reason)
+        }
+        TakeOutcome::Failed(reason) => {
+            set.watched_since = None;
+            Some(reason)
+        }
+    };
+    // It is repeated for the version that was seen meanwhile, or else after a while.
+    if set.triggers.is_none() {
+        set.delay(now);
+    }
+    if reason.is_some() {
+        let topic = channel.topic;
+        step.facts.push(Fact::NotTaken { topic, reason });
+    }
+    set.save(step)
+}
+
+/// Saves what a round took, and cuts what is fresh into notifications on a channel.
+fn log(
+    step: &mut Step<'_>,
+    position: usize,
+    set: &mut ChangeSet,
+    channel: &Channel,
+    round: u64,
+    taken: Taken,
+) -> Result<()> {
+    let now = step.now;
+    let is_inventory = taken.missing.is_some();
+    let mut is_learned = false;
+    if set.learned.is_none() {
+        let latest = taken.lists.iter().filter_map(|list| list.latest).max();
+        set.learned_until = set.learned_until.max(latest);
+        // Large inventories are learned in several rounds.
+        is_learned = !(set.is_partial || is_inventory && taken.has_more);
+        if is_learned {
+            set.learned = Some(match is_inventory {
+                true => ListKind::ResourceLists,
+                false => ListKind::ChangeLists,
+            });
+        }
+    }
+    let has_more = taken.has_more || set.learned.is_none();
+    if is_inventory {
+        lists::keep_only(step, set.id, &taken.lists)?;
+    }
+    for list in &taken.lists {
+        // Of one that is still learned only that it is there.
+        let is_unfinished = is_inventory && has_more;
+        lists::take(step, position, set, list, is_unfinished)?;
+    }
+    save_keys(step, set.id, &taken)?;
+    set.must_take_others = false;
+    (set.last_round, set.delays) = (Some(round), 0);
+    if has_more {
+        set.hurry(now);
+    } else if set.triggers.is_none()
+        && let Some(next) = lists::next_stale(step, set.id)?
+    {
+        set.delay_until(next, now);
+    }
+    if !set.is_hurried() {
+        set.end_retirement(now);
+    }
+    for list in taken.lists.iter().filter(|list| list.untold > 0) {
+        step.facts.push(Fact::ArchivedUntold {
+            topic: channel.topic.clone(),
+            list: list.list.clone(),
+            count: list.untold,
+        });
+    }
+    if let Some(missing) = taken.missing {
+        (set.missing, set.missing_until) = (missing.missing, missing.next);
+        set.is_accepted &= taken.has_more;
+        let uri = step.db.uri_of(set.id)?;
+        let finding = missing.is_suspended.then(|| Finding::MissingResources {
+            set: uri.clone(),
+            source: step.plan.sources[position].name.clone(),
+            missing: missing.missing,
+            of: missing.of,
+        });
+        let findings = finding.into_iter().collect();
+        findings::replace(step, position, &uri, FindingPart::Entries, findings)?;
+    }
+    if is_learned {
+        change_log::begin_interval(step, channel, set)?;
+    }
+    let mut back_dated = BTreeMap::new();
+    if !taken.changes.is_empty() {
+        set.cut = Some(now);
+        back_dated = change_log::cut(step, channel, taken.changes, &taken.lists)?;
+    }
+    for (number, list) in taken.lists.iter().enumerate() {
+        let back_dated = back_dated.get(&number).copied().unwrap_or_default();
+        lists::find_odd(step, position, set.id, list, back_dated)?;
+    }
+    Ok(())
+}
+
+fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
+    let mut list = None;
+    for ((uri, first), row) in &taken.keys {
+        let known: Option<(&Uri, DocId)> = list.filter(|(known, _)| *known == uri);
+        let (_, id) = match known {
+            Some(known) => known,
+            None => (uri, step.db.row_of(uri)?),
+        };
+        list = Some((uri, id));
+        let Some(row) = row else {
+            step.db.run(
+                "DELETE FROM change_key WHERE set_id = ?1 AND list = ?2 AND first = ?3",
+                params![Sql(set), Sql(id), first],
+            )?;
+            continue;
+        };
+        step.db.run(
+            "INSERT INTO change_key VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, list, first) DO UPDATE SET \
+             keys = excluded.keys, vanished = excluded.vanished",
+            params![Sql(set), Sql(id), first, &row.bytes[..], row.vanished.map(Sql)],
+        )?;
+    }
+    for (resource, row) in &taken.inventory {
+        let Some(row) = row else {
+            step.db.run(
+                "DELETE FROM inventory WHERE set_id = ?1 AND resource = ?2",
+                params![Sql(set), resource.0],
+            )?;
+            continue;
+        };
+        step.db.run(
+            "INSERT INTO inventory VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, resource) DO UPDATE SET \
+             state = excluded.state, uri = excluded.uri, missing = excluded.missing",
+            params![Sql(set), resource.0, row.state.0, row.uri, row.missing.map(Sql)],
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,522 @@
+//! The state file, opened: created if it is missing, locked against a second daemon, checked while it is open, and shrunk.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::Access;
+use rustix::io::Errno;
+
+use crate::state::{Db, Result, StateError, lock};
+
+/// The schema of a new state file.
+const SCHEMA: &str = include_str!("schema.sql");
+/// The version of [`SCHEMA`], and the only one that is read.
+const SCHEMA_VERSION: i64 = 1;
+/// The number that marks a database as a state file: "rsn1".
+const APPLICATION_ID: i64 = 0x7273_6e31;
+
+const DATABASE: &str = "state.sqlite";
+/// The name of a new state file until it is complete.
+const NEW_DATABASE: &str = "state.sqlite.new";
+/// Suffixes of the files that SQLite keeps beside its database.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Free pages that the file keeps, for what is saved next: 4 MiB.
+const KEPT_PAGES: i64 = 1_024;
+/// Free pages that are given back at once: 1 MiB.
+const PAGES_AT_ONCE: i64 = 256;
+/// Statements that a connection keeps prepared: those of a step, and more.
+const PREPARED_STATEMENTS: usize = 256;
+
+/// The state file and its write-ahead log as a daemon has them open, beside the connection that writes them.
+#[derive(Debug)]
+pub struct StateFile {
+    /// The file in the file system.
+    pub path: PathBuf,
+    identity: FileIdentity,
+    /// The open file, to read its header. Must outlive the connection: SQLite's locks end when any descriptor of the file
+    /// is closed.
+    file: File,
+    /// The last known size. It may shrink, by a vacuum.
+    size: u64,
+    log: PathBuf,
+    /// Known after the first write.
+    log_identity: Option<FileIdentity>,
+    /// True while a commit waits for the disk.
+    are_commits_synced: bool,
+    /// Held while this value lives.
+    lock: File,
+}
+
+/// Device and inode.
+pub type FileIdentity = (u64, u64);
+
+/// An error of the state file, with its path.
+#[derive(Debug, thiserror::Error)]
+pub enum StateFileError {
+    #[error("cannot create the state directory {0}; set state_dir to one that can be written")]
+    Directory(PathBuf, #[source] std::io::Error),
+    #[error("cannot create the state file {0}; is the disk full, or read-only?")]
+    Create(PathBuf, #[source] std::io::Error),
+    #[error("cannot open the lock file {0}")]
+    Lock(PathBuf, #[source] std::io::Error),
+    #[error(
+        "the state file {0} is that of `rsnotify run`: `rsnotify hub` needs a state_dir of its own"
+    )]
+    OfRun(PathBuf),
+    #[error(
+        "the state file {0} is that of `rsnotify hub`: `rsnotify run` needs a state_dir of its own"
+    )]
+    OfHub(PathBuf),
+    #[error("another rsnotify uses the state directory {0}; stop it, or set another state_dir")]
+    InUse(PathBuf),
+    #[error("cannot read the state file {0}; run this as the user who runs rsnotify")]
+    Denied(PathBuf, #[source] std::io::Error),
+    #[error(
+        "cannot open the state file {0}; if it is damaged, move it away: a new baseline is taken then"
+    )]
+    Open(PathBuf, #[source] rusqlite::Error),
+    #[error(
+        "the state file {0} has schema {1}, and this rsnotify reads only schema {SCHEMA_VERSION}; use the rsnotify that \
+         wrote it, or move the file away: everything that exists counts as known then"
+    )]
+    OtherSchema(PathBuf, i64),
+    #[error(
+        "the state file {0} was not written by this rsnotify, but by another program or by a version that was never \
+         released; move it away: everything that exists counts as known then"
+    )]
+    Foreign(PathBuf),
+    #[error(
+        "cannot read the state file {0}; if it is damaged, move it away: a new baseline is taken then"
+    )]
+    Load(PathBuf, #[source] rusqlite::Error),
+    #[error(
+        "the state file {0} has zero bytes, so what was there is lost; restore a backup, or move the file away to begin \
+         anew: a new baseline is taken then"
+    )]
+    Empty(PathBuf),
+    #[error(
+        "the state file {0} is gone: it was deleted or moved while rsnotify runs; move it back, or restart rsnotify, \
+         which writes it anew when it stops"
+    )]
+    Gone(PathBuf),
+    #[error(
+        "the state file {0} was replaced while rsnotify runs, so what is saved is lost; put the first one back, or \
+         restart rsnotify with the one that is there"
+    )]
+    Replaced(PathBuf),
+    #[error(
+        "the state file {0} was cut to {1} bytes while rsnotify runs; stop rsnotify, and restore a backup"
+    )]
+    Cut(PathBuf, u64),
+    #[error("cannot write the state file {0}; is the disk full, or read-only?")]
+    Save(PathBuf, #[source] rusqlite::Error),
+}
+
+impl StateFile {
+    /// Opens the state file in `directory` for writing, creates both if missing, and takes the lock.
+    pub fn open(directory: &Path) -> Result<(StateFile, Connection), StateFileError> {
+        create_directory(directory)
+            .map_err(|source| StateFileError::Directory(directory.to_owned(), source))?;
+        let lock = lock::take(directory)?;
+        if !exists(&directory.join(DATABASE))? {
+            create(directory, |new| create_tables(&Connection::open(new)?))?;
+        }
+        StateFile::open_locked(directory, lock)
+    }
+
+    fn open_locked(
+        directory: &Path,
+        lock: File,
+    ) -> Result<(StateFile, Connection), StateFileError> {
+        let path = directory.join(DATABASE);
+        let open_error = |source| StateFileError::Open(path.clone(), source);
+        let connection = Connection::open(&path).map_err(open_error)?;
+        check_schema(&connection, &path)?;
+        // Fails on a file system without modes.
+        let _ = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
+        prepare(&connection).map_err(open_error)?;
+        let metadata = metadata_of(&path)?;
+        let file = StateFile {
+            identity: identity(&metadata),
+            file: File::open(&path)
+                .map_err(|source| StateFileError::Denied(path.clone(), source))?,
+            size: metadata.len(),
+            log: beside(&path, "-wal"),
+            log_identity: None,
+            are_commits_synced: true,
+            lock,
+            path,
+        };
+        Ok((file, connection))
+    }
+
+    /// Checks that the open file is still the state file, and complete. Costs two `stat` calls.
+    pub fn check(&mut self, connection: &Connection) -> Result<(), StateFileError> {
+        let metadata = metadata_of(&self.path)?;
+        if identity(&metadata) != self.identity {
+            return Err(StateFileError::Replaced(self.path.clone()));
+        }
+        let is_smaller = metadata.len() < self.size;
+        if is_smaller && !stated_size(&self.file).is_ok_and(|stated| stated <= metadata.len()) {
+            // A checkpoint on closing would extend the truncated file with partial data.
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            return Err(StateFileError::Cut(self.path.clone(), metadata.len()));
+        }
+        self.size = metadata.len();
+        match (self.log_identity, std::fs::metadata(&self.log)) {
+            (None, Ok(log)) => self.log_identity = Some(identity(&log)),
+            (Some(known), Ok(log)) if known == identity(&log) => {}
+            (Some(_), Ok(_)) => return Err(StateFileError::Replaced(self.log.clone())),
+            (Some(_), Err(error)) if error.kind() == ErrorKind::NotFound => {
+                return Err(StateFileError::Gone(self.log.clone()));
+            }
+            // There is none yet; or it cannot be read, and then writing fails as well.
+            (_, Err(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// Sets whether commits wait for the disk. A write-ahead log is consistent either way: after a power failure the state is
+    /// as it was before those that did not wait.
+    pub fn sync_commits(
+        &mut self,
+        connection: &Connection,
+        are_synced: bool,
+    ) -> Result<(), StateFileError> {
+        if self.are_commits_synced != are_synced {
+            let synchronous = if are_synced { "FULL" } else { "NORMAL" };
+            connection
+                .pragma_update(None, "synchronous", synchronous)
+                .map_err(|source| self.save_error(StateError(source)))?;
+            self.are_commits_synced = are_synced;
+        }
+        Ok(())
+    }
+
+    /// Checks that the state file can be written, by writing a value that it has already, with a sync: of all that was
+    /// committed before too. An empty transaction would only test the lock.
+    pub fn probe(&mut self, connection: &Connection) -> Result<(), StateFileError> {
+        self.check(connection)?;
+        self.sync_commits(connection, true)?;
+        connection
+            .pragma_update(None, "user_version", SCHEMA_VERSION)
+            .map_err(|source| self.save_error(StateError(source)))
+    }
+
+    /// Returns the error of a failed step, which names the file.
+    pub fn save_error(&self, StateError(source): StateError) -> StateFileError {
+        StateFileError::Save(self.path.clone(), source)
+    }
+
+    /// Returns the error of a failed query, which names the file.
+    pub fn load_error(&self, StateError(source): StateError) -> StateFileError {
+        StateFileError::Load(self.path.clone(), source)
+    }
+
+    /// Gives pages that became free back to the file system, a few at a time. Returns true if there are more. An error
+    /// is left to the next save, which has it too.
+    pub fn shrink(&mut self, connection: &Connection) -> bool {
+        self.give_back(connection).unwrap_or(false)
+    }
+
+    fn give_back(&mut self, connection: &Connection) -> Option<bool> {
+        let free = connection.pragma_query_value(None, "freelist_count", |row| row.get(0));
+        let free: i64 = free.ok()?;
+        if free <= KEPT_PAGES {
+            return Some(false);
+        }
+        self.sync_commits(connection, false).ok()?;
+        // It gives back one page for each row.
+        let pages = format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})");
+        let mut statement = connection.prepare_cached(&pages).ok()?;
+        let mut rows = statement.query([]).ok()?;
+        while rows.next().ok()?.is_some() {}
+        let is_more = free - PAGES_AT_ONCE > KEPT_PAGES;
+        if !is_more {
+            // Only a checkpoint makes the file smaller.
+            let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+            connection.query_row(checkpoint, [], |_| Ok(())).ok()?;
+        }
+        Some(is_more)
+    }
+
+    /// Recreates the state file if it was deleted, from the one that is still open. Returns true if it was.
+    pub fn recreate(&mut self, connection: &mut Connection) -> Result<bool, StateFileError> {
+        match self.check(connection) {
+            Err(StateFileError::Gone(path)) if path == self.path => {}
+            _ => return Ok(false),
+        }
+        let directory = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        create_directory(&directory)
+            .map_err(|source| StateFileError::Directory(directory.clone(), source))?;
+        // It may have been deleted with the directory.
+        let _ = self.lock.unlock();
+        let lock = lock::take(&directory)?;
+        create(&directory, |new| {
+            let name = ToSqlOutput::Borrowed(ValueRef::Text(new.as_os_str().as_bytes()));
+            let copied = connection.execute("VACUUM INTO ?1", [name]);
+            copied.map(|_| ())
+        })?;
+        let (file, reopened) = StateFile::open_locked(&directory, lock)?;
+        *connection = reopened;
+        *self = file;
+        Ok(true)
+    }
+
+    /// Marks the state as that of `rsnotify hub`.
+    ///
+    /// # Errors
+    /// It is that of `rsnotify run`, or cannot be written.
+    pub fn claim_for_hub(&self, connection: &Connection) -> Result<(), StateFileError> {
+        let db = Db(connection);
+        if self.has(db, "SELECT 1 FROM daemon")? {
+            return Ok(());
+        }
+        let of_run =
+            "SELECT 1 FROM source UNION ALL SELECT 1 FROM hub UNION ALL SELECT 1 FROM subscription";
+        if self.has(db, of_run)? {
+            return Err(StateFileError::OfRun(self.path.clone()));
+        }
+        let claimed = db.run("INSERT INTO daemon VALUES ('hub')", []);
+        claimed.map(|_| ()).map_err(|error| self.save_error(error))
+    }
+
+    /// Refuses the state of `rsnotify hub`.
+    pub fn refuse_of_hub(&self, connection: &Connection) -> Result<(), StateFileError> {
+        if self.has(Db(connection), "SELECT 1 FROM daemon")? {
+            return Err(StateFileError::OfHub(self.path.clone()));
+        }
+        Ok(())
+    }
+
+    fn has(&self, db: Db<'_>, query: &str) -> Result<bool, StateFileError> {
+        db.exists(query, []).map_err(|error| self.load_error(error))
+    }
+}
+
+/// Opens the state file in `directory` for reading, while a daemon may be writing. Returns none if there is no file yet.
+pub fn open_to_read(directory: &Path) -> Result<Option<Connection>, StateFileError> {
+    let Some(path) = readable(directory)? else {
+        return Ok(None);
+    };
+    let open_error = |source| StateFileError::Open(path.clone(), source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri(&path), flags).map_err(open_error)?;
+    check_schema(&connection, &path)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    Ok(Some(connection))
+}
+
+/// Returns a copy in memory of the state in `directory`, for a look at what would come of it. It has no notifications of the
+/// hub. Returns none if there is no file yet.
+pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileError> {
+    let Some(path) = readable(directory)? else {
+        return Ok(None);
+    };
+    // The schema is checked where it can be read only.
+    drop(open_to_read(directory)?);
+    let copy = || {
+        let connection = Connection::open_in_memory()?;
+        connection.execute("ATTACH ?1 AS file", [uri(&path)])?;
+        let items = {
+            let mut items = connection.prepare(
+                "SELECT type, name, sql FROM file.sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' \
+                 ORDER BY type = 'trigger', type = 'index'",
+            )?;
+            let rows = items.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(String, String, String)>>>()?
+        };
+        connection.execute_batch("BEGIN")?;
+        let of_kind = |kind: &'static str| items.iter().filter(move |item| item.0 == kind);
+        for (_, _, sql) in of_kind("table").chain(of_kind("index")) {
+            connection.execute_batch(sql)?;
+        }
+        for (_, name, _) in of_kind("table").filter(|(_, name, _)| !name.starts_with("relay")) {
+            connection.execute_batch(&format!(
+                "INSERT INTO main.{name} SELECT * FROM file.{name}"
+            ))?;
+        }
+        connection.execute_batch(
+            "DELETE FROM main.sqlite_sequence; INSERT INTO main.sqlite_sequence SELECT * FROM file.sqlite_sequence",
+        )?;
+        for (_, _, sql) in of_kind("trigger").chain(of_kind("view")) {
+            connection.execute_batch(sql)?;
+        }
+        connection.execute_batch("COMMIT; DETACH file")?;
+        prepare(&connection)?;
+        Ok(connection)
+    };
+    match copy() {
+        Ok(copy) => Ok(Some(copy)),
+        Err(source) => Err(StateFileError::Load(path, source)),
+    }
+}
+
+/// Returns a new state in memory.
+pub fn in_memory() -> Result<Connection> {
+    let connection = Connection::open_in_memory()?;
+    create_tables(&connection)?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+/// Returns the path of the state file in a directory.
+pub fn state_file(directory: &Path) -> PathBuf {
+    directory.join(DATABASE)
+}
+
+/// Opens a state file that is known to be one, for reading.
+pub fn read_only(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(Connection::open_with_flags(path, flags)?)
+}
+
+/// Returns the path of a state file that can be read.
+fn readable(directory: &Path) -> Result<Option<PathBuf>, StateFileError> {
+    let path = state_file(directory);
+    if !exists(&path)? {
+        return Ok(None);
+    }
+    // SQLite would not report the reason.
+    match rustix::fs::access(&path, Access::READ_OK) {
+        Err(Errno::ACCESS) => Err(StateFileError::Denied(path, Errno::ACCESS.into())),
+        _ => Ok(Some(path)),
+    }
+}
+
+/// Returns true if there is a file; it is not empty then.
+fn exists(path: &Path) -> Result<bool, StateFileError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.len() == 0 => Err(StateFileError::Empty(path.to_owned())),
+        Err(error) => Ok(error.kind() != ErrorKind::NotFound),
+        Ok(_) => Ok(true),
+    }
+}
+
+fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
+    // Pages that become free are given back while nothing waits.
+    connection.execute_batch(&format!(
+        "BEGIN; PRAGMA auto_vacuum = INCREMENTAL; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; \
+         PRAGMA application_id = {APPLICATION_ID}; COMMIT;"
+    ))
+}
+
+/// Prepares a connection for steps. WAL with a sync at each commit: durable before anything is sent. Temporary data, such as
+/// the statement journal of deleting a large channel, is in memory: a container may have no directory for temporary files.
+/// The page cache grows to 16 MB at most.
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    // Otherwise most statements with a partial index are prepared anew at each execution, because their plan could depend
+    // on the values.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON; \
+         PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000;",
+    )
+}
+
+/// Creates the state directory, private to its user; its parents with the usual mode.
+pub fn create_directory(directory: &Path) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = directory.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
+        created => created,
+    }
+}
+
+/// Creates a state file under another name and renames it, so that it is never empty or incomplete.
+fn create(
+    directory: &Path,
+    write: impl FnOnce(&Path) -> rusqlite::Result<()>,
+) -> Result<(), StateFileError> {
+    let (path, new) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
+    let failed = |source: std::io::Error| StateFileError::Create(path.clone(), source);
+    // Left by a crash, or belonging to a deleted file.
+    let companions = [&path, &new].map(|file| COMPANIONS.map(|ending| beside(file, ending)));
+    for leftover in companions.as_flattened().iter().chain([&new]) {
+        match std::fs::remove_file(leftover) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    // It contains subscribers' secrets.
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let file = options.open(&new).map_err(failed)?;
+    write(&new).map_err(|source| StateFileError::Open(path.clone(), source))?;
+    file.sync_all().map_err(failed)?;
+    std::fs::rename(&new, &path).map_err(failed)?;
+    let directory = File::open(directory).map_err(failed)?;
+    directory.sync_all().map_err(failed)
+}
+
+/// Returns the URI under which SQLite reads the file. Without a write-ahead log it is complete in itself and opened as
+/// immutable: then SQLite creates no files beside it, which a read-only directory would not allow.
+fn uri(path: &Path) -> String {
+    let name = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+    let parameters = if beside(path, "-wal").exists() {
+        "?mode=ro"
+    } else {
+        "?immutable=1"
+    };
+    format!("file:{name}{parameters}")
+}
+
+/// Refuses a file with another schema.
+fn check_schema(connection: &Connection, path: &Path) -> Result<(), StateFileError> {
+    let read = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let read = |name| read(name).map_err(|source| StateFileError::Open(path.to_owned(), source));
+    match (read("application_id")?, read("user_version")?) {
+        (APPLICATION_ID, SCHEMA_VERSION) => Ok(()),
+        (APPLICATION_ID, found) => Err(StateFileError::OtherSchema(path.to_owned(), found)),
+        _ => Err(StateFileError::Foreign(path.to_owned())),
+    }
+}
+
+/// Returns what tells a file from all others.
+pub fn identity(metadata: &Metadata) -> FileIdentity {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Returns the size of a database by its header (SQLite's file format, section 1.3), which a vacuum reduces before the file
+/// is truncated.
+fn stated_size(file: &File) -> std::io::Result<u64> {
+    let (mut page_size, mut pages) = ([0; 2], [0; 4]);
+    file.read_exact_at(&mut page_size, 16)?;
+    file.read_exact_at(&mut pages, 28)?;
+    let page_size = match u16::from_be_bytes(page_size) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    Ok(page_size * u64::from(u32::from_be_bytes(pages)))
+}
+
+/// Returns the metadata of the file at `path`, which must exist.
+fn metadata_of(path: &Path) -> Result<Metadata, StateFileError> {
+    std::fs::metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => StateFileError::Gone(path.to_owned()),
+        _ => StateFileError::Denied(path.to_owned(), error),
+    })
+}
+
+/// Returns the path of a file that SQLite keeps beside its database.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,26 @@
+//! No statement scans a table that grows. What steps execute, the world checks in every scenario.
+
+use crate::world::plan_of;
+
+#[test]
+fn no_deletion_scans_what_may_refer_to_the_row() {
+    let connection = rsnotify::state::open::in_memory().unwrap();
+    let sql = "SELECT t.name, k.\"table\", group_concat(k.\"from\" || ' = 1', ' AND ') FROM sqlite_schema t \
+               JOIN pragma_foreign_key_list(t.name) k WHERE t.type = 'table' \
+               AND k.\"table\" NOT IN ('source', 'hub', 'mount') GROUP BY t.name, k.id";
+    let mut keys = connection.prepare(sql).unwrap();
+    let keys = keys.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let mut scans = Vec::new();
+    for key in keys.unwrap() {
+        let (table, parent, condition): (String, String, String) = key.unwrap();
+        let plan = plan_of(
+            &connection,
+            &format!("SELECT 1 FROM {table} WHERE {condition}"),
+        );
+        let is_search = plan.iter().all(|line| line.starts_with("SEARCH"));
+        if !is_search {
+            scans.push(format!("{table} to {parent} by {condition}: {plan:?}"));
+        }
+    }
+    assert_eq!(scans, [""; 0]);
+}
