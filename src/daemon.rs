@@ -13,7 +13,6 @@ mod intake;
 mod listen;
 pub mod log;
 mod service_manager;
-pub mod settings;
 mod signals;
 mod socket_activation;
 
@@ -78,8 +77,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         loop {
-            let grace = self.config.server().shutdown_grace;
-            match self.event_loop.run(&self.received, grace) {
+            match self.event_loop.run(&self.received) {
                 Ended::Reload => self.reload(&reread, apply),
                 Ended::Stopped { by } => return self.stop(by),
             }
@@ -241,6 +239,6 @@ fn configuration_status(config: &impl DaemonConfig) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
-        effective: config.effective(),
+        effective: config.effective(&|_| None),
     }
 }

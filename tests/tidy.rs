@@ -23,7 +23,8 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("broker", &PURE),
     ("admin", &PURE),
     ("control", &PURE),
-    ("config", &PURE),
+    // It makes the settings of the others.
+    ("config", &["announce", "broker", "broker::feeds", "tree"]),
 ];
 
 /// The parts of `src/` that join the others, and may use all of them.
@@ -219,7 +220,9 @@ fn only_joining_parts_use_adaptors_of_crates() {
     let adaptors = feature_modules(&files);
     assert!(adaptors.contains("websub::http"), "{adaptors:?}");
     for file in files {
-        let is_checked = file.part().is_some_and(|part| !JOINING.contains(&part));
+        // The configuration makes their settings.
+        let is_checked = |part| !JOINING.contains(&part) && part != "config";
+        let is_checked = file.part().is_some_and(is_checked);
         if !is_checked || file.crate_module().is_some() {
             continue;
         }
@@ -229,7 +232,10 @@ fn only_joining_parts_use_adaptors_of_crates() {
             }
         }
     }
-    report("Only daemon and cli use the adaptors of crates", &failures);
+    report(
+        "Only daemon, cli and config use the adaptors of crates",
+        &failures,
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::announce::candidates::Exclusion;
 pub const RACY: Duration = Duration::from_secs(2);
 
 /// A mount of the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub u32);
 
 /// The location of a candidate file: its mount, and the path from there, in the file system's bytes, without a leading

@@ -6,6 +6,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::{Candidates, PublishedPath};
@@ -94,15 +95,26 @@ pub struct SourcePlan {
     pub acknowledged: Vec<Acknowledgement>,
 }
 
-/// A directory and what it is published as (R1).
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A directory and what it is published as (R1): an entry of `mount`, of which these are the keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct MountPlan {
-    /// Unique over all sources, and the same as long as the plan is effective.
+    // Unique over all sources, and the same as long as the plan is effective.
+    #[serde(skip)]
     pub id: MountId,
+    /// Directory.
+    ///
+    /// It need not exist yet.
+    #[serde(rename = "path")]
     pub directory: PathBuf,
-    /// URI prefix of its documents; ends in `/`.
+    /// URI that the directory is published as.
+    // It ends in `/`, as each alias does.
+    #[serde(rename = "url")]
+    #[schemars(with = "String", extend("x-form" = "prefix"))]
     pub prefix: Uri,
-    /// Other prefixes under which the same documents are referred to; each ends in `/`.
+    /// Other prefixes of the same documents' URIs, such as `http://` beside `https://`.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>", extend("x-form" = "prefix"))]
     pub aliases: Vec<Uri>,
 }
 
@@ -201,13 +213,34 @@ impl Mode {
 }
 
 /// A `[[channel]]` entry: for a set that advertises none, or to override what it advertises (R9).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ChannelPlan {
+    /// URI of the set's Capability List.
+    ///
+    /// It need not be in the tree: software may generate it.
+    #[schemars(with = "String", extend("x-form" = "uri"))]
+    #[schemars(example = "https://example.org/dataset1/capabilitylist.xml")]
     pub capability_list: Uri,
+    /// Notifications of the channel: of changed documents (`framework`), or of changed resources (`change`).
+    ///
+    /// A set may have one channel of each kind.
+    #[serde(default = "framework")]
+    #[schemars(with = "String", extend("enum" = ["framework", "change"]))]
     pub kind: ChannelKind,
+    /// Topic of the channel, below `public_url` or a mount's `url`.
+    #[schemars(with = "String", extend("x-form" = "uri"))]
+    #[schemars(example = "https://example.org/dataset1/notifications/")]
     pub topic: Topic,
-    /// Empty: all configured ones.
+    /// Hubs to notify, each the `url` of a `[[hub]]` or the URI of the embedded hub. An empty list means all.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>", extend("x-form" = "uri"))]
+    #[schemars(extend("examples" = [["https://hub.example.net/websub/"]]))]
     pub hubs: Vec<Hub>,
+}
+
+fn framework() -> ChannelKind {
+    ChannelKind::Framework
 }
 
 /// The error for an unknown source name.

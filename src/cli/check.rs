@@ -26,7 +26,6 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::daemon::log::error_chain;
-use crate::daemon::settings;
 use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, Severity, changes, clock};
@@ -76,8 +75,8 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
     // Certificates and headers that make requests impossible are errors of the configuration.
-    let hubs = settings::publish_settings(&config)?;
-    let brokers = settings::brokers(&config)?;
+    let hubs = config.publish_settings()?;
+    let brokers = config.broker_settings()?;
     let mut sections = Vec::new();
     let mut documents = 0;
     let mut unverified = unverified(&hubs);

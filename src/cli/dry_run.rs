@@ -26,7 +26,6 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
-use crate::daemon::settings;
 use crate::state::open::{open_to_read, state_file};
 use crate::state::{Db, hub};
 use crate::tree::RecentKeys;
@@ -39,8 +38,8 @@ struct Shown {
 }
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
-    let hubs = settings::publish_settings(config)?;
-    let brokers = settings::brokers(config)?;
+    let hubs = config.publish_settings()?;
+    let brokers = config.broker_settings()?;
     let state = open_to_read(&config.state_dir)?;
     let (saved, relays) = match &state {
         Some(state) => (hub::load(Db(state))?, hub::load_relays(Db(state))?),
@@ -96,11 +95,8 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
 
 /// Returns the time after which everything about the current tree has been announced.
 fn horizon(config: &Config) -> Duration {
-    let graces = config
-        .sources
-        .iter()
-        .map(|source| source.plan.deletion_grace);
-    let window = config.window.max_wait + config.window.hold;
+    let graces = config.sources.iter().map(|source| source.deletion_grace.0);
+    let window = *config.window.max_wait + *config.window.hold;
     graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER
 }
 

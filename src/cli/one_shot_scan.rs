@@ -15,7 +15,7 @@ use crate::announce::steps::step::Engine;
 use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::daemon::{log, settings};
+use crate::daemon::log;
 use crate::report::status::alerts::missing;
 use crate::report::{self, Reader, sources};
 use crate::state::open::{copy_to_memory, in_memory};
@@ -114,7 +114,7 @@ pub fn scan_beside(
     scan.engine.live.find_each = find_each;
     let mut progress = Progress::new(scan.remembered()?.len());
     for source in 0..config.sources.len() {
-        let tree = settings::tree(config, source, &scan.engine.plan);
+        let tree = config.sources[source].tree(&scan.engine.plan.sources[source]);
         let mut observed = Ok(());
         let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);
@@ -201,7 +201,11 @@ impl OneShotScan {
     /// Answers the questions that the steps left. The effects of this step are not performed.
     fn explain(&mut self, config: &Config) -> state::Result<()> {
         let plan = &self.engine.plan;
-        let trees = (0..config.sources.len()).map(|source| settings::tree(config, source, plan));
+        let trees = config
+            .sources
+            .iter()
+            .zip(&plan.sources)
+            .map(|(source, plan)| source.tree(plan));
         let trees: Vec<_> = trees.collect();
         let questions = std::mem::take(&mut self.questions).into_iter();
         let explained = questions.filter_map(|path| {

@@ -36,7 +36,6 @@ use crate::cli::resend::resources::{List, Set, sets};
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
-use crate::daemon::settings;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
@@ -48,13 +47,13 @@ const READINGS: usize = 5;
 pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
     let broker = broker(&config, &options.broker)?;
-    if !broker.plan.channels.contains(&ChannelKind::Change) {
+    if !broker.channels.contains(&ChannelKind::Change) {
         bail!(
             "broker {} gets no changes of resources, and so no resources: add \"change\" to its channels",
-            broker.plan.name
+            broker.name
         );
     }
-    let settings = settings_for(&config, broker, options)?;
+    let settings = settings_for(broker, options)?;
     let under = options.under.as_deref().map(Uri::parse).transpose()?;
     let request = ResendRequest {
         broker: options.broker.clone(),
@@ -112,15 +111,8 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
 }
 
 /// Returns the settings of a broker, with what distinguishes these messages from others.
-fn settings_for(
-    config: &Config,
-    broker: &Broker,
-    options: &ResendOptions,
-) -> anyhow::Result<BrokerSettings> {
-    let all = settings::brokers(config)?;
-    let mut all = all.into_iter();
-    let settings = all.find(|settings| settings.name == broker.plan.name);
-    let settings = settings.context("the broker has no settings")?;
+fn settings_for(broker: &Broker, options: &ResendOptions) -> anyhow::Result<BrokerSettings> {
+    let settings = broker.settings()?;
     let initial = BrokerHeader {
         name: INITIAL.to_owned(),
         value: Secret::new("true"),
@@ -165,13 +157,10 @@ fn report(
 /// Returns the broker with a name.
 fn broker<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a Broker> {
     let mut brokers = config.brokers.iter();
-    if let Some(broker) = brokers.find(|broker| broker.plan.name.as_str() == name) {
+    if let Some(broker) = brokers.find(|broker| broker.name.as_str() == name) {
         return Ok(broker);
     }
-    let names = config
-        .brokers
-        .iter()
-        .map(|broker| broker.plan.name.as_str());
+    let names = config.brokers.iter().map(|broker| broker.name.as_str());
     let names: Vec<&str> = names.collect();
     match names.is_empty() {
         true => bail!("no broker is named \"{name}\"; there is no [[broker]]"),

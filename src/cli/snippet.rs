@@ -24,6 +24,7 @@ use crate::cli::snippet::passing::{Behind, Home, Passing, Site, passing};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
+use crate::config::text::Written;
 use crate::report;
 use crate::report::channels::is_for_brokers_only;
 
@@ -71,9 +72,9 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
         }
     }
     let mut sources = config.sources.iter();
-    let makes_topics = sources.any(|source| source.plan.unadvertised_channels);
+    let makes_topics = sources.any(|source| source.unadvertised_channels);
     let mut sources = config.sources.iter();
-    let has_changes = sources.any(|source| source.plan.change_notifications);
+    let has_changes = sources.any(|source| source.change_notifications);
     let embedded = config.embedded_hub.as_ref();
     let passing = passing(
         &topics,
@@ -104,7 +105,7 @@ fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
     for (address, reason) in &passing.refused {
         say(format_args!("{address} cannot be passed on: {reason}"));
     }
-    let trust = trust("hub", &config.hub.subscribers.trusted_proxies, &behind);
+    let trust = trust("hub", &config.hub.trusted_proxies, &behind);
     write(&passing, server, &behind, trust)
 }
 
@@ -161,7 +162,7 @@ fn behind(listen: &Address) -> anyhow::Result<Behind> {
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn trust(table: &str, trusted: &[IpNet], behind: &Behind) -> Option<String> {
+fn trust(table: &str, trusted: &[Written<IpNet>], behind: &Behind) -> Option<String> {
     let Behind::Tcp(address) = behind else {
         return None;
     };

@@ -4,27 +4,24 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// A TCP address (port 0 takes a free one) or the path of a Unix socket.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend(
+    "pattern" = r"^(unix:.+|[0-9.]+:[0-9]{1,5}|\[[0-9A-Fa-f:.%]+\]:[0-9]{1,5})$",
+    "x-number" = "127.0.0.1:{}"
+))]
 pub enum Address {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// The error for a text that is no listen address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAnAddress {
-    #[error(
-        "\"{0}\" is not an address to listen on: write \"127.0.0.1:8400\", \"[::1]:8400\" or \"unix:/path\""
-    )]
-    Form(String),
-    #[error("\"{0}\" has a host name: write its IP address, such as \"127.0.0.1:8400\"")]
-    HostName(String),
-}
-
 impl Address {
     /// Parses `127.0.0.1:8400`, `[::1]:0` or `unix:/run/rsnotify/http.sock`.
-    pub fn parse(text: &str) -> Result<Address, NotAnAddress> {
+    pub fn parse(text: &str) -> Result<Address, String> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Address::Unix(path.into()));
         }
@@ -35,11 +32,26 @@ impl Address {
                     && port.parse::<u16>().is_ok()
             });
             if has_host_name {
-                NotAnAddress::HostName(text.to_owned())
-            } else {
-                NotAnAddress::Form(text.to_owned())
+                return format!("\"{text}\" has a host name: write its IP address, such as \"127.0.0.1:8400\"");
             }
+            format!(
+                "\"{text}\" is not an address to listen on: write \"127.0.0.1:8400\", \"[::1]:8400\" or \"unix:/path\""
+            )
         })
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Address, String> {
+        Address::parse(&text)
+    }
+}
+
+impl From<Address> for String {
+    fn from(address: Address) -> String {
+        address.to_string()
     }
 }
 
@@ -83,13 +95,13 @@ mod tests {
             "unix:",
             "http://[::1]:80",
         ] {
-            let message = Address::parse(text).unwrap_err().to_string();
+            let message = Address::parse(text).unwrap_err();
             assert!(
                 message.contains("is not an address to listen on"),
                 "{message}"
             );
         }
-        let message = Address::parse("localhost:8400").unwrap_err().to_string();
+        let message = Address::parse("localhost:8400").unwrap_err();
         assert_eq!(
             message,
             "\"localhost:8400\" has a host name: write its IP address, such as \"127.0.0.1:8400\""

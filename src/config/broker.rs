@@ -1,441 +1,378 @@
 //! `[[broker]]`: message brokers that notifications are sent to.
 
-mod address;
-mod payload;
-
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use resourcesync::uri::Hub;
-use toml::de::DeValue;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, is_clean};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+use url::Url;
 
 use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
+use crate::broker::feeds::identifier::{Identifiers, ObjectKind, Relocation};
 use crate::broker::feeds::message::INITIAL;
-use crate::broker::feeds::objects::PayloadFormat;
-use crate::config::broker::address::URL;
-use crate::config::channel::KINDS;
-use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
-use crate::config::definition::{Definition, Example, Kind, TextKind};
-use crate::config::duration;
-use crate::config::effective::{Page, list, quoted, word};
-use crate::config::form::{self, HOLDER, POSITIVE_DURATION, TEXT, text, texts, words};
-use crate::config::header::{self, Header, holder};
-use crate::config::holder::{HeaderValue, Holder};
-use crate::config::key::{ConfigKey, ValueForm};
-use crate::config::loader::Loader;
-use crate::config::origin::Given;
-use crate::config::secret::{HeldSecret, secret};
-use crate::config::section::Section;
-use crate::config::structure::WrittenTable;
-use crate::config::suggestion::nearest;
-use crate::config::tls::{TlsConfig, TlsKeys};
-
-pub use crate::config::broker::address::BrokerAddress;
-
-pub static BROKER: Definition = Definition::table(
-    "broker",
-    Kind::Tables(&[
-        &NAME.definition,
-        &URL.definition,
-        &DESTINATION.definition,
-        &CHANNELS.definition,
-        &SOURCES.definition,
-        &payload::PAYLOAD.definition,
-        &payload::OBJECT.definition,
-        &payload::IDENTIFIERS.definition,
-        &payload::LOCATION,
-        &VHOST.definition,
-        &USERNAME.definition,
-        &PASSWORD_FILE.definition,
-        &TLS.client_cert.definition,
-        &TLS.client_key.definition,
-        &TLS.ca_file.definition,
-        &TIMEOUT.definition,
-        &HEADERS.definition,
-    ]),
-    "Message brokers that notifications are sent to, over STOMP 1.2.",
-);
-
-pub static NAME: ConfigKey<String> = ConfigKey::new(
-    "broker",
-    "name",
-    ValueForm {
-        kind: Kind::Text(&TextKind::matching("^[A-Za-z0-9][A-Za-z0-9._-]*$")),
-        read: |loader, key, value| text(loader, key, &value, name),
-    },
-    Required,
-    "Name of the broker in reports and commands: letters, digits, `.`, `_` and `-`.",
-)
-.more("Another name is another broker, which is sent later changes only.")
-.example(Example::Comment("\"repository\""));
-
-static DESTINATION: ConfigKey<String> = ConfigKey::new(
-    "broker",
-    "destination",
-    ValueForm {
-        kind: Kind::Text(&TextKind::NOT_EMPTY),
-        read: |loader, key, value| text(loader, key, &value, destination),
-    },
-    Required,
-    "Destination to send to: a topic, queue or exchange, as the broker writes it. `{source}` stands for the name of the \
-     source.",
-)
-.example(Example::Comment("\"/topic/content.change\""));
-
-static CHANNELS: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
-    "broker",
-    "channels",
-    ValueForm {
-        kind: Kind::List {
-            item: &TextKind {
-                words: &words(&KINDS),
-                ..TextKind::ANY
-            },
-            may_be_empty: false,
-        },
-        read: |loader, key, value| some(loader, key, value, "name at least one kind"),
-    },
-    Default("[\"change\"]"),
-    "Kinds of channels to send: changes of resources (`change`), changes of documents (`framework`).",
-)
-.more("Whether Capability Lists advertise them makes no difference to a broker.");
-
-static SOURCES: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
-    "broker",
-    "sources",
-    ValueForm {
-        kind: Kind::List {
-            item: &TextKind::NOT_EMPTY,
-            may_be_empty: false,
-        },
-        read: |loader, key, value| {
-            let message = "name at least one source, or leave it out";
-            some(loader, key, value, message)
-        },
-    },
-    Described("all"),
-    "Names of the sources to send notifications of.",
-)
-.example(Example::Comment("[\"main\"]"));
-
-static VHOST: ConfigKey<String> = ConfigKey::new(
-    "broker",
-    "vhost",
-    ValueForm {
-        kind: Kind::Text(&TextKind::NOT_EMPTY),
-        read: |loader, key, value| {
-            text(loader, key, &value, |text| match text {
-                "" => Err("it is empty: leave it out for \"/\""),
-                text => one_line(text),
-            })
-        },
-    },
-    Default("\"/\""),
-    "Virtual host, for brokers that have several.",
-);
-
-static USERNAME: ConfigKey<String> = ConfigKey::new(
-    "broker",
-    "username",
-    TEXT,
-    Nothing,
-    "User name; needs `password_file`.",
-)
-.example(Example::Comment("\"rsnotify\""));
-
-static PASSWORD_FILE: ConfigKey<Holder> = ConfigKey::new(
-    "broker",
-    "password_file",
-    HOLDER,
-    Nothing,
-    "Holder of the password.",
-)
-.more("See [secrets](#secrets).")
-.example(Example::Comment("\"/etc/rsnotify/broker-password\""));
-
-static TLS: TlsKeys = TlsKeys::new("broker");
-
-static TIMEOUT: ConfigKey<Duration> = ConfigKey::new(
-    "broker",
-    "timeout",
-    POSITIVE_DURATION,
-    Default("\"30s\""),
-    "Timeout of connecting, and of the receipts of a notification.",
-);
-
-static HEADERS: ConfigKey<BTreeMap<String, Given<HeaderValue>>> = ConfigKey::new(
-    "broker",
-    "headers",
-    form::HEADERS,
-    Default("{}"),
-    "Headers to add to each message. A value is a text, or the holder of a secret.",
-)
-.example(Example::Comment("{ priority = \"5\" }"));
+use crate::broker::feeds::objects::{AtomForm, PayloadFormat};
+use crate::broker::settings::{
+    BrokerHeader, BrokerSettings, BrokerSettingsError, ClientCertificate, HEART_BEAT, Login,
+    Transport,
+};
+use crate::config::check::suggested;
+use crate::config::duration::seconds;
+use crate::config::error::ConfigError;
+use crate::config::file::ConfigFile;
+use crate::config::secret::{Held, needs, read_headers, read_secret, read_tls};
+use crate::config::text::{TextValue, Written};
 
 /// A message broker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "url", "destination"]))]
 pub struct Broker {
-    pub plan: BrokerPlan,
-    pub address: BrokerAddress,
+    /// Name of the broker in reports and commands: letters, digits, `.`, `_` and `-`.
+    ///
+    /// Another name is another broker, which is sent later changes only.
+    #[schemars(with = "String", example = &"repository", extend("x-form" = "broker"))]
+    #[default(Hub::new(""))]
+    pub name: Hub,
+    /// Address of the broker, `stomp://HOST:PORT`, or `stomp+tls://HOST:PORT` for TLS.
+    ///
+    /// The ports are 61613 and 61614 unless another is given.
+    #[serde(rename = "url")]
+    #[schemars(example = "stomp+tls://mq.example.org:61614")]
+    #[default(Written(BrokerAddress::default()))]
+    pub address: Written<BrokerAddress>,
+    /// Destination to send to: a topic, queue or exchange, as the broker writes it. `{source}` stands for the name of the
+    /// source.
+    #[schemars(example = "/topic/content.change", extend("x-form" = "destination"))]
     pub destination: String,
-    pub payload: PayloadFormat,
+    /// Kinds of channels to send: changes of resources (`change`), changes of documents (`framework`).
+    ///
+    /// Whether Capability Lists advertise them makes no difference to a broker.
+    #[schemars(with = "Vec<String>", length(min = 1))]
+    #[schemars(extend("items" = { "type": "string", "enum": ["framework", "change"] }))]
+    #[default(vec![ChannelKind::Change])]
+    pub channels: Vec<ChannelKind>,
+    /// Names of the sources to send notifications of.
+    #[schemars(length(min = 1), extend("x-default" = "all", "examples" = [["main"]]))]
+    pub sources: Option<Vec<String>>,
+    /// Content of messages: the notification as hubs get it, one message each (`"resourcesync"`), or an Atom feed for
+    /// each object that changed (`"atom"`), which needs `channels = ["change"]`.
+    ///
+    /// See [messages](messages.md).
+    #[default(BrokerPayload::ResourceSync)]
+    pub payload: BrokerPayload,
+    /// With `payload = "atom"`, what an object is: each resource (`"resource"`), or the directory with its resources as
+    /// items (`"directory"`): the URI up to its last slash.
+    #[schemars(with = "String", example = &"resource")]
+    #[schemars(extend("enum" = ["resource", "directory"], "x-default" = "`\"resource\"`"))]
+    pub object: Option<ObjectKind>,
+    /// With `payload = "atom"`, identifiers of objects and items: their URIs (`"uri"`), or those of a Fedora repository
+    /// (`"info:fedora"`).
+    ///
+    /// The latter is `info:fedora/` with what follows `/objects/` or `/rest/` in the path, or with the whole path.
+    #[schemars(with = "String", example = &"uri")]
+    #[schemars(extend("enum" = ["uri", "info:fedora"], "x-default" = "`\"uri\"`"))]
+    pub identifiers: Option<Identifiers>,
+    /// With `payload = "atom"`, another location of the content than the URI of the resource.
+    ///
+    /// See below.
+    #[schemars(extend("examples" = [{ "from": "http://fedora:8080/", "to": "https://repo.example.org/" }]))]
+    pub location: Option<Relocation>,
+    /// Virtual host, for brokers that have several.
+    #[schemars(extend("x-form" = "virtual host"))]
+    #[default("/".to_owned())]
     pub vhost: String,
-    pub login: Option<LoginConfig>,
-    pub tls: TlsConfig,
-    pub timeout: Duration,
-    /// Headers of each message, in order of name.
-    pub headers: Vec<Header>,
+    /// User name; needs `password_file`.
+    #[schemars(example = &"rsnotify")]
+    pub username: Option<String>,
+    /// Holder of the password.
+    ///
+    /// See [secrets](#secrets).
+    #[schemars(example = "/etc/rsnotify/broker-password")]
+    pub password_file: Option<Held>,
+    /// Holder of a TLS client certificate in PEM; needs `client_key`.
+    #[schemars(example = "/etc/rsnotify/client.pem")]
+    pub client_cert: Option<Held>,
+    /// Holder of the private key of `client_cert`, in PEM.
+    #[schemars(example = "/etc/rsnotify/client.key")]
+    pub client_key: Option<Held>,
+    /// Holder of certificates to trust beside the system's, in PEM.
+    #[schemars(example = "/etc/rsnotify/ca.pem")]
+    pub ca_file: Option<Held>,
+    /// Timeout of connecting, and of the receipts of a notification.
+    #[default(seconds(30))]
+    pub timeout: Written<Duration>,
+    /// Headers to add to each message. A value is a text, or the holder of a secret.
+    #[schemars(extend("examples" = [{ "priority": "5" }]))]
+    pub headers: BTreeMap<String, Held>,
 }
 
-/// A user name with its password.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoginConfig {
-    pub username: String,
-    pub password: HeldSecret,
+/// The content of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BrokerPayload {
+    ResourceSync,
+    Atom,
 }
 
-/// Headers that the protocol decides, or that each message has (F3).
-const RESERVED_HEADERS: [&str; 26] = [
-    "content-length",
-    "content-type",
-    "destination",
-    "receipt",
-    "transaction",
-    "type",
-    "correlation-id",
-    "JMSXGroupID",
-    "_AMQ_DUPL_ID",
-    "persistent",
-    "amq-msg-type",
-    "message-id",
-    "messageId",
-    "format",
-    "kind",
-    "source",
-    "topic",
-    "seq",
-    "changeTypes",
-    "objectUri",
-    "parentUri",
-    "objectTypes",
-    "itemCount",
-    INITIAL,
-    "user",
-    "ack",
-];
+/// Headers that the protocol decides, or that each message has (F3), beside [`INITIAL`].
+const RESERVED_HEADERS: &str = "content-length content-type destination receipt transaction type correlation-id \
+     JMSXGroupID _AMQ_DUPL_ID persistent amq-msg-type message-id messageId format kind source topic seq changeTypes \
+     objectUri parentUri objectTypes itemCount user ack";
 
-/// Returns the texts of a list that is not empty.
-fn some(
-    loader: &mut Loader<'_>,
-    key: &Definition,
-    value: Given<DeValue<'_>>,
-    message: &str,
-) -> Option<Vec<Given<String>>> {
-    let origin = value.origin;
-    let texts = texts(value);
-    if texts.is_empty() {
-        loader.report(origin, key, message);
-        return None;
-    }
-    Some(texts)
-}
-
-/// Reads every `[[broker]]`. `sources` are the names of all sources.
-pub fn brokers(
-    loader: &mut Loader<'_>,
-    written: Vec<WrittenTable<'_>>,
+/// Checks all brokers, and reads the files that they name. `sources` are the names of all sources.
+pub fn check(
+    file: &ConfigFile<'_>,
+    brokers: &mut [Broker],
     sources: &[&str],
-) -> Vec<Broker> {
+) -> Result<(), ConfigError> {
     let mut seen = HashSet::new();
-    let mut brokers = Vec::new();
-    for (position, written) in written.into_iter().enumerate() {
-        let mut section = Section::new(loader, position, written);
-        let origin = section.origin_of(&NAME);
-        let Some(broker) = broker(&mut section, sources) else {
-            continue;
-        };
-        if !seen.insert(broker.plan.name.clone()) {
-            let message = format!("there is a broker {} already", broker.plan.name);
-            loader.report(origin, &NAME.definition, message);
-            continue;
+    for (at, broker) in brokers.iter_mut().enumerate() {
+        let table = format!("broker.{at}");
+        broker.check(file, &table, sources)?;
+        let message = format!("there is a broker {} already", broker.name);
+        file.refuse(
+            &table,
+            &[(!seen.insert(broker.name.clone()), "name", &message)],
+        )?;
+    }
+    Ok(())
+}
+
+impl Broker {
+    pub fn plan(&self) -> BrokerPlan {
+        BrokerPlan {
+            name: self.name.clone(),
+            channels: self.channels.clone(),
+            sources: self.sources.clone(),
         }
-        brokers.push(broker);
     }
-    brokers
-}
 
-fn broker(section: &mut Section<'_, '_, '_>, known: &[&str]) -> Option<Broker> {
-    let name = section.required(&NAME);
-    let address = section.required(&URL);
-    let destination = section.required(&DESTINATION);
-    let channels = section.value(&CHANNELS);
-    let mut kinds = Vec::new();
-    for channel in channels {
-        let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
-        let is_read = |text: &str| match KINDS.iter().find(|(word, _)| *word == text) {
-            Some((_, kind)) => Ok(*kind),
-            None => Err(format!(
-                "\"{text}\" is none of \"{}\"",
-                words.join("\", \"")
-            )),
+    /// Returns the settings of its connection. An error in them is an error of the configuration.
+    pub fn settings(&self) -> Result<BrokerSettings, BrokerSettingsError> {
+        let content = |held: &Option<Held>| held.as_ref().map(|held| held.content.clone());
+        let identity = content(&self.client_cert).zip(content(&self.client_key));
+        let tls = Transport::Tls {
+            ca_pem: content(&self.ca_file),
+            identity: identity.map(|(certificate, key)| ClientCertificate { certificate, key }),
         };
-        kinds.extend(
-            section
-                .loader
-                .checked(&CHANNELS.definition, &channel, is_read),
-        );
-    }
-    kinds.sort_unstable();
-    kinds.dedup();
-    let sources = section.given(&SOURCES).map(|sources| {
-        let sources = sources.value.into_iter();
-        let named = sources.filter_map(|source| {
-            let is_known = |text: &str| match known.contains(&text) {
-                true => Ok(text.to_owned()),
-                false => Err(unknown_source(text, known)),
-            };
-            section
-                .loader
-                .checked(&SOURCES.definition, &source, is_known)
+        let login = self.username.clone().zip(content(&self.password_file));
+        let headers = self.headers.iter().map(|(name, held)| BrokerHeader {
+            name: name.clone(),
+            value: held.content.clone(),
+            is_public: held.holder.is_none(),
         });
-        named.collect()
-    });
-    let payload = payload::read(section, &kinds);
-    let vhost = section.value(&VHOST);
-    let login = login(section);
-    let is_tls = address.as_ref().is_none_or(|address| address.value.is_tls);
-    let tls = TLS.read(section, (!is_tls).then_some(WITHOUT_TLS));
-    let timeout = section.value(&TIMEOUT);
-    let headers = section.value(&HEADERS);
-    let headers = header::headers(section.loader, &HEADERS.definition, headers, checked_header);
-    Some(Broker {
-        plan: BrokerPlan {
-            name: Hub::new(name?.value),
-            channels: kinds,
-            sources,
-        },
-        address: address?.value,
-        destination: destination?.value,
-        payload,
-        vhost,
-        login,
-        tls,
-        timeout,
-        headers,
-    })
-}
+        let settings = BrokerSettings {
+            name: self.name.clone(),
+            host: self.address.host.clone(),
+            port: self.address.port,
+            transport: if self.address.is_tls {
+                tls
+            } else {
+                Transport::Tcp
+            },
+            vhost: self.vhost.clone(),
+            login: login.map(|(username, password)| Login { username, password }),
+            destination: self.destination.clone(),
+            payload: match self.payload {
+                BrokerPayload::ResourceSync => PayloadFormat::ResourceSync,
+                BrokerPayload::Atom => PayloadFormat::Atom(AtomForm {
+                    object: self.object.unwrap_or_default(),
+                    identifiers: self.identifiers.unwrap_or_default(),
+                    location: self.location.clone(),
+                }),
+            },
+            headers: headers.collect(),
+            timeout: self.timeout.0,
+            heart_beat: HEART_BEAT,
+        };
+        settings.check()?;
+        Ok(settings)
+    }
 
-/// The message about certificates that nothing would use.
-const WITHOUT_TLS: &str = "it has no effect without TLS: write stomp+tls:// in url, or remove it";
-
-fn unknown_source(text: &str, known: &[&str]) -> String {
-    let message = format!("\"{text}\" is no source");
-    match nearest(text, known.iter().copied()) {
-        Some(near) => format!("{message}; did you mean \"{near}\"?"),
-        None => format!("{message}; there is \"{}\"", known.join("\", \"")),
+    fn check(
+        &mut self,
+        file: &ConfigFile<'_>,
+        table: &str,
+        known: &[&str],
+    ) -> Result<(), ConfigError> {
+        let key = |name: &str| format!("{table}.{name}");
+        let mut unknown = self.sources.iter().flatten().enumerate();
+        if let Some((at, source)) = unknown.find(|(_, source)| !known.contains(&source.as_str())) {
+            let message = suggested(&format!("\"{source}\" is no source"), source, known);
+            return Err(file.error(&format!("{table}.sources.{at}"), message));
+        }
+        self.channels.sort_unstable();
+        self.channels.dedup();
+        let is_atom = self.payload == BrokerPayload::Atom;
+        let is_wrong = |name: &String| name.is_empty() || name.chars().any(char::is_control);
+        let no_feeds = "it has no effect without feeds: write payload = \"atom\", or remove it";
+        file.refuse(
+            table,
+            &[
+                // F6.
+                (
+                    is_atom && self.channels.contains(&ChannelKind::Framework),
+                    "payload",
+                    "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
+                     another [[broker]] with payload = \"resourcesync\"",
+                ),
+                (!is_atom && self.object.is_some(), "object", no_feeds),
+                (!is_atom && self.identifiers.is_some(), "identifiers", no_feeds),
+                (!is_atom && self.location.is_some(), "location", no_feeds),
+                (
+                    self.username.as_ref().is_some_and(is_wrong),
+                    "username",
+                    "a user name is not empty and has no control characters",
+                ),
+            ],
+        )?;
+        if is_atom {
+            self.object.get_or_insert_default();
+            self.identifiers.get_or_insert_default();
+        }
+        let (username, password) = (self.username.is_some(), self.password_file.is_some());
+        needs(
+            file,
+            table,
+            [("username", username), ("password_file", password)],
+        )?;
+        read_secret(file, &key("password_file"), &mut self.password_file)?;
+        let tls = [
+            &mut self.client_cert,
+            &mut self.client_key,
+            &mut self.ca_file,
+        ];
+        read_tls(file, table, tls)?;
+        let names = ["client_cert", "client_key", "ca_file"];
+        let given = [&self.client_cert, &self.client_key, &self.ca_file];
+        let mut given = names.iter().zip(given).filter(|(_, held)| held.is_some());
+        if let (Some((name, _)), false) = (given.next(), self.address.is_tls) {
+            let message = "it has no effect without TLS: write stomp+tls:// in url, or remove it";
+            return Err(file.error(&key(name), message));
+        }
+        file.not_zero(&key("timeout"), self.timeout.0)?;
+        read_headers(file, &key("headers"), &mut self.headers, check_header)
     }
 }
 
-fn name(text: &str) -> Result<String, &'static str> {
+/// Checks a broker's name.
+pub fn check_name(text: &str) -> Result<(), String> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) || !text.chars().all(is_known) {
-        return Err(
-            "a name has letters, digits, \".\", \"_\" and \"-\" only, and begins with one of the first two",
-        );
+        return Err("a name has letters, digits, \".\", \"_\" and \"-\" only, and begins with one of the first two"
+            .to_owned());
     }
     if text == EMBEDDED_NAME {
-        return Err("it means the embedded hub in commands: choose another name");
+        return Err("it means the embedded hub in commands: choose another name".to_owned());
     }
-    Ok(text.to_owned())
+    Ok(())
 }
 
-fn one_line(text: &str) -> Result<String, &'static str> {
-    match text.chars().any(char::is_control) {
-        true => Err("it has a control character"),
-        false => Ok(text.to_owned()),
-    }
-}
-
-fn destination(text: &str) -> Result<String, &'static str> {
+/// Checks a virtual host.
+pub fn check_vhost(text: &str) -> Result<(), String> {
     if text.is_empty() {
-        return Err("write a destination such as \"/topic/content.change\"");
-    }
-    let rest = text.replace("{source}", "");
-    if rest.contains(['{', '}']) {
-        return Err("it can have {source} only");
+        return Err("it is empty: leave it out for \"/\"".to_owned());
     }
     one_line(text)
 }
 
-fn login(section: &mut Section<'_, '_, '_>) -> Option<LoginConfig> {
-    match (section.given(&USERNAME), section.given(&PASSWORD_FILE)) {
-        (None, None) => None,
-        (Some(Given { value, origin }), Some(password)) => {
-            let loader = &mut section.loader;
-            if value.is_empty() || value.chars().any(char::is_control) {
-                let message = "a user name is not empty and has no control characters";
-                loader.report(origin, &USERNAME.definition, message);
-            }
-            let password = secret(loader, &PASSWORD_FILE.definition, password)?;
-            let username = value;
-            Some(LoginConfig { username, password })
-        }
-        (Some(username), None) => {
-            section.report_lack((&USERNAME, &username), &PASSWORD_FILE);
-            None
-        }
-        (None, Some(password)) => {
-            section.report_lack((&PASSWORD_FILE, &password), &USERNAME);
-            None
-        }
+/// Checks a destination.
+pub fn check_destination(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("write a destination such as \"/topic/content.change\"".to_owned());
     }
+    if text.replace("{source}", "").contains(['{', '}']) {
+        return Err("it can have {source} only".to_owned());
+    }
+    one_line(text)
+}
+
+fn one_line(text: &str) -> Result<(), String> {
+    if text.chars().any(char::is_control) {
+        return Err("it has a control character".to_owned());
+    }
+    Ok(())
+}
+
+/// Checks the beginning of a URI.
+pub fn check_location(text: &str) -> Result<(), String> {
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+    let (scheme, rest) = text.split_once(':').unwrap_or_default();
+    let is_absolute = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(is_scheme)
+        && !rest.is_empty();
+    if is_absolute && is_clean(text) {
+        return Ok(());
+    }
+    Err("write the beginning of a URI, such as \"https://repo.example.org/\"".to_owned())
 }
 
 /// Checks the name of a header of messages.
-fn checked_header(name: &str, _: bool) -> Result<(), &'static str> {
+fn check_header(name: &str, _: bool) -> Result<(), &'static str> {
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err("a header has a name without control characters");
     }
-    let mut reserved = RESERVED_HEADERS.iter();
-    match reserved.any(|reserved| reserved.eq_ignore_ascii_case(name)) {
-        true => Err("each message has this header already"),
-        false => Ok(()),
+    let mut reserved = RESERVED_HEADERS.split(' ').chain([INITIAL]);
+    if reserved.any(|reserved| reserved.eq_ignore_ascii_case(name)) {
+        return Err("each message has this header already");
     }
+    Ok(())
 }
 
-/// Writes a `[[broker]]`.
-pub fn effective(page: &mut Page<'_>, broker: &Broker) {
-    // A field that is added cannot be forgotten here.
-    let Broker {
-        plan: BrokerPlan {
-            name,
-            channels,
-            sources,
-        },
-        address,
-        destination,
-        payload,
-        vhost,
-        login,
-        tls,
-        timeout,
-        headers,
-    } = broker;
-    page.key(&NAME.definition, quoted(name));
-    page.key(&URL.definition, quoted(address));
-    page.key(&DESTINATION.definition, quoted(destination));
-    let kinds = channels.iter().map(|kind| word(&KINDS, *kind));
-    page.key(&CHANNELS.definition, list(kinds));
-    if let Some(sources) = sources {
-        page.key(&SOURCES.definition, list(sources));
+/// The address of a broker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// A name, or an IP address without brackets.
+    pub host: String,
+    pub port: u16,
+    pub is_tls: bool,
+}
+
+const TCP_PORT: u16 = 61613;
+const TLS_PORT: u16 = 61614;
+
+impl TextValue for BrokerAddress {
+    const PATTERN: &'static str = r"^[Ss][Tt][Oo][Mm][Pp](\+[Tt][Ll][Ss])?://[^@/?#\s]+/?$";
+
+    /// No message repeats the address: it may hold a password.
+    fn read(text: &str) -> Result<BrokerAddress, String> {
+        if text.contains('@') {
+            return Err(
+                "credentials do not belong into an address: use username and password_file"
+                    .to_owned(),
+            );
+        }
+        let wanted =
+            || "write \"stomp://HOST:PORT\", or \"stomp+tls://HOST:PORT\" for TLS".to_owned();
+        let url = Url::parse(text).map_err(|_| wanted())?;
+        let (is_tls, port) = match url.scheme() {
+            "stomp" => (false, TCP_PORT),
+            "stomp+tls" => (true, TLS_PORT),
+            _ => return Err(wanted()),
+        };
+        let host = url.host_str().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_bare =
+            matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
+        if host.is_empty() || !is_bare || url.port() == Some(0) {
+            return Err(wanted());
+        }
+        Ok(BrokerAddress {
+            host: host.to_owned(),
+            port: url.port().unwrap_or(port),
+            is_tls,
+        })
     }
-    payload::effective(page, payload);
-    page.key(&VHOST.definition, quoted(vhost));
-    if let Some(LoginConfig { username, password }) = login {
-        page.key(&USERNAME.definition, quoted(username));
-        page.key(&PASSWORD_FILE.definition, holder(&password.holder));
+
+    fn write(&self) -> String {
+        let scheme = if self.is_tls { "stomp+tls" } else { "stomp" };
+        if self.host.contains(':') {
+            format!("{scheme}://[{}]:{}", self.host, self.port)
+        } else {
+            format!("{scheme}://{}:{}", self.host, self.port)
+        }
     }
-    TLS.effective(page, tls);
-    page.key(&TIMEOUT.definition, quoted(duration::display(*timeout)));
-    page.key(&HEADERS.definition, header::effective(headers));
 }

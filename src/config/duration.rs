@@ -2,62 +2,69 @@
 
 use std::time::Duration;
 
+use crate::config::text::{TextValue, Written};
+
 /// The longest duration that is accepted; more is surely a slip, and would overflow a calendar.
 const LONGEST_DAYS: u64 = 3650;
 
-/// A text that is not a duration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotADuration {
-    #[error(
-        "\"{0}\" is not a duration: write a whole number and ms, s, m, h or d, such as \"30s\""
-    )]
-    Form(String),
-    #[error("\"{0}\" is longer than {LONGEST_DAYS}d")]
-    TooLong(String),
+/// The units with their milliseconds, the largest first.
+const UNITS: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
+
+impl TextValue for Duration {
+    const PATTERN: &'static str = "^[0-9]+(ms|s|m|h|d)$";
+    const NUMBER: &'static str = "{}s";
+
+    fn read(text: &str) -> Result<Duration, String> {
+        parse(text)
+    }
+
+    fn write(&self) -> String {
+        display(*self)
+    }
+}
+
+/// Returns a number of seconds as a value of a key.
+pub const fn seconds(seconds: u64) -> Written<Duration> {
+    Written(Duration::from_secs(seconds))
 }
 
 /// Reads `"100ms"`, `"2s"`, `"5m"`, `"12h"` or `"30d"`.
-pub fn parse(text: &str) -> Result<Duration, NotADuration> {
-    let form = || NotADuration::Form(text.to_owned());
-    let unit_at = text
-        .find(|c: char| !c.is_ascii_digit())
-        .filter(|at| *at > 0)
-        .ok_or_else(form)?;
-    let (number, unit) = text.split_at(unit_at);
-    let milliseconds: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(form()),
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(0));
+    let unit = UNITS
+        .iter()
+        .find(|(name, _)| !number.is_empty() && *name == unit);
+    let Some((_, unit)) = unit else {
+        return Err(format!(
+            "\"{text}\" is not a duration: write a whole number and ms, s, m, h or d, such as \"30s\""
+        ));
     };
-    number
+    let total = number
         .parse::<u64>()
         .ok()
-        .and_then(|number| number.checked_mul(milliseconds))
+        .and_then(|number| number.checked_mul(*unit));
+    total
         .filter(|total| *total <= LONGEST_DAYS * 86_400_000)
         .map(Duration::from_millis)
-        .ok_or_else(|| NotADuration::TooLong(text.to_owned()))
+        .ok_or_else(|| format!("\"{text}\" is longer than {LONGEST_DAYS}d"))
 }
 
 /// Returns the text that [`parse`] reads back, in the largest unit that is exact.
 pub fn display(duration: Duration) -> String {
-    let milliseconds = duration.as_millis();
-    for (unit, size) in [
-        ("d", 86_400_000),
-        ("h", 3_600_000),
-        ("m", 60_000),
-        ("s", 1_000),
-    ] {
-        if milliseconds >= size && milliseconds.is_multiple_of(size) {
-            return format!("{}{unit}", milliseconds / size);
-        }
-    }
-    match milliseconds {
-        0 => "0s".to_owned(),
-        milliseconds => format!("{milliseconds}ms"),
-    }
+    let total = duration.as_millis();
+    let unit = UNITS
+        .iter()
+        .find(|(_, unit)| total > 0 && total.is_multiple_of(u128::from(*unit)));
+    unit.map_or_else(
+        || "0s".to_owned(),
+        |(name, unit)| format!("{}{name}", total / u128::from(*unit)),
+    )
 }
 
 #[cfg(test)]
@@ -88,7 +95,7 @@ mod tests {
         for text in [
             "", "5", "s", "-1s", "1.5s", "2 s", "2S", "1h30m", "2 hours", "٣s",
         ] {
-            let message = parse(text).unwrap_err().to_string();
+            let message = parse(text).unwrap_err();
             assert_eq!(
                 message,
                 format!(
@@ -97,7 +104,7 @@ mod tests {
             );
         }
         for text in ["3651d", "99999999999999999999s", "18446744073709551615d"] {
-            let message = parse(text).unwrap_err().to_string();
+            let message = parse(text).unwrap_err();
             assert_eq!(message, format!("\"{text}\" is longer than 3650d"));
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::config::overrides::Overrides;
 
@@ -50,23 +50,40 @@ impl Environment {
         path.or_else(|| (!says_what && is_there()).then_some(self.default_file.as_path()))
     }
 
+    /// Returns an absolute path, unless it is empty, without `.` and `..`, so that two ways to write a directory compare equal. Links are not
+    /// resolved: a mount may appear later.
+    pub fn absolute(&self, path: &Path) -> PathBuf {
+        let mut plain = PathBuf::new();
+        if path.as_os_str().is_empty() {
+            return plain;
+        }
+        for component in self.current_dir.join(path).components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    plain.pop();
+                }
+                component => plain.push(component),
+            }
+        }
+        plain
+    }
+
+    /// Returns an environment variable that is not empty.
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        let value = self.variables.get(OsStr::new(name))?;
+        Some(value.as_os_str()).filter(|value| !value.is_empty())
+    }
+
     pub fn default_state_dir(&self) -> Option<PathBuf> {
         // systemd separates several state directories by colons.
-        let given = self
-            .state_directory
-            .as_ref()
-            .and_then(|list| env::split_paths(list).next());
-        let xdg = || {
-            self.xdg_state_home
-                .as_ref()
-                .map(|home| Path::new(home).join("rsnotify"))
-        };
-        let home = || {
-            self.home
-                .as_ref()
-                .map(|home| Path::new(home).join(".local/state/rsnotify"))
-        };
-        given.or_else(xdg).or_else(home)
+        let given = self.state_directory.iter();
+        let mut given = given.filter_map(|list| env::split_paths(list).next());
+        let below = |home: &Option<OsString>, path| Some(Path::new(home.as_ref()?).join(path));
+        given
+            .next()
+            .or_else(|| below(&self.xdg_state_home, "rsnotify"))
+            .or_else(|| below(&self.home, ".local/state/rsnotify"))
     }
 }
 

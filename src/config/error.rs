@@ -1,6 +1,5 @@
-//! Errors of a configuration, with their locations.
+//! The error of a configuration.
 
-use std::fmt;
 use std::path::PathBuf;
 
 /// The error of loading a [`Config`](crate::config::Config).
@@ -30,58 +29,7 @@ pub enum ConfigError {
          and a state_dir of its own"
     )]
     OfBoth { path: PathBuf },
-    /// Everything that was found wrong, in the order of the file.
-    #[error("{}", lines(problems))]
-    Invalid { problems: Vec<Problem> },
-}
-
-fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
-    lines.join("\n")
-}
-
-/// One thing to correct.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub location: Location,
-    /// The key with the tables around it, such as `window.quiet`; empty where it is not about one key.
-    pub key: String,
-    pub message: String,
-    /// The word that a misspelt one probably stands for.
-    pub suggestion: Option<String>,
-}
-
-/// The location of a value. Lines and columns count from 1, columns in characters.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Location {
-    /// A flag, or the environment variable of the same name.
-    Flag(&'static str),
-    File {
-        path: PathBuf,
-        line: usize,
-        column: usize,
-    },
-    /// A default, or something that is absent.
-    Nowhere,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.location {
-            Location::Flag(flag) => write!(f, "{flag}: ")?,
-            Location::File { path, line, column } => {
-                write!(f, "{}:{line}:{column}: ", path.display())?;
-                if !self.key.is_empty() {
-                    write!(f, "{}: ", self.key)?;
-                }
-            }
-            Location::Nowhere if self.key.is_empty() => {}
-            Location::Nowhere => write!(f, "{}: ", self.key)?,
-        }
-        f.write_str(&self.message)?;
-        match &self.suggestion {
-            Some(suggestion) => write!(f, "; did you mean \"{suggestion}\"?"),
-            None => Ok(()),
-        }
-    }
+    /// The first thing to correct, with its place: a flag, or a line and a column of the file, which count from 1.
+    #[error("{0}")]
+    Invalid(String),
 }

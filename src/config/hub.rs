@@ -1,285 +1,248 @@
 //! `[[hub]]`: the hubs outside this process.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
+use reqwest::header::HeaderName;
 use resourcesync::uri::Hub;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use url::{Position, Url};
+use websub::publisher::settings::{
+    HubCredentials, HubHeader, HubProxy, PublishSettings, PublishSettingsError,
+};
 use websub::secret::{MASKED, Secret};
 
 use crate::announce::plan::{Mode, Replaces};
-use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
-use crate::config::definition::{Definition, Example, Kind, TextKind};
-use crate::config::effective::{Page, quoted, word};
-use crate::config::form::{HOLDER, WEB_URI_TEXT, choice, text, words};
-use crate::config::header;
-use crate::config::holder::Holder;
-use crate::config::http::{self, HttpSettings};
-use crate::config::key::{ConfigKey, ValueForm};
-use crate::config::loader::Loader;
-use crate::config::origin::Given;
-use crate::config::overrides::Overrides;
-use crate::config::secret::secret;
-use crate::config::section::Section;
-use crate::config::structure::WrittenTable;
+use crate::config::duration::seconds;
+use crate::config::error::ConfigError;
+use crate::config::file::ConfigFile;
+use crate::config::secret::{Held, mask_headers, needs, read_headers, read_secret, read_tls};
+use crate::config::text::Written;
 use crate::config::web_uri;
 
-pub static HUB: Definition = Definition {
-    more: "See below. Without any, the embedded hub.",
-    ..Definition::table(
-        "hub",
-        Kind::Tables(&[
-            &URL.definition,
-            &PUBLISH_URL.definition,
-            &PUBLISH_URL_FILE.definition,
-            &MODE.definition,
-            &REPLACES.definition,
-            &http::HEADERS.definition,
-            &http::BEARER_TOKEN_FILE.definition,
-            &http::USERNAME.definition,
-            &http::PASSWORD_FILE.definition,
-            &http::TLS.client_cert.definition,
-            &http::TLS.client_key.definition,
-            &http::TLS.ca_file.definition,
-            &http::DANGER_ACCEPT_INVALID_CERTS.definition,
-            &http::PROXY.definition,
-            &http::TIMEOUT.definition,
-        ]),
-        "Hubs outside this process that are notified.",
-    )
-};
-
-/// An address, byte for byte.
-const ADDRESS: ValueForm<String> = ValueForm {
-    kind: Kind::Text(&WEB_URI_TEXT),
-    read: |loader, key, value| text(loader, key, &value, address),
-};
-
-pub static URL: ConfigKey<String> = ConfigKey::new(
-    "hub",
-    "url",
-    ADDRESS,
-    Required,
-    "URI of the hub, exactly as Capability Lists advertise it.",
-)
-.example(Example::Comment("\"https://hub.example.net/websub/\""))
-.flags(&["--hub"]);
-
-static PUBLISH_URL: ConfigKey<String> = ConfigKey::new(
-    "hub",
-    "publish_url",
-    ADDRESS,
-    Described("as `url`"),
-    "URI to submit notifications to, if it is another one. It is never advertised.",
-)
-.example(Example::Comment(
-    "\"https://hub.example.net/websub/publish\"",
-));
-
-static PUBLISH_URL_FILE: ConfigKey<Holder> = ConfigKey::new(
-    "hub",
-    "publish_url_file",
-    HOLDER,
-    Nothing,
-    "Holder of `publish_url`, if it contains a key.",
-)
-.example(Example::Comment("\"/etc/rsnotify/hub-url\""));
-
-static MODE: ConfigKey<Mode> = ConfigKey::new(
-    "hub",
-    "mode",
-    ValueForm {
-        kind: Kind::Text(&TextKind {
-            words: &words(&MODES),
-            ..TextKind::ANY
-        }),
-        read: |loader, key, value| choice(loader, key, &value, &MODES),
-    },
-    Default("\"content\""),
-    "Form of a submission. `\"content\"`: the notification as the body, as ResourceSync hubs take it. `\"ping\"`: a form \
-     that names the topic, which the hub then fetches. `\"content-query\"`: the notification as the body, the topic in \
-     the query.",
-);
-
-static REPLACES: ConfigKey<Replaces> = ConfigKey::new(
-    "hub",
-    "replaces",
-    ValueForm {
-        kind: Kind::Text(&TextKind::NOT_EMPTY),
-        read: |loader, key, value| text(loader, key, &value, replaced),
-    },
-    Default("\"auto\""),
-    "Hub that this one replaces, whose pending changes it takes over: the URI of one that is no longer configured, \
-     `\"nothing\"`, or `\"auto\"`: the only one that was removed when this was the only one added.",
-);
-
 /// A hub outside this process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["url"]))]
 pub struct ExternalHub {
-    /// As advertised, byte for byte.
+    /// URI of the hub, exactly as Capability Lists advertise it.
+    #[serde(rename = "url")]
+    #[schemars(with = "String", example = "https://hub.example.net/websub/", extend("x-form" = "hub"))]
+    #[default(Hub::new(""))]
     pub hub: Hub,
-    /// The address to POST to: the same, unless the hub publishes elsewhere. Never advertised.
-    pub publish_url: Secret,
-    /// The holder of that address; nothing where it is written in the configuration.
-    pub publish_url_holder: Option<Holder>,
+    /// URI to submit notifications to, if it is another one, or its holder, if it contains a key. It is never advertised.
+    ///
+    /// See [secrets](#secrets).
+    #[schemars(extend("x-default" = "as `url`", "x-form" = "hub"))]
+    #[schemars(example = "https://hub.example.net/websub/publish")]
+    pub publish_url: Option<Held>,
+    /// Form of a submission. `"content"`: the notification as the body, as ResourceSync hubs take it. `"ping"`: a form
+    /// that names the topic, which the hub then fetches. `"content-query"`: the notification as the body, the topic in
+    /// the query.
+    #[schemars(with = "String", extend("enum" = ["content", "ping", "content-query"]))]
+    #[default(Mode::Content)]
     pub mode: Mode,
-    pub replaces: Replaces,
-    pub http: HttpSettings,
+    /// Hub that this one replaces, whose pending changes it takes over: the URI of one that is no longer configured,
+    /// `"nothing"`, or `"auto"`: the only one that was removed when this was the only one added.
+    #[default(Written(Replaces::Automatic))]
+    pub replaces: Written<Replaces>,
+    /// Headers to add. A value is a text, or the holder of a secret.
+    ///
+    /// See [secrets](#secrets).
+    #[schemars(extend("examples" = [{ "X-Api-Key": { "file": "/etc/rsnotify/hub-key" }, "X-Client": "library" }]))]
+    pub headers: BTreeMap<String, Held>,
+    /// Holder of a bearer token.
+    #[schemars(extend("examples" = [{ "credential": "hub-token" }]))]
+    pub bearer_token_file: Option<Held>,
+    /// User name for basic authentication; needs `password_file`.
+    #[schemars(example = &"rsnotify")]
+    pub username: Option<String>,
+    /// Holder of the password.
+    #[schemars(example = "/etc/rsnotify/hub-password")]
+    pub password_file: Option<Held>,
+    /// Holder of a TLS client certificate in PEM; needs `client_key`.
+    #[schemars(example = "/etc/rsnotify/client.pem")]
+    pub client_cert: Option<Held>,
+    /// Holder of the private key of `client_cert`, in PEM.
+    #[schemars(example = "/etc/rsnotify/client.key")]
+    pub client_key: Option<Held>,
+    /// Holder of certificates to trust beside the system's, in PEM.
+    #[schemars(example = "/etc/rsnotify/ca.pem")]
+    pub ca_file: Option<Held>,
+    /// Accept any certificate: anyone on the way can then read notifications and credentials.
+    pub danger_accept_invalid_certs: bool,
+    /// Proxy for this hub, `"http://HOST:PORT"`, or `"none"`.
+    ///
+    /// See [proxies](#proxies).
+    #[schemars(example = "http://proxy.example.org:3128", extend("x-default" = "as the environment says"))]
+    pub proxy: Option<Written<Option<Url>>>,
+    /// Timeout of a request.
+    #[default(seconds(30))]
+    pub timeout: Written<Duration>,
 }
 
-/// The modes as they are written.
-const MODES: [(&str, Mode); 3] = [
-    ("content", Mode::Content),
-    ("ping", Mode::Ping),
-    ("content-query", Mode::ContentQuery),
-];
+/// Headers whose values are secrets.
+const SECRET_HEADERS: &str = "authorization cookie proxy-authorization";
+/// Headers that the protocol decides (R24).
+const RESERVED_HEADERS: &str =
+    "connection content-length content-type host link te transfer-encoding upgrade";
 
-/// Reads every `[[hub]]`, or the one that `--hub` names.
-pub fn hubs(
-    loader: &mut Loader<'_>,
-    written: Vec<WrittenTable<'_>>,
-    overrides: &Overrides,
-) -> Vec<ExternalHub> {
+/// Checks all hubs, and reads the files that they name.
+pub fn check(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Result<(), ConfigError> {
     let mut seen = HashSet::new();
-    let mut hubs = Vec::new();
-    for written in chosen(written, overrides) {
-        let mut section = Section::new(loader, hubs.len(), written);
-        let origin = section.origin_of(&URL);
-        let Some(external) = external_hub(&mut section) else {
-            continue;
+    for (at, hub) in hubs.iter_mut().enumerate() {
+        let table = format!("hub.{at}");
+        hub.check(file, &table)?;
+        let message = format!("{} is listed already", hub.hub);
+        file.refuse(&table, &[(!seen.insert(hub.hub.clone()), "url", &message)])?;
+    }
+    Ok(())
+}
+
+impl ExternalHub {
+    fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Result<(), ConfigError> {
+        let key = |name: &str| format!("{table}.{name}");
+        let publish_url =
+            (self.publish_url).get_or_insert_with(|| Held::written(self.hub.as_str()));
+        publish_url.read(file, &key("publish_url"))?;
+        let checked = address(publish_url.reveal()).map_err(|message| match publish_url.holder {
+            Some(_) => "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name \
+                        and password"
+                .to_owned(),
+            None => message,
+        });
+        checked.map_err(|message| file.error(&key("publish_url"), message))?;
+
+        let (username, password) = (self.username.is_some(), self.password_file.is_some());
+        let is_wrong = |name: &String| name.contains(':') || name.chars().any(char::is_control);
+        let mut names = self.headers.keys();
+        let has_authorization = names.any(|name| name.eq_ignore_ascii_case("authorization"));
+        let bearer = self.bearer_token_file.is_some();
+        file.refuse(
+            table,
+            &[
+                (
+                    bearer && (username || password),
+                    "bearer_token_file",
+                    "a bearer token and a user name with a password exclude each other: keep one",
+                ),
+                (
+                    self.username.as_ref().is_some_and(is_wrong),
+                    "username",
+                    "a user name has no \":\" and no control characters",
+                ),
+                (
+                    has_authorization && (bearer || password),
+                    "headers",
+                    "an Authorization header beside a bearer token or a password: keep one",
+                ),
+            ],
+        )?;
+        needs(
+            file,
+            table,
+            [("username", username), ("password_file", password)],
+        )?;
+        read_secret(file, &key("bearer_token_file"), &mut self.bearer_token_file)?;
+        read_secret(file, &key("password_file"), &mut self.password_file)?;
+        read_headers(file, &key("headers"), &mut self.headers, check_header)?;
+        let tls = [
+            &mut self.client_cert,
+            &mut self.client_key,
+            &mut self.ca_file,
+        ];
+        read_tls(file, table, tls)?;
+        file.not_zero(&key("timeout"), self.timeout.0)
+    }
+
+    /// Returns the settings of submissions. An error in them is an error of the configuration.
+    pub fn settings(&self) -> Result<PublishSettings, PublishSettingsError> {
+        let hub = self.hub.clone();
+        let headers = self.headers.iter().map(|(name, held)| {
+            let wrong = |_| PublishSettingsError::Header {
+                hub: hub.clone(),
+                name: name.clone(),
+            };
+            Ok(HubHeader {
+                name: HeaderName::try_from(name).map_err(wrong)?,
+                value: held.content.clone(),
+                is_public: held.holder.is_none(),
+            })
+        });
+        let content = |held: &Option<Held>| held.as_ref().map(|held| held.content.clone());
+        let basic = self.username.clone().zip(content(&self.password_file));
+        let basic = basic.map(|(username, password)| HubCredentials::Basic { username, password });
+        let identity = self.client_cert.as_ref().zip(self.client_key.as_ref());
+        let publish_url = self.publish_url.as_ref().map_or(hub.as_str(), Held::reveal);
+        let settings = PublishSettings {
+            publish_url: Url::parse(publish_url).map_err(|source| PublishSettingsError::Url {
+                hub: hub.clone(),
+                source,
+            })?,
+            timeout: self.timeout.0,
+            proxy: match &self.proxy {
+                None => HubProxy::Environment,
+                Some(Written(None)) => HubProxy::Direct,
+                Some(Written(Some(proxy))) => HubProxy::Through(proxy.clone()),
+            },
+            headers: headers.collect::<Result<_, _>>()?,
+            credentials: content(&self.bearer_token_file)
+                .map(HubCredentials::Bearer)
+                .or(basic),
+            ca_pem: self.ca_file.as_ref().map(|ca| ca.reveal().into()),
+            identity_pem: identity
+                .map(|(cert, key)| Secret::new(format!("{}\n{}", cert.reveal(), key.reveal()))),
+            danger_accept_invalid_certs: self.danger_accept_invalid_certs,
+            hub: self.hub.clone(),
         };
-        if !seen.insert(external.hub.clone()) {
-            let message = format!("{} is listed already", external.hub);
-            loader.report(origin, &URL.definition, message);
-            continue;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// Hides what may be secret: headers, and the part of an address that is not advertised which may hold a key.
+    pub fn mask(&mut self) {
+        mask_headers(&mut self.headers);
+        let Some(held) = &mut self.publish_url else {
+            return;
+        };
+        if held.holder.is_none() && held.reveal() != self.hub.as_str() {
+            *held = Held::written(match Url::parse(held.reveal()) {
+                Ok(url) if &url[Position::BeforePath..] == "/" => return,
+                Ok(url) => format!("{}/{MASKED}", &url[..Position::BeforePath]),
+                Err(_) => MASKED.to_owned(),
+            });
         }
-        hubs.push(external);
-    }
-    hubs
-}
-
-fn chosen<'f>(written: Vec<WrittenTable<'f>>, overrides: &Overrides) -> Vec<WrittenTable<'f>> {
-    let Some(wanted) = &overrides.hub else {
-        return written;
-    };
-    let mut written = written.into_iter();
-    let mut written = written
-        .find(|table| table.text(URL.definition.name) == Some(wanted))
-        .unwrap_or_default();
-    written.set(&URL.definition, Some(wanted));
-    vec![written]
-}
-
-fn external_hub(section: &mut Section<'_, '_, '_>) -> Option<ExternalHub> {
-    let url = section.required(&URL);
-    let publish_url = section.given(&PUBLISH_URL);
-    let holder = section.given(&PUBLISH_URL_FILE);
-    let held =
-        holder.and_then(|holder| held_address(section.loader, holder, publish_url.is_some()));
-    let (held, publish_url_holder) = held.unzip();
-    let mode = section.value(&MODE);
-    let replaces = section.value(&REPLACES);
-    let http = http::settings(section);
-    let url = url?.value;
-    let publish_url = publish_url.map(|url| url.value);
-    Some(ExternalHub {
-        publish_url: Secret::new(held.or(publish_url).unwrap_or_else(|| url.clone())),
-        publish_url_holder,
-        hub: Hub::new(url),
-        mode,
-        replaces,
-        http,
-    })
-}
-
-/// The words for a hub that is replaced, other than its address.
-const AUTOMATIC: &str = "auto";
-const NOTHING: &str = "nothing";
-
-fn replaced(text: &str) -> Result<Replaces, String> {
-    match text {
-        AUTOMATIC => Ok(Replaces::Automatic),
-        NOTHING => Ok(Replaces::Nothing),
-        text => address(text).map(|url| Replaces::Hub(Hub::new(url))),
     }
 }
 
-/// Returns the address that is held, and its holder. No message repeats it.
-fn held_address(
-    loader: &mut Loader<'_>,
-    holder: Given<Holder>,
-    is_written: bool,
-) -> Option<(String, Holder)> {
-    let key = &PUBLISH_URL_FILE.definition;
-    let origin = holder.origin;
-    if is_written {
-        let message = "publish_url and publish_url_file exclude each other: keep one";
-        loader.report(origin, key, message);
-        return None;
-    }
-    let held = secret(loader, key, holder)?;
-    if address(held.reveal()).is_err() {
-        let message = "it holds no absolute URI such as https://hub.example.net/publish?key=…, \
-                       without user name and password";
-        loader.report(origin, key, message);
-        return None;
-    }
-    Some((held.reveal().to_owned(), held.holder))
-}
-
-/// Returns an address, byte for byte. The message repeats none that holds a password.
-fn address(text: &str) -> Result<String, String> {
+/// Checks an address, which is kept byte for byte. The message repeats none that holds a password.
+pub fn address(text: &str) -> Result<(), String> {
     let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
-    if after_scheme
-        .split(['/', '?', '#'])
-        .next()
-        .is_some_and(|authority| authority.contains('@'))
-    {
+    let authority = after_scheme.split(['/', '?', '#']).next();
+    if authority.is_some_and(|authority| authority.contains('@')) {
         let message = "credentials do not belong into an address: use username and password_file";
         return Err(message.to_owned());
     }
-    match web_uri::parse(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    web_uri::parse(text).map(drop)
 }
 
-/// Writes a `[[hub]]`.
-pub fn effective(page: &mut Page<'_>, external: &ExternalHub) {
-    // A field that is added cannot be forgotten here.
-    let ExternalHub {
-        hub,
-        publish_url,
-        publish_url_holder,
-        mode,
-        replaces,
-        http,
-    } = external;
-    page.key(&URL.definition, quoted(hub));
-    match publish_url_holder {
-        Some(holder) => page.key(&PUBLISH_URL_FILE.definition, header::holder(holder)),
-        None => {
-            let shown = match publish_url.reveal() {
-                same if same == hub.as_str() => same.to_owned(),
-                other => unadvertised(other),
-            };
-            page.key(&PUBLISH_URL.definition, quoted(shown));
-        }
+/// Checks the name of a header, and that a secret is not written here.
+fn check_header(name: &str, is_literal: bool) -> Result<(), &'static str> {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(is_token) {
+        return Err("a header's name has letters, digits and \"-\" only");
     }
-    page.key(&MODE.definition, quoted(word(&MODES, *mode)));
-    let replaces = match replaces {
-        Replaces::Automatic => AUTOMATIC,
-        Replaces::Nothing => NOTHING,
-        Replaces::Hub(hub) => hub.as_str(),
-    };
-    page.key(&REPLACES.definition, quoted(replaces));
-    http::effective(page, http);
-}
-
-/// Returns the part of an address that is not advertised which is no secret: the rest may hold a key.
-fn unadvertised(address: &str) -> String {
-    match Url::parse(address) {
-        Ok(url) if &url[Position::BeforePath..] == "/" => address.to_owned(),
-        Ok(url) => format!("{}/{}", &url[..Position::BeforePath], MASKED),
-        Err(_) => MASKED.to_owned(),
+    let is_in = |list: &str| list.split(' ').any(|word| word.eq_ignore_ascii_case(name));
+    if is_in(RESERVED_HEADERS) {
+        return Err("the protocol decides this header");
     }
+    if is_literal && is_in(SECRET_HEADERS) {
+        return Err(
+            "its value is a secret, which does not belong into this file: write { file = \"...\" }, \
+             { env = \"...\" } or { credential = \"...\" }",
+        );
+    }
+    Ok(())
 }

@@ -2,53 +2,79 @@
 
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::config::definition::Definition;
-use crate::config::effective::{Comment, Page, quoted};
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
-use crate::config::loader::Loader;
-use crate::config::origin::{FileText, Origins, located};
+use crate::config::file::ConfigFile;
 use crate::config::overrides::Overrides;
-use crate::config::own_hub::{self, OWN_HUB, OwnHubSettings};
-use crate::config::publisher::{self, PUBLISHER, PublisherSettings};
-use crate::config::section::Section;
-use crate::config::server::{self, SERVER, ServerSettings};
-use crate::config::state_dir::{self, STATE_DIR};
-use crate::config::structure::{self, WrittenTable};
+use crate::config::publisher::{self, PublisherSettings};
+use crate::config::schema::DaemonKind;
+use crate::config::served_hub::{ServedHub, origin};
+use crate::config::server::ServerSettings;
+use crate::config::{state_dir, with_file};
 
-/// The keys of the file of `rsnotify hub`.
-pub static HUB_KEYS: [&Definition; 4] = [&STATE_DIR.definition, &SERVER, &OWN_HUB, &PUBLISHER];
+#[cfg(test)]
+mod tests;
 
-/// A configuration of `rsnotify hub` that was checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The configuration of `rsnotify hub`, with the keys of its file. What [`HubConfig::load`] returns was checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct HubConfig {
-    /// The file that was read; absolute if it was named so.
+    // The file that was read; absolute if it was named so.
+    #[serde(skip)]
     pub file: PathBuf,
+    /// Directory in which rsnotify keeps what it has seen and told.
+    // As the unit of the service has it: two processes cannot share one.
+    #[schemars(example = "/var/lib/rsnotify-hub", extend("x-shown" = true, "x-default" = ""))]
     pub state_dir: PathBuf,
+    /// Listeners, and the times that belong to them.
     pub server: ServerSettings,
-    pub hub: OwnHubSettings,
-    /// At least one.
+    /// The hub of `rsnotify hub`.
+    pub hub: ServedHub,
+    /// Publishers whose notifications `rsnotify hub` takes.
+    #[serde(rename = "publisher")]
     pub publishers: Vec<PublisherSettings>,
 }
 
 impl HubConfig {
     /// Reads the file at `path`, or the default one, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
-        let (config, _) = HubConfig::load_with_origins(path, overrides)?;
-        Ok(config)
+        let environment = Environment::of_this_process();
+        let path = path.unwrap_or(&environment.default_file);
+        with_file(&environment, Some(path), overrides, |file| {
+            HubConfig::of(file, overrides)
+        })
     }
 
-    /// As [`HubConfig::load`], with the origins of the values.
-    pub fn load_with_origins(
-        path: Option<&Path>,
-        overrides: &Overrides,
-    ) -> Result<(HubConfig, Origins), ConfigError> {
-        let environment = &Environment::of_this_process();
-        let path = path.unwrap_or(&environment.default_file);
-        let text = &crate::config::read(path)?;
-        load(environment, FileText { path, text }, overrides)
+    pub fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
+        let path = file.path.unwrap_or(Path::new("")).to_owned();
+        match refuse_file_of_hub(file) {
+            Ok(()) => return Err(ConfigError::OfRun { path }),
+            Err(ConfigError::OfHub { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        // There are no flags for its tables.
+        let (root, url, hub) = (None, None, None);
+        Overrides {
+            root,
+            url,
+            hub,
+            ..overrides.clone()
+        }
+        .apply(file);
+        let mut config: HubConfig = file.read(DaemonKind::Hub)?;
+        config.file = path;
+        config.hub.check_own(file)?;
+        // The URL of the hub says where it is reached.
+        if config.server.public_url.is_none() {
+            config.server.public_url = origin(&config.hub.url);
+        }
+        config.server.check(file)?;
+        publisher::check(file, &mut config.publishers)?;
+        config.state_dir = state_dir(file, &config.state_dir)?;
+        Ok(config)
     }
 
     /// Returns true if the file at `path`, or the default one, is one of `rsnotify hub`, whatever else is wrong with it.
@@ -58,95 +84,23 @@ impl HubConfig {
             return false;
         };
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        let (table, _) = DeTable::parse_recoverable(&text);
-        is_of_hub(table.get_ref())
-    }
-
-    /// Returns TOML that gives this configuration when it is read again. Secrets are named by their holders.
-    pub fn effective(&self) -> String {
-        self.effective_with(&|_, _| None)
-    }
-
-    /// As [`HubConfig::effective`], with comments behind values.
-    pub fn effective_with(&self, comment: Comment<'_>) -> String {
-        let mut page = Page::new(comment);
-        page.key(&STATE_DIR.definition, quoted(self.state_dir.display()));
-        page.table(&SERVER, 0);
-        server::effective(&mut page, &self.server);
-        page.table(&OWN_HUB, 0);
-        own_hub::effective(&mut page, &self.hub);
-        for (position, settings) in self.publishers.iter().enumerate() {
-            page.table(&PUBLISHER, position);
-            publisher::effective(&mut page, settings);
-        }
-        page.text
+        let (file, _) = ConfigFile::parse(Some(path), &text, environment);
+        is_of_hub(&file)
     }
 }
 
 /// Returns true for a file of `rsnotify hub`: it has publishers, or a table `[hub]` and no source.
-pub(super) fn is_of_hub(table: &DeTable<'_>) -> bool {
-    let has_table = matches!(
-        table.get("hub").map(toml::Spanned::get_ref),
-        Some(DeValue::Table(_))
-    );
-    table.contains_key("publisher") || has_table && !table.contains_key("source")
+pub fn is_of_hub(file: &ConfigFile<'_>) -> bool {
+    let has_table = file.get("hub").is_some_and(|hub| hub.get_ref().is_table());
+    file.get("publisher").is_some() || has_table && file.get("source").is_none()
 }
 
-fn load(
-    environment: &Environment,
-    file: FileText<'_>,
-    overrides: &Overrides,
-) -> Result<(HubConfig, Origins), ConfigError> {
-    let table = structure::parse(file)?;
-    let (of_hub, of_run) = (
-        is_of_hub(table.get_ref()),
-        table.get_ref().contains_key("source"),
-    );
-    match (of_hub, of_run) {
-        (false, _) => {
-            return Err(ConfigError::OfRun {
-                path: file.path.to_owned(),
-            });
-        }
-        (true, true) => {
-            return Err(ConfigError::OfBoth {
-                path: file.path.to_owned(),
-            });
-        }
-        (true, false) => {}
+/// Refuses a file of `rsnotify hub`.
+pub fn refuse_file_of_hub(file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    let path = file.path.unwrap_or(Path::new("")).to_owned();
+    match (is_of_hub(file), file.get("source").is_some()) {
+        (false, _) => Ok(()),
+        (true, false) => Err(ConfigError::OfHub { path }),
+        (true, true) => Err(ConfigError::OfBoth { path }),
     }
-    let mut loader = Loader::new(Some(file), environment);
-    let mut slips = Vec::new();
-    let mut written = WrittenTable::new(file, "", &HUB_KEYS, located(table), &mut slips);
-    loader.report_slips(slips);
-    let loader = &mut loader;
-    let hub = written.take_table(OWN_HUB.name);
-    let hub = own_hub::own_hub(&mut Section::new(loader, 0, hub));
-    let mut server = server::with_flags(written.take_table(SERVER.name), overrides);
-    // The URL of the hub says where it is reached.
-    if let Some(origin) = hub.as_ref().and_then(OwnHubSettings::origin) {
-        server::set_public_url(&mut server, origin.as_str());
-    }
-    let server = server::server(&mut Section::new(loader, 0, server));
-    let publishers = written.take_tables(PUBLISHER.name).value;
-    let publishers = publisher::publishers(loader, publishers);
-    let state_dir = state_dir::state_dir(loader, environment, written, overrides);
-    let (hub, origins) = loader.finish(hub)?;
-    let Some(hub) = hub else {
-        // Its absence was reported, so this is not reached.
-        return Err(ConfigError::OfRun {
-            path: file.path.to_owned(),
-        });
-    };
-    let config = HubConfig {
-        file: file.path.to_owned(),
-        state_dir: state_dir.value,
-        server,
-        hub,
-        publishers,
-    };
-    Ok((config, origins))
 }
-
-#[cfg(test)]
-mod tests;

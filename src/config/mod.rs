@@ -1,112 +1,114 @@
 //! The configuration: the file, its keys, and [`Config`], which holds only valid values.
 //!
-//! Each key has one definition ([`definition::Definition`]) in the file of its table. A flag counts before its environment
-//! variable, that before the file, the file before the default. Loading reads the file and the secrets and certificates
-//! that it names, resolves the links in its directories, and reads nothing else of the environment.
+//! Each table is one struct, whose fields are the keys: their doc comments, types and defaults are all that is said of them.
+//! The schema is made of these, and from it the check, the reference page and the example file. A flag counts before its
+//! environment variable, that before the file, the file before the default. Loading reads the file and the secrets and
+//! certificates that it names, resolves the links in its directories, and reads nothing else of the environment.
 
 pub mod address;
 pub mod broker;
 mod channel;
-pub mod definition;
+mod check;
 pub mod duration;
 pub mod effective;
-pub mod embedded_hub;
 mod environment;
 pub mod error;
-mod form;
-mod globs;
-mod header;
-mod holder;
-pub mod http;
+pub mod file;
 pub mod hub;
 pub mod hub_config;
-mod key;
-mod loader;
-mod mount;
-pub mod origin;
 pub mod overrides;
-pub mod own_hub;
 pub mod partial;
 pub mod publisher;
 pub mod reference;
 pub mod reload;
 pub mod schema;
 pub mod secret;
-mod section;
+pub mod served_hub;
 pub mod server;
 pub mod source;
-mod state_dir;
-mod structure;
-pub mod subscribers;
-mod suggestion;
 #[cfg(test)]
 mod tests;
-mod tls;
+pub mod text;
 mod web_uri;
-mod window;
+pub mod window;
 
 use std::path::{Path, PathBuf};
 
-use resourcesync::uri::{Hub, Uri};
-
-use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces, WindowPlan};
+use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces};
+use crate::broker::settings::{BrokerSettings, BrokerSettingsError};
 use crate::config::broker::Broker;
-use crate::config::channel::Surroundings;
-use crate::config::definition::Definition;
-use crate::config::embedded_hub::{Circumstances, EmbeddedHubConfig};
+use crate::config::effective::Comment;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
+use crate::config::file::ConfigFile;
 use crate::config::hub::ExternalHub;
-use crate::config::hub_config::is_of_hub;
-use crate::config::loader::Loader;
-use crate::config::origin::{FileText, Origin, Origins, located};
+use crate::config::hub_config::{HubConfig, is_of_hub, refuse_file_of_hub};
 use crate::config::overrides::Overrides;
-use crate::config::section::Section;
+use crate::config::reload::DaemonConfig;
+use crate::config::schema::DaemonKind;
+use crate::config::served_hub::ServedHub;
 use crate::config::server::ServerSettings;
-use crate::config::source::SourceSettings;
-use crate::config::structure::WrittenTable;
+use crate::config::source::Source;
+use crate::config::window::Window;
+use resourcesync::uri::{Hub, Uri};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use websub::publisher::settings::{PublishSettings, PublishSettingsError};
 
-/// The keys of the file of `rsnotify run`; [`hub_config::HUB_KEYS`] are those of `rsnotify hub`.
-pub static KEYS: [&Definition; 8] = [
-    &state_dir::STATE_DIR.definition,
-    &server::SERVER,
-    &source::SOURCE,
-    &window::WINDOW,
-    &embedded_hub::EMBEDDED_HUB,
-    &hub::HUB,
-    &broker::BROKER,
-    &channel::CHANNEL,
-];
+/// The time for which a topic that ping hubs fetch repeats earlier notifications (R25), because such hubs skip pings.
+const TOPIC_WINDOW: std::time::Duration = std::time::Duration::from_secs(3_600);
 
-/// A configuration that was checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The configuration of `rsnotify run`, with the keys of its file. What [`Config::load`] returns was checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The file that was read, if any; absolute if it was named so.
+    // The file that was read, if any; absolute if it was named so.
+    #[serde(skip)]
     pub file: Option<PathBuf>,
+    /// Directory in which rsnotify keeps what it has seen and told.
+    ///
+    /// Commands such as `rsnotify accept` and `rsnotify outbox` reach the daemon by a socket in it: run them as its user,
+    /// or as root. Do not put it into a published directory.
+    #[schemars(example = "/var/lib/rsnotify", extend("x-shown" = true))]
+    #[schemars(extend("x-default" = "`$STATE_DIRECTORY`, else `$XDG_STATE_HOME/rsnotify`, else `~/.local/state/rsnotify`"))]
     pub state_dir: PathBuf,
+    /// Listeners, and the times that belong to them.
+    ///
+    /// See below.
     pub server: ServerSettings,
-    /// At least one; their mounts are numbered in order over all of them.
-    pub sources: Vec<SourceSettings>,
-    /// The hubs outside this process.
+    /// Sources to watch, at least one.
+    ///
+    /// See below.
+    #[serde(rename = "source")]
+    pub sources: Vec<Source>,
+    /// Batching of changes into notifications.
+    ///
+    /// See below.
+    pub window: Window,
+    /// Hub in this process.
+    ///
+    /// See below.
+    pub embedded_hub: Option<ServedHub>,
+    /// Hubs outside this process that are notified.
+    ///
+    /// See below. Without any, the embedded hub.
+    #[serde(rename = "hub")]
     pub hubs: Vec<ExternalHub>,
-    pub embedded_hub: Option<EmbeddedHubConfig>,
+    /// Message brokers that notifications are sent to, over STOMP 1.2.
+    ///
+    /// See below.
+    #[serde(rename = "broker")]
     pub brokers: Vec<Broker>,
+    /// Channels that Capability Lists do not advertise, or that override what one advertises.
+    ///
+    /// See below.
+    #[serde(rename = "channel")]
     pub channels: Vec<ChannelPlan>,
-    pub window: WindowPlan,
 }
 
 impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-        let (config, _) = Config::load_with_origins(path, overrides)?;
-        Ok(config)
-    }
-
-    /// As [`Config::load`], with the origins of the values.
-    pub fn load_with_origins(
-        path: Option<&Path>,
-        overrides: &Overrides,
-    ) -> Result<(Config, Origins), ConfigError> {
         Config::load_in(&Environment::of_this_process(), path, overrides)
     }
 
@@ -114,17 +116,40 @@ impl Config {
         environment: &Environment,
         path: Option<&Path>,
         overrides: &Overrides,
-    ) -> Result<(Config, Origins), ConfigError> {
-        let Some(path) = environment.file(path, overrides) else {
-            if overrides.root.is_none() && overrides.url.is_none() {
-                return Err(ConfigError::Nothing {
-                    default: environment.default_file.clone(),
-                });
+    ) -> Result<Config, ConfigError> {
+        with_file(environment, path, overrides, |file| {
+            Config::of(file, overrides)
+        })
+    }
+
+    fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Result<Config, ConfigError> {
+        let flag = match (&overrides.root, &overrides.url) {
+            (Some(_), None) => "--root: it needs --url URI too: what the directory is published as",
+            (None, Some(_)) => {
+                "--url: it needs --root DIR too: the directory that is published there"
             }
-            return load(environment, None, overrides);
+            (None, None) if file.path.is_none() => {
+                let default = file.environment.default_file.clone();
+                return Err(ConfigError::Nothing { default });
+            }
+            _ => "",
         };
-        let text = &read(path)?;
-        load(environment, Some(FileText { path, text }), overrides)
+        refuse_file_of_hub(file)?;
+        if !flag.is_empty() {
+            return Err(ConfigError::Invalid(flag.to_owned()));
+        }
+        overrides.apply(file);
+        let mut config: Config = file.read(DaemonKind::Run)?;
+        config.file = file.path.map(Path::to_owned);
+        // A path in a flag need not be Unicode, as one in the file is.
+        if let (Some(root), Some(source)) = (&overrides.root, config.sources.first_mut()) {
+            source.path = Some(file.environment.absolute(root));
+        }
+        if let Some(path) = &overrides.state_dir {
+            config.state_dir = file.environment.absolute(path);
+        }
+        config.check(file)?;
+        Ok(config)
     }
 
     /// Returns the part of the configuration that the engine needs. `public_url` is the URL of the public listener, which
@@ -133,137 +158,162 @@ impl Config {
         let outside = self.hubs.iter().map(|settings| HubPlan {
             hub: settings.hub.clone(),
             mode: settings.mode,
-            replaces: settings.replaces.clone(),
+            replaces: settings.replaces.0.clone(),
         });
         let embedded = self.embedded_hub.iter().map(|embedded| HubPlan {
             hub: embedded.hub(public_url),
             mode: Mode::Embedded,
             replaces: Replaces::Automatic,
         });
+        let mut number = 0;
+        let sources = self.sources.iter().map(|source| source.plan(&mut number));
         Plan {
-            sources: self
-                .sources
-                .iter()
-                .map(|source| source.plan.clone())
-                .collect(),
+            sources: sources.collect(),
             hubs: outside.chain(embedded).collect(),
-            brokers: self
-                .brokers
-                .iter()
-                .map(|broker| broker.plan.clone())
-                .collect(),
+            brokers: self.brokers.iter().map(Broker::plan).collect(),
             channels: self.channels.clone(),
             public_url: public_url.clone(),
-            window: self.window.clone(),
-            topic_window: self.server.topic_window,
-            retired_topic: self.server.retired_topic,
+            window: self.window.plan(),
+            topic_window: TOPIC_WINDOW,
+            retired_topic: self.server.retired_topic.0,
         }
+    }
+
+    /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
+    pub fn publish_settings(&self) -> Result<Vec<PublishSettings>, PublishSettingsError> {
+        self.hubs.iter().map(ExternalHub::settings).collect()
+    }
+
+    /// Returns the settings of each broker. An error in them is an error of the configuration.
+    pub fn broker_settings(&self) -> Result<Vec<BrokerSettings>, BrokerSettingsError> {
+        self.brokers.iter().map(Broker::settings).collect()
+    }
+
+    /// Checks what one value says of another, reads the secrets, and fills in what depends on other keys.
+    fn check(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+        self.server.check(file)?;
+        source::check(file, &mut self.sources)?;
+        self.window.check(file)?;
+        hub::check(file, &mut self.hubs)?;
+        self.check_embedded_hub(file)?;
+        let names: Vec<&str> = self.sources.iter().map(|source| &*source.name).collect();
+        broker::check(file, &mut self.brokers, &names)?;
+        self.state_dir = state_dir(file, &self.state_dir)?;
+        self.refuse_state_in_mount(file)?;
+
+        let public_url = self.server.known_public_url();
+        let mounts = self.sources.iter().flat_map(|source| &source.mount);
+        let prefixes = mounts.map(|mount| &mount.prefix).chain(&public_url);
+        let prefixes: Vec<Uri> = prefixes.cloned().collect();
+        let mut hubs: Vec<Hub> = self.hubs.iter().map(|hub| hub.hub.clone()).collect();
+        if let (Some(embedded), Some(public_url)) = (&self.embedded_hub, &public_url) {
+            let embedded = embedded.hub(public_url);
+            if let Some(at) = hubs.iter().position(|hub| *hub == embedded) {
+                let message = format!("{embedded} is a [[hub]] and the embedded hub at once");
+                return Err(file.error(&format!("hub.{at}.url"), message));
+            }
+            hubs.push(embedded);
+        }
+        channel::check(file, &self.channels, &prefixes, &hubs)
+    }
+
+    /// Takes the embedded hub out unless it is enabled: without that key, exactly when there is no other hub.
+    fn check_embedded_hub(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+        let mut embedded = self.embedded_hub.take().unwrap_or_default();
+        let is_enabled = *embedded.enabled.get_or_insert(self.hubs.is_empty());
+        if !is_enabled && self.hubs.is_empty() {
+            let message = "no hub is left to notify: add a [[hub]], or leave this one enabled";
+            return Err(file.error("embedded_hub.enabled", message));
+        }
+        // An installation has a file; a trial on this machine needs none.
+        if file.path.is_none() && self.server.is_on_this_machine() {
+            embedded.allow_this_machine();
+        }
+        self.embedded_hub = is_enabled.then_some(embedded);
+        Ok(())
+    }
+
+    /// Refuses a state directory in a mount, where it would be watched and published: there are subscribers' secrets in it.
+    fn refuse_state_in_mount(&self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+        let (state_dir, real) = (&self.state_dir, resolved(&self.state_dir));
+        let mut mounts = self.sources.iter().flat_map(|source| &source.mount);
+        let around = mounts.find(|mount| {
+            state_dir.starts_with(&mount.directory) || real.starts_with(resolved(&mount.directory))
+        });
+        let Some(mount) = around else { return Ok(()) };
+        let (state_dir, mount) = (state_dir.display(), mount.directory.display());
+        let message = format!(
+            "{state_dir} lies inside the mount {mount}, where it would be watched, and published: put it elsewhere"
+        );
+        Err(file.error("state_dir", message))
     }
 }
 
-fn read(path: &Path) -> Result<String, ConfigError> {
+/// Returns the effective configuration of either daemon, as it would read the file: TOML with a comment behind each value
+/// that is not from the file, which `comment` makes of the flags that set it, or of `default`.
+pub fn describe(
+    path: Option<&Path>,
+    overrides: &Overrides,
+    comment: &dyn Fn(&str) -> String,
+) -> Result<String, ConfigError> {
+    let environment = Environment::of_this_process();
+    with_file(&environment, path, overrides, |file| {
+        let config: Box<dyn Fn(Comment<'_>) -> String> = if is_of_hub(file) {
+            let config = HubConfig::of(file, overrides)?;
+            Box::new(move |comment| config.effective(comment))
+        } else {
+            let config = Config::of(file, overrides)?;
+            Box::new(move |comment| config.effective(comment))
+        };
+        let page = config(&|key| file.origin(key).map(comment));
+        Ok(match file.path {
+            Some(path) => format!("# Without a comment: from {}.\n{page}", path.display()),
+            None => format!("# No file was read.\n{page}"),
+        })
+    })
+}
+
+/// Reads the file at `path`, or the default one if nothing else says what to watch, and returns what `read` makes of it.
+fn with_file<T>(
+    environment: &Environment,
+    path: Option<&Path>,
+    overrides: &Overrides,
+    read: impl FnOnce(&mut ConfigFile<'_>) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let path = environment.file(path, overrides);
+    let text = path.map_or(Ok(String::new()), read_file)?;
+    let (mut file, outcome) = ConfigFile::parse(path, &text, environment);
+    outcome?;
+    read(&mut file)
+}
+
+fn read_file(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),
         source,
     })
 }
 
-fn load(
-    environment: &Environment,
-    file: Option<FileText<'_>>,
-    overrides: &Overrides,
-) -> Result<(Config, Origins), ConfigError> {
-    let mut loader = Loader::new(file, environment);
-    let mut written = match file {
-        Some(file) => written(&mut loader, file)?,
-        None => WrittenTable::default(),
-    };
-    let loader = &mut loader;
-    let server = server::with_flags(written.take_table(server::SERVER.name), overrides);
-    let server = server::server(&mut Section::new(loader, 0, server));
-    let sources = written.take_tables(source::SOURCE.name).value;
-    let sources = source::sources(loader, sources, overrides);
-    let window = written.take_table(window::WINDOW.name);
-    let window = window::window(&mut Section::new(loader, 0, window));
-    let hubs = written.take_tables(hub::HUB.name).value;
-    let circumstances = Circumstances {
-        has_hubs: !hubs.is_empty() || overrides.hub.is_some(),
-        // An installation has a file; a trial on this machine needs none.
-        is_trial: file.is_none() && server.is_on_this_machine(),
-    };
-    let hubs = hub::hubs(loader, hubs, overrides);
-    let embedded_hub = written.take_table(embedded_hub::EMBEDDED_HUB.name);
-    let embedded_hub =
-        embedded_hub::embedded_hub(&mut Section::new(loader, 0, embedded_hub), &circumstances);
-    let brokers = written.take_tables(broker::BROKER.name).value;
-    let names: Vec<&str> = sources
-        .iter()
-        .map(|source| source.plan.name.as_str())
-        .collect();
-    let brokers = broker::brokers(loader, brokers, &names);
-    let channels = written.take_tables(channel::CHANNEL.name).value;
-    let state_dir = state_dir::state_dir(loader, environment, written, overrides);
-    state_dir::refuse_in_mount(loader, &state_dir, &sources);
-
-    let public_url = server.known_public_url();
-    let mounts = sources.iter().flat_map(|source| &source.plan.mounts);
-    let mut prefixes: Vec<Uri> = mounts.map(|mount| mount.prefix.clone()).collect();
-    prefixes.extend(public_url.clone());
-    let mut known_hubs: Vec<Hub> = hubs.iter().map(|external| external.hub.clone()).collect();
-    if let (Some(embedded), Some(public_url)) = (&embedded_hub, &public_url) {
-        add_embedded(loader, embedded.hub(public_url), &mut known_hubs);
+/// Returns the state directory that is written, or else the default one.
+fn state_dir(file: &ConfigFile<'_>, written: &Path) -> Result<PathBuf, ConfigError> {
+    if file.get("state_dir").is_some() {
+        return file.absolute("state_dir", written);
     }
-    let surroundings = Surroundings {
-        prefixes: &prefixes,
-        hubs: &known_hubs,
-        are_prefixes_known: !loader.is_misspelt(&[
-            "public_url",
-            "server",
-            "source",
-            "mount",
-            "url",
-        ]),
-        are_hubs_known: !loader.is_misspelt(&["hub", "url", "embedded_hub", "path", "enabled"]),
-    };
-    let channels = channel::channels(loader, channels, &surroundings);
-    let config = Config {
-        file: file.map(|file| file.path.to_owned()),
-        state_dir: state_dir.value,
-        server,
-        sources,
-        hubs,
-        embedded_hub,
-        brokers,
-        channels,
-        window,
-    };
-    loader.finish(config)
+    let message = "it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set";
+    let default = file.environment.default_state_dir();
+    default.ok_or_else(|| file.error("state_dir", message))
 }
 
-/// Reads the keys of a file, of which each is known.
-fn written<'a>(
-    loader: &mut Loader<'_>,
-    file: FileText<'a>,
-) -> Result<WrittenTable<'a>, ConfigError> {
-    let table = structure::parse(file)?;
-    if is_of_hub(table.get_ref()) {
-        let path = file.path.to_owned();
-        return Err(match table.get_ref().contains_key(source::SOURCE.name) {
-            true => ConfigError::OfBoth { path },
-            false => ConfigError::OfHub { path },
-        });
-    }
-    let mut slips = Vec::new();
-    let written = WrittenTable::new(file, "", &KEYS, located(table), &mut slips);
-    loader.report_slips(slips);
-    Ok(written)
-}
-
-/// Adds the embedded hub to those that are known, and reports if it is one of them.
-fn add_embedded(loader: &mut Loader<'_>, embedded: Hub, known_hubs: &mut Vec<Hub>) {
-    if known_hubs.contains(&embedded) {
-        let message = format!("{embedded} is a [[hub]] and the embedded hub at once");
-        loader.report(Origin::Absent, &hub::URL.definition, message);
-    }
-    known_hubs.push(embedded);
+/// Returns the path with symbolic links resolved, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let resolved = path.ancestors().find_map(|above| {
+        let (below, real) = (path.strip_prefix(above).ok()?, above.canonicalize().ok()?);
+        // An empty path below would add a slash.
+        Some(if below.as_os_str().is_empty() {
+            real
+        } else {
+            real.join(below)
+        })
+    });
+    resolved.unwrap_or_else(|| path.to_owned())
 }

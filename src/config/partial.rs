@@ -3,18 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use toml::de::DeTable;
+use toml::de::DeValue;
 
 use crate::config::address::Address;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
-use crate::config::loader::Loader;
-use crate::config::origin::{FileText, located};
+use crate::config::file::ConfigFile;
 use crate::config::overrides::Overrides;
-use crate::config::section::Section;
-use crate::config::server::{ADMIN_LISTEN, SERVER};
-use crate::config::state_dir::{self, STATE_DIR};
-use crate::config::structure::{self, WrittenTable};
+use crate::config::server::ServerSettings;
+use crate::config::{self, read_file};
 
 /// Returns the state directory, as the flags, the file at `path` or the default one have it. Whatever else is wrong with
 /// the file is overlooked, text that is not TOML included.
@@ -30,23 +27,27 @@ fn state_dir_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Result<PathBuf, ConfigError> {
-    let path = match overrides.state_dir {
-        Some(_) => None,
-        None => environment.file(path, overrides),
-    };
-    let text = path.map(super::read).transpose()?;
-    let file = file_text(path, text.as_deref());
-    let mut written = WrittenTable::default();
-    if let Some(file) = file {
-        let (table, _) = DeTable::parse_recoverable(file.text);
-        let keys = [&STATE_DIR.definition];
-        let overlooked = &mut Vec::new();
-        written = WrittenTable::new(file, "", &keys, located(table), overlooked);
+    if let Some(path) = overrides
+        .state_dir
+        .as_ref()
+        .filter(|path| !path.as_os_str().is_empty())
+    {
+        return Ok(environment.absolute(path));
     }
-    let mut loader = Loader::new(file, environment);
-    let state_dir = state_dir::state_dir(&mut loader, environment, written, overrides);
-    let (state_dir, _) = loader.finish(state_dir.value)?;
-    Ok(state_dir)
+    let path = environment.file(path, overrides);
+    let text = path.map_or(Ok(String::new()), read_file)?;
+    let (file, _) = ConfigFile::parse(path, &text, environment);
+    config::state_dir(
+        &file,
+        text_of(&file, "state_dir")?.unwrap_or_default().as_ref(),
+    )
+}
+
+/// Returns the text of a key, if there is any.
+fn text_of<'f>(file: &'f ConfigFile<'_>, key: &str) -> Result<Option<&'f str>, ConfigError> {
+    let message = "write \"…\", with quotation marks";
+    let text = |value: &'f DeValue<'_>| value.as_str().ok_or_else(|| file.error(key, message));
+    file.get(key).map(|value| text(value.get_ref())).transpose()
 }
 
 /// Returns the address of the admin listener, as the flags, the file at `path` or the default one have it. A file that
@@ -60,31 +61,22 @@ fn admin_address_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Result<Address, ConfigError> {
-    let path = match overrides.admin_listen {
-        Some(_) => None,
-        None => environment.file(path, overrides),
+    let (key, flag) = ("server.admin_listen", overrides.admin_listen.clone());
+    let path = environment.file(path, overrides).filter(|_| flag.is_none());
+    let text = path.map_or(Ok(String::new()), read_file)?;
+    let (mut file, outcome) = ConfigFile::parse(path, &text, environment);
+    outcome?;
+    let flag = Overrides {
+        admin_listen: flag,
+        ..Overrides::default()
     };
-    let text = path.map(super::read).transpose()?;
-    let file = file_text(path, text.as_deref());
-    let mut loader = Loader::new(file, environment);
-    let mut written = WrittenTable::default();
-    if let Some(file) = file {
-        let table = located(structure::parse(file)?);
-        let mut slips = Vec::new();
-        let mut top = WrittenTable::new(file, "", &[&SERVER], table, &mut slips);
-        let paths = [SERVER.path(), ADMIN_LISTEN.definition.path()];
-        slips.retain(|slip| paths.contains(&slip.problem.key));
-        loader.report_slips(slips);
-        written = top.take_table(SERVER.name);
+    flag.apply(&mut file);
+    let default = ServerSettings::default().admin_listen;
+    let address = text_of(&file, key)?.map_or(Ok(default), Address::parse);
+    match address.map_err(|message| file.error(key, message))? {
+        Address::Unix(socket) => file.absolute(key, &socket).map(Address::Unix),
+        address => Ok(address),
     }
-    written.set(&ADMIN_LISTEN.definition, overrides.admin_listen.as_ref());
-    let address = Section::new(&mut loader, 0, written).value(&ADMIN_LISTEN);
-    let (address, _) = loader.finish(address)?;
-    Ok(address)
-}
-
-fn file_text<'a>(path: Option<&'a Path>, text: Option<&'a str>) -> Option<FileText<'a>> {
-    path.zip(text).map(|(path, text)| FileText { path, text })
 }
 
 #[cfg(test)]

@@ -1,205 +1,118 @@
 //! `[[publisher]]`: the publishers of `rsnotify hub`, with the prefixes of their topics.
 
-use std::collections::HashSet;
-
 use resourcesync::uri::Uri;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use websub::hub::publisher::{Publisher, Publishers};
 
-use crate::config::definition::Fallback::{Nothing, Required};
-use crate::config::definition::{Definition, Example, Kind, TextKind};
-use crate::config::effective::{Page, list, quoted, word};
-use crate::config::form::{HOLDER, PREFIXES, TEXT, choice, words};
-use crate::config::header;
-use crate::config::holder::Holder;
-use crate::config::key::{ConfigKey, ValueForm};
-use crate::config::loader::Loader;
-use crate::config::origin::{Given, Origin};
-use crate::config::secret::{HeldSecret, secret};
-use crate::config::section::Section;
-use crate::config::structure::WrittenTable;
-
-pub static PUBLISHER: Definition = Definition {
-    more: "See below. At least one.",
-    fallback: Required,
-    ..Definition::table(
-        "publisher",
-        Kind::Tables(&[
-            &NAME.definition,
-            &TOPICS.definition,
-            &BEARER_TOKEN_FILE.definition,
-            &VERIFY.definition,
-        ]),
-        "Publishers whose notifications `rsnotify hub` takes.",
-    )
-};
-
-static NAME: ConfigKey<String> = ConfigKey::new(
-    "publisher",
-    "name",
-    TEXT,
-    Required,
-    "Name of the publisher in reports and metrics.",
-)
-.example(Example::Value("\"library\""));
-
-static TOPICS: ConfigKey<Vec<Uri>> = ConfigKey::new(
-    "publisher",
-    "topics",
-    PREFIXES,
-    Required,
-    "Prefixes of the topics that it may publish, and others may subscribe to. Those of two publishers never overlap.",
-)
-.example(Example::Value("[\"https://repo.example.org/\"]"));
-
-static BEARER_TOKEN_FILE: ConfigKey<Holder> = ConfigKey::new(
-    "publisher",
-    "bearer_token_file",
-    HOLDER,
-    Nothing,
-    "Holder of the bearer token that it sends. With `verify` as well, both are demanded.",
-)
-.example(Example::Comment("\"/etc/rsnotify/library\""));
-
-/// Ways to verify a publication besides the token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verify {
-    Topic,
-}
-
-const VERIFICATIONS: [(&str, Verify); 1] = [("topic", Verify::Topic)];
-
-static VERIFY: ConfigKey<Verify> = ConfigKey::new(
-    "publisher",
-    "verify",
-    ValueForm {
-        kind: Kind::Text(&TextKind {
-            words: &words(&VERIFICATIONS),
-            ..TextKind::ANY
-        }),
-        read: |loader, key, value| choice(loader, key, &value, &VERIFICATIONS),
-    },
-    Nothing,
-    "`\"topic\"`: a publication is accepted if the `Link` of its topic names this hub.",
-)
-.more(
-    "Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the \
-     topic itself.",
-)
-.example(Example::Value("\"topic\""));
+use crate::config::error::ConfigError;
+use crate::config::file::ConfigFile;
+use crate::config::secret::{Held, read_secret};
+use crate::config::web_uri::with_slash;
 
 /// A publisher with the holder of its token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "topics"]))]
 pub struct PublisherSettings {
-    pub publisher: Publisher,
-    pub token_holder: Option<Holder>,
+    /// Name of the publisher in reports and metrics.
+    #[schemars(example = &"library", extend("x-form" = "publisher", "x-shown" = true))]
+    pub name: String,
+    /// Prefixes of the topics that it may publish, and others may subscribe to. Those of two publishers never overlap.
+    #[schemars(with = "Vec<String>", length(min = 1))]
+    #[schemars(extend("x-form" = "prefix", "x-shown" = true, "examples" = [["https://repo.example.org/"]]))]
+    pub topics: Vec<Uri>,
+    /// Holder of the bearer token that it sends. With `verify` as well, both are demanded.
+    #[schemars(example = "/etc/rsnotify/library")]
+    pub bearer_token_file: Option<Held>,
+    /// `"topic"`: a publication is accepted if the `Link` of its topic names this hub.
+    ///
+    /// Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the
+    /// topic itself.
+    #[schemars(example = &"topic", extend("x-shown" = true))]
+    pub verify: Option<Verify>,
+}
+
+/// Ways to verify a publication besides the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    Topic,
 }
 
 /// Returns what the hub needs of the publishers.
 pub fn plan(publishers: &[PublisherSettings]) -> Publishers {
-    let publishers = publishers.iter();
-    Publishers::new(
-        publishers
-            .map(|settings| settings.publisher.clone())
-            .collect(),
-    )
+    let publishers = publishers.iter().map(|settings| Publisher {
+        name: settings.name.as_str().into(),
+        topics: settings.topics.clone(),
+        token: settings
+            .bearer_token_file
+            .as_ref()
+            .map(|held| held.content.clone()),
+        verify_topic: settings.verify.is_some(),
+    });
+    Publishers::new(publishers.collect())
 }
 
-/// Reads every `[[publisher]]`.
-pub fn publishers(
-    loader: &mut Loader<'_>,
-    written: Vec<WrittenTable<'_>>,
-) -> Vec<PublisherSettings> {
-    if written.is_empty() {
+/// Checks all publishers, and reads their tokens.
+pub fn check(
+    file: &ConfigFile<'_>,
+    publishers: &mut [PublisherSettings],
+) -> Result<(), ConfigError> {
+    if publishers.is_empty() {
         let message = "it is missing: without one nobody may publish here";
-        loader.report_absence(&["publisher"], Origin::Absent, &PUBLISHER, message);
+        return Err(file.error("publisher", message));
     }
-    let mut names = HashSet::new();
-    let mut read: Vec<PublisherSettings> = Vec::new();
-    for (entry, written) in written.into_iter().enumerate() {
-        let mut section = Section::new(loader, entry, written);
-        let topics_origin = section.origin_of(&TOPICS);
-        let name_origin = section.origin_of(&NAME);
-        let token_origin = section.origin_of(&BEARER_TOKEN_FILE);
-        let Some(settings) = publisher(&mut section) else {
-            continue;
+    for at in 0..publishers.len() {
+        let (earlier, rest) = publishers.split_at_mut(at);
+        let (publisher, table) = (&mut rest[0], format!("publisher.{at}"));
+        if publisher.bearer_token_file.is_none() && publisher.verify.is_none() {
+            let message = "neither bearer_token_file nor verify = \"topic\" is set, so anybody could publish in its name: \
+                           set one, or both";
+            return Err(file.error(&table, message));
+        }
+        let key = format!("{table}.bearer_token_file");
+        read_secret(file, &key, &mut publisher.bearer_token_file)?;
+        publisher.topics = publisher.topics.drain(..).map(with_slash).collect();
+        let token = |of: &PublisherSettings| {
+            of.bearer_token_file
+                .as_ref()
+                .map(|held| held.content.clone())
         };
-        let Publisher {
-            name,
-            topics,
-            token,
-            ..
-        } = &settings.publisher;
-        if !names.insert(name.clone()) {
-            let message = format!("another publisher is named \"{name}\" already");
-            loader.report(name_origin, &NAME.definition, message);
+        for other in earlier {
+            let name = &other.name;
+            let overlap = overlap(&publisher.topics, &other.topics).map(|(ours, theirs)| {
+                format!(
+                    "{ours} and {theirs} of the publisher \"{name}\" overlap, so a topic could be of either: separate \
+                     them, or make them one publisher"
+                )
+            });
+            let is_same = token(publisher).is_some() && token(publisher) == token(other);
+            let same_token = format!(
+                "the publisher \"{name}\" has the same token, so they cannot be told apart: give each its own"
+            );
+            let same_name = format!("another publisher is named \"{name}\" already");
+            let wrong = [
+                (*name == publisher.name, "name", same_name.as_str()),
+                (
+                    overlap.is_some(),
+                    "topics",
+                    overlap.as_deref().unwrap_or_default(),
+                ),
+                (is_same, "bearer_token_file", &same_token),
+            ];
+            file.refuse(&table, &wrong)?;
         }
-        for other in read.iter().map(|other| &other.publisher) {
-            if let Some((ours, theirs)) = overlap(topics, &other.topics) {
-                let message = format!(
-                    "{ours} and {theirs} of the publisher \"{}\" overlap, so a topic could be of either: separate \
-                     them, or make them one publisher",
-                    other.name
-                );
-                loader.report(topics_origin, &TOPICS.definition, message);
-            }
-            if token.is_some() && *token == other.token {
-                let message = format!(
-                    "the publisher \"{}\" has the same token, so they cannot be told apart: give each its own",
-                    other.name
-                );
-                loader.report(token_origin, &BEARER_TOKEN_FILE.definition, message);
-            }
-        }
-        read.push(settings);
     }
-    read
+    Ok(())
 }
 
-fn publisher(section: &mut Section<'_, '_, '_>) -> Option<PublisherSettings> {
-    let origin = section.origin();
-    let name = section.required(&NAME);
-    let topics = section.required(&TOPICS);
-    let has_token = section.origin_of(&BEARER_TOKEN_FILE).given().is_some();
-    let has_verify = section.origin_of(&VERIFY).given().is_some();
-    let token = section.given(&BEARER_TOKEN_FILE);
-    let token =
-        token.and_then(|holder| secret(section.loader, &BEARER_TOKEN_FILE.definition, holder));
-    let verify = section.given(&VERIFY);
-    if !has_token && !has_verify {
-        let message = "neither bearer_token_file nor verify = \"topic\" is set, so anybody could publish in its name: set \
-                       one, or both";
-        let names = ["bearer_token_file", "verify"];
-        section
-            .loader
-            .report_absence(&names, origin, &PUBLISHER, message);
+/// Checks a publisher's name.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.trim().is_empty() || name.chars().any(char::is_control) {
+        return Err("a name has at least one letter, and no control characters".to_owned());
     }
-    let (name, topics) = (name?, topics?);
-    check_name(section.loader, &name);
-    if topics.value.is_empty() {
-        let message =
-            "an empty list permits nothing: name a prefix such as \"https://repo.example.org/\"";
-        let loader = &mut section.loader;
-        loader.report_absence(&["topics"], topics.origin, &TOPICS.definition, message);
-    }
-    let (token, token_holder) = token
-        .map(|HeldSecret { holder, content }| (content, holder))
-        .unzip();
-    Some(PublisherSettings {
-        publisher: Publisher {
-            name: name.value.into(),
-            topics: topics.value,
-            token,
-            verify_topic: verify.is_some(),
-        },
-        token_holder,
-    })
-}
-
-fn check_name(loader: &mut Loader<'_>, name: &Given<String>) {
-    if name.value.trim().is_empty() || name.value.chars().any(char::is_control) {
-        let message = "a name has at least one letter, and no control characters";
-        loader.report(name.origin, &NAME.definition, message);
-    }
+    Ok(())
 }
 
 /// Returns two prefixes of which one lies below the other.
@@ -210,30 +123,4 @@ fn overlap<'a>(ours: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)>
             .find(|other| prefix.is_below(other) || other.is_below(prefix))?;
         Some((prefix, other))
     })
-}
-
-/// Writes a `[[publisher]]`.
-pub fn effective(page: &mut Page<'_>, settings: &PublisherSettings) {
-    // A field that is added cannot be forgotten here.
-    let PublisherSettings {
-        publisher:
-            Publisher {
-                name,
-                topics,
-                token: _,
-                verify_topic,
-            },
-        token_holder,
-    } = settings;
-    page.key(&NAME.definition, quoted(name));
-    page.key(&TOPICS.definition, list(topics));
-    if let Some(holder) = token_holder {
-        page.key(&BEARER_TOKEN_FILE.definition, header::holder(holder));
-    }
-    if *verify_topic {
-        page.key(
-            &VERIFY.definition,
-            quoted(word(&VERIFICATIONS, Verify::Topic)),
-        );
-    }
 }

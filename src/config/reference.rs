@@ -1,12 +1,13 @@
-//! The reference of all keys: the tables of `docs/configuration.md`, and the example file. A test compares them with
+//! The reference of all keys: the tables of `docs/configuration.md`, and the example files. A test compares them with
 //! what is checked in, and writes them anew where it is told to.
 
-use crate::config::KEYS;
-use crate::config::definition::{Definition, Example, Fallback, Kind};
-use crate::config::effective::header;
-use crate::config::hub_config::HUB_KEYS;
-use crate::config::own_hub::OWN_HUB;
-use crate::config::publisher::PUBLISHER;
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::config::check::required;
+use crate::config::effective::toml;
+use crate::config::hub_config::HubConfig;
+use crate::config::schema::{DaemonKind, keys, schema_of};
 
 /// The longest line of the example file.
 const LINE: usize = 118;
@@ -21,6 +22,10 @@ const PREAMBLE: [&str; 2] = [
      { credential = \"name\" }.",
 ];
 
+const PURPOSE: &str = "The configuration of rsnotify. This file is valid as it stands: change the mount and the public URL.";
+const PURPOSE_OF_HUB: &str = "The configuration of rsnotify hub, which relays the notifications of many Sources. This file is valid as it stands: \
+     change the URL of the hub, and the publishers.";
+
 /// A table of the reference page.
 #[derive(Debug)]
 pub struct ReferenceTable {
@@ -32,176 +37,128 @@ pub struct ReferenceTable {
 
 /// Returns the tables of the reference page, in the order of the keys.
 pub fn tables() -> Vec<ReferenceTable> {
-    let mut tables = vec![ReferenceTable {
-        heading: "## Top level".to_owned(),
-        rows: KEYS.iter().map(|key| row(key)).collect(),
-    }];
-    for key in KEYS.into_iter().chain([&OWN_HUB, &PUBLISHER]) {
-        collect(key, &mut tables);
+    let (run, hub) = (
+        schema_of::<Config>(DaemonKind::Run),
+        schema_of::<HubConfig>(DaemonKind::Hub),
+    );
+    let of_run = keys(&run).into_iter().flatten();
+    let of_hub = keys(&hub).into_iter().flatten();
+    let of_hub = of_hub.filter(|(name, _)| ["hub", "publisher"].contains(&name.as_str()));
+    let mut tables = Vec::new();
+    let mut add = |heading: String, table| {
+        let rows = rows(table);
+        if !rows.is_empty() {
+            tables.push(ReferenceTable { heading, rows });
+        }
+    };
+    add("## Top level".to_owned(), &run);
+    for (name, table) in of_run.chain(of_hub) {
+        add(format!("## `{}`", header(name, table)), table);
+        for (name, table) in keys(table).into_iter().flatten() {
+            add(format!("### `{name}`"), table);
+        }
     }
     tables
 }
 
-fn collect(key: &Definition, tables: &mut Vec<ReferenceTable>) {
-    let keys = key.keys();
-    if keys.is_empty() {
-        return;
+/// Returns the line that begins a table.
+fn header(name: &str, schema: &Value) -> String {
+    if schema["type"] == "array" {
+        format!("[[{name}]]")
+    } else {
+        format!("[{name}]")
     }
-    tables.push(ReferenceTable {
-        heading: match key.table {
-            "" => format!("## `{}`", header(key)),
-            _ => format!("### `{}`", key.name),
-        },
-        rows: keys.iter().map(|key| row(key)).collect(),
+}
+
+fn rows(table: &Value) -> Vec<String> {
+    let required = required(if table["type"] == "array" {
+        &table["items"]
+    } else {
+        table
     });
-    for key in keys {
-        collect(key, tables);
-    }
+    let required: Vec<&str> = required.collect();
+    let rows = keys(table).into_iter().flatten().map(|(name, key)| {
+        let default = match (&key["x-default"], &key["default"]) {
+            (Value::String(words), _) => format!(" {words}"),
+            (_, Value::Null) if required.contains(&name.as_str()) => " required".to_owned(),
+            (_, Value::Null) => String::new(),
+            (_, value) => format!(" `{}`", toml(value)),
+        };
+        let help =
+            [&key["description"], &key["x-more"]].map(|text| text.as_str().unwrap_or_default());
+        format!("| `{name}` |{default} | {} |", help.join(" ").trim_end())
+    });
+    rows.collect()
 }
-
-fn row(key: &Definition) -> String {
-    let Definition {
-        name, help, more, ..
-    } = key;
-    let default = match key.fallback {
-        Fallback::Default(text) => format!(" `{text}`"),
-        Fallback::Described(words) => format!(" {words}"),
-        Fallback::Required => " required".to_owned(),
-        Fallback::Nothing => String::new(),
-    };
-    let more = match more {
-        &"" => String::new(),
-        more => format!(" {more}"),
-    };
-    format!("| `{name}` |{default} | {help}{more} |")
-}
-
-/// An example file.
-struct ExampleFile {
-    purpose: &'static str,
-    keys: &'static [&'static Definition],
-    /// The keys that differ from those of the same name in another file.
-    overrides: &'static [ExampleOverride],
-}
-
-/// A key that other files have too.
-struct ExampleOverride {
-    table: &'static str,
-    name: &'static str,
-    /// Nothing if it has no effect here.
-    example: Option<Example>,
-}
-
-static EXAMPLE: ExampleFile = ExampleFile {
-    purpose: "The configuration of rsnotify. This file is valid as it stands: change the mount and the public URL.",
-    keys: &KEYS,
-    overrides: &[],
-};
-
-static HUB_EXAMPLE: ExampleFile = ExampleFile {
-    purpose: "The configuration of rsnotify hub, which relays the notifications of many Sources. This file is valid as it \
-              stands: change the URL of the hub, and the publishers.",
-    keys: &HUB_KEYS,
-    overrides: &[
-        // As the unit of the service has it: two processes cannot share one.
-        ExampleOverride {
-            table: "",
-            name: "state_dir",
-            example: Some(Example::Value("\"/var/lib/rsnotify-hub\"")),
-        },
-        ExampleOverride {
-            table: "server",
-            name: "public_url",
-            example: Some(Example::Comment("\"https://hub.example.org/\"")),
-        },
-        ExampleOverride {
-            table: "server",
-            name: "topic_window",
-            example: None,
-        },
-        ExampleOverride {
-            table: "server",
-            name: "retired_topic",
-            example: None,
-        },
-    ],
-};
 
 /// Returns the example file.
 pub fn example() -> String {
-    EXAMPLE.text()
+    file(PURPOSE, &schema_of::<Config>(DaemonKind::Run), "run")
 }
 
 /// Returns the example file of `rsnotify hub`.
 pub fn hub_example() -> String {
-    HUB_EXAMPLE.text()
+    file(
+        PURPOSE_OF_HUB,
+        &schema_of::<HubConfig>(DaemonKind::Hub),
+        "hub",
+    )
 }
 
-impl ExampleFile {
-    fn text(&self) -> String {
-        let mut file = String::new();
-        comment(&mut file, self.purpose);
-        for paragraph in PREAMBLE {
-            file.push_str("#\n");
-            comment(&mut file, paragraph);
-        }
-        file.push('\n');
-        for key in self.keys {
-            if key.keys().is_empty() {
-                self.show(&mut file, key);
+fn file(purpose: &str, schema: &Value, daemon: &str) -> String {
+    let is_shown = |key: &Value| key["x-shown"] == true || key["x-shown"] == daemon;
+    let show = |name: &str, key| show(name, key, is_shown(key));
+    let mut file = [purpose, PREAMBLE[0], PREAMBLE[1]].map(comment).join("#\n") + "\n";
+    for (name, key) in keys(schema).into_iter().flatten() {
+        let Some(keys) = keys(key) else {
+            file += &show(name, key);
+            continue;
+        };
+        let is_repeated = key["type"] == "array";
+        let help = key["description"].as_str().unwrap_or_default();
+        let help = comment(&format!(
+            "{help}{}",
+            if is_repeated {
+                " Repeat the section for each."
             } else {
-                self.table(&mut file, key);
+                ""
             }
-        }
-        file
-    }
-
-    fn table(&self, file: &mut String, key: &Definition) {
-        let keys = key.keys();
-        file.push('\n');
-        match key.kind {
-            Kind::Tables(_) => comment(file, &format!("{} Repeat the section for each.", key.help)),
-            _ => comment(file, key.help),
-        }
-        let is_shown = |key: &&'static Definition| matches!(key.example, Example::Value(_));
-        let is_optional = matches!(key.kind, Kind::Tables(_)) && !keys.iter().any(is_shown);
-        let sign = if is_optional { "#" } else { "" };
-        file.push_str(&format!("{sign}{}\n", header(key)));
-        for key in keys {
-            self.show(file, key);
-        }
-    }
-
-    /// Writes a key with its description.
-    fn show(&self, file: &mut String, key: &Definition) {
-        let mut overrides = self.overrides.iter();
-        let instead = overrides.find(|it| (it.table, it.name) == (key.table, key.name));
-        let Some(example) = instead.map_or(Some(key.example), |it| it.example) else {
-            return;
+        ));
+        let sign = if is_repeated && !keys.values().any(is_shown) {
+            "#"
+        } else {
+            ""
         };
-        comment(file, key.help);
-        let (sign, value) = match (example, key.fallback) {
-            (Example::Value(value), _) => ("", value),
-            (Example::Comment(value), _) => ("#", value),
-            (Example::Default, Fallback::Default(value)) => ("#", value),
-            (Example::Default, _) => return,
-        };
-        file.push_str(&format!("{sign}{} = {value}\n", key.name));
+        file += &format!("\n{help}{sign}{}\n", header(name, key));
+        file.extend(keys.iter().map(|(name, key)| show(name, key)));
     }
+    file
 }
 
-/// Writes a comment of several lines.
-fn comment(file: &mut String, text: &str) {
-    let mut line = "#".to_owned();
+/// Returns a key with its description: its default in a comment, or an example if it has none, or an empty one.
+fn show(name: &str, key: &Value, is_shown: bool) -> String {
+    let (default, example) = (&key["default"], &key["examples"][0]);
+    let is_empty = ["null", "[]", "{}"].contains(&default.to_string().as_str());
+    let value = toml(if is_empty && !example.is_null() {
+        example
+    } else {
+        default
+    });
+    let help = comment(key["description"].as_str().unwrap_or_default());
+    let sign = if is_shown { "" } else { "#" };
+    format!("{help}{sign}{name} = {value}\n")
+}
+
+/// Returns a comment of several lines.
+fn comment(text: &str) -> String {
+    let (mut lines, mut length) = ("#".to_owned(), 1);
     for word in text.replace('`', "").split(' ') {
-        if line.len() + 1 + word.len() > LINE {
-            file.push_str(&line);
-            file.push('\n');
-            line.replace_range(1.., "");
+        length += 1 + word.len();
+        if length > LINE {
+            lines += "\n#";
+            length = 2 + word.len();
         }
-        line.push(' ');
-        line.push_str(word);
+        lines = lines + " " + word;
     }
-    file.push_str(&line);
-    file.push('\n');
+    lines + "\n"
 }

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use resourcesync::channel_kind::ChannelKind;
 
-use crate::announce::observation::MountId;
+use crate::announce::plan::ChannelPlan;
 use crate::config::Config;
+use crate::config::effective::{Comment, page};
+use crate::config::hub::ExternalHub;
 use crate::config::hub_config::HubConfig;
+use crate::config::schema::DaemonKind;
+use crate::config::secret::mask_headers;
 use crate::config::server::ServerSettings;
-use crate::config::source::SourceSettings;
 
 /// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;
@@ -26,21 +29,55 @@ pub enum RestartNeeded {
 
 /// A configuration that a running daemon may exchange for another one.
 pub trait DaemonConfig {
+    /// Whether the listeners may move while the daemon runs. Topics keep their names then.
+    const MOVES: bool;
+
     fn server(&self) -> &ServerSettings;
 
     fn state_dir(&self) -> &Path;
 
-    /// Returns TOML that gives this configuration when it is read again, secrets masked.
-    fn effective(&self) -> String;
+    /// Returns TOML that gives this configuration when it is read again, unless a secret in it is masked, with comments
+    /// behind values. A secret that is held elsewhere is named by its holder.
+    fn effective(&self, comment: Comment<'_>) -> String;
+
+    /// Returns each difference in words.
+    fn changes(&self, after: &Self) -> Vec<String>;
 
     /// Returns an error if a daemon that runs with `self` cannot change to `after`.
-    fn verify_change(&self, after: &Self) -> Result<(), RestartNeeded>;
+    fn verify_change(&self, after: &Self) -> Result<(), RestartNeeded> {
+        // The process has locked the one that it has.
+        if self.state_dir() != after.state_dir() {
+            let (before, after) = (self.state_dir().to_owned(), after.state_dir().to_owned());
+            return Err(RestartNeeded::StateDir { before, after });
+        }
+        let (old, new) = (self.server(), after.server());
+        let moved = [
+            ("server.listen", old.listen != new.listen),
+            ("server.admin_listen", old.admin_listen != new.admin_listen),
+        ];
+        match moved
+            .iter()
+            .find(|(_, has_moved)| *has_moved && !Self::MOVES)
+        {
+            Some((key, _)) => Err(RestartNeeded::Key { key }),
+            None => Ok(()),
+        }
+    }
 
     /// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.
-    fn difference(&self, after: &Self) -> String;
+    fn difference(&self, after: &Self) -> String {
+        let changes = self.changes(after);
+        if changes.is_empty() {
+            "nothing changed".to_owned()
+        } else {
+            changes.join("; ")
+        }
+    }
 }
 
 impl DaemonConfig for Config {
+    const MOVES: bool = true;
+
     fn server(&self) -> &ServerSettings {
         &self.server
     }
@@ -49,21 +86,49 @@ impl DaemonConfig for Config {
         &self.state_dir
     }
 
-    fn effective(&self) -> String {
-        Config::effective(self)
+    fn effective(&self, comment: Comment<'_>) -> String {
+        let mut shown = self.clone();
+        // Where the port is any free one, only the running daemon knows.
+        shown.server.public_url = self.server.known_public_url();
+        shown.hubs.iter_mut().for_each(ExternalHub::mask);
+        shown
+            .brokers
+            .iter_mut()
+            .for_each(|broker| mask_headers(&mut broker.headers));
+        page(&shown, DaemonKind::Run, comment)
     }
 
-    /// Refuses another state directory. The listeners may move: topics keep their names.
-    fn verify_change(&self, after: &Config) -> Result<(), RestartNeeded> {
-        verify_state_dir(&self.state_dir, &after.state_dir)
-    }
-
-    fn difference(&self, after: &Config) -> String {
-        in_words(&difference(self, after))
+    fn changes(&self, after: &Config) -> Vec<String> {
+        // A set may have one of each kind.
+        let channel_name = |channel: &ChannelPlan| match channel.kind {
+            ChannelKind::Framework => channel.capability_list.to_string(),
+            ChannelKind::Change => format!("{} ({})", channel.capability_list, channel.kind),
+        };
+        let embedded = (self.embedded_hub.as_slice(), after.embedded_hub.as_slice());
+        let (old, new) = (&self.server, &after.server);
+        let words = [
+            named("source", (&self.sources, &after.sources), |source| {
+                source.name.clone()
+            }),
+            named("hub", (&self.hubs, &after.hubs), |hub| hub.hub.to_string()),
+            named("broker", (&self.brokers, &after.brokers), |broker| {
+                broker.name.to_string()
+            }),
+            named("embedded hub", embedded, |hub| hub.path.clone()),
+            named("channel", (&self.channels, &after.channels), channel_name),
+            changed("window", self.window != after.window),
+            changed("listen", old.listen != new.listen),
+            changed("admin_listen", old.admin_listen != new.admin_listen),
+            changed("public_url", old.public_url != new.public_url),
+            changed("retired_topic", old.retired_topic != new.retired_topic),
+        ];
+        words.concat()
     }
 }
 
 impl DaemonConfig for HubConfig {
+    const MOVES: bool = false;
+
     fn server(&self) -> &ServerSettings {
         &self.server
     }
@@ -72,153 +137,59 @@ impl DaemonConfig for HubConfig {
         &self.state_dir
     }
 
-    fn effective(&self) -> String {
-        HubConfig::effective(self)
+    fn effective(&self, comment: Comment<'_>) -> String {
+        page(self, DaemonKind::Hub, comment)
     }
 
-    fn verify_change(&self, after: &HubConfig) -> Result<(), RestartNeeded> {
-        verify_state_dir(&self.state_dir, &after.state_dir)?;
-        let (old, new) = (&self.server, &after.server);
-        for (key, is_same) in [
-            ("server.listen", old.listen == new.listen),
-            ("server.admin_listen", old.admin_listen == new.admin_listen),
-        ] {
-            if !is_same {
-                return Err(RestartNeeded::Key { key });
-            }
-        }
-        Ok(())
-    }
-
-    fn difference(&self, after: &HubConfig) -> String {
-        in_words(&hub_difference(self, after))
+    fn changes(&self, after: &HubConfig) -> Vec<String> {
+        let publishers = (&self.publishers[..], &after.publishers[..]);
+        let words = [
+            named("publisher", publishers, |publisher| publisher.name.clone()),
+            changed("hub", self.hub != after.hub),
+            changed("server", self.server != after.server),
+        ];
+        words.concat()
     }
 }
 
-/// Refuses another state directory: the process has locked the one that it has.
-fn verify_state_dir(before: &Path, after: &Path) -> Result<(), RestartNeeded> {
-    match before == after {
-        true => Ok(()),
-        false => Err(RestartNeeded::StateDir {
-            before: before.to_owned(),
-            after: after.to_owned(),
-        }),
-    }
-}
-
-fn in_words(changes: &[String]) -> String {
-    match changes {
-        [] => "nothing changed".to_owned(),
-        changes => changes.join("; "),
-    }
-}
-
-fn difference(before: &Config, after: &Config) -> Vec<String> {
-    let mut words = changes_of(
-        "source",
-        (&before.sources, &after.sources),
-        |source| source.plan.name.clone(),
-        |one, other| unnumbered(one) == unnumbered(other),
-    );
-    words.extend(changes_of(
-        "hub",
-        (&before.hubs, &after.hubs),
-        |hub| hub.hub.to_string(),
-        PartialEq::eq,
-    ));
-    words.extend(changes_of(
-        "broker",
-        (&before.brokers, &after.brokers),
-        |broker| broker.plan.name.to_string(),
-        PartialEq::eq,
-    ));
-    words.extend(changes_of(
-        "embedded hub",
-        (
-            before.embedded_hub.as_slice(),
-            after.embedded_hub.as_slice(),
-        ),
-        |hub| format!("/{}", hub.path),
-        PartialEq::eq,
-    ));
-    words.extend(changes_of(
-        "channel",
-        (&before.channels, &after.channels),
-        // A set may have one of each kind.
-        |channel| match channel.kind {
-            ChannelKind::Framework => channel.capability_list.to_string(),
-            ChannelKind::Change => format!("{} ({})", channel.capability_list, channel.kind),
-        },
-        PartialEq::eq,
-    ));
-    let (old, new) = (&before.server, &after.server);
-    for (key, is_same) in [
-        ("window", before.window == after.window),
-        ("listen", old.listen == new.listen),
-        ("admin_listen", old.admin_listen == new.admin_listen),
-        ("public_url", old.public_url == new.public_url),
-        ("topic_window", old.topic_window == new.topic_window),
-        ("retired_topic", old.retired_topic == new.retired_topic),
-        ("shutdown_grace", old.shutdown_grace == new.shutdown_grace),
-    ] {
-        if !is_same {
-            words.push(format!("{key} changed"));
-        }
-    }
-    words
-}
-
-fn hub_difference(before: &HubConfig, after: &HubConfig) -> Vec<String> {
-    let mut words = changes_of(
-        "publisher",
-        (&before.publishers, &after.publishers),
-        |settings| settings.publisher.name.to_string(),
-        PartialEq::eq,
-    );
-    if before.hub != after.hub {
-        words.push("hub changed".to_owned());
-    }
-    if before.server != after.server {
-        words.push("server changed".to_owned());
-    }
-    words
+fn changed(key: &str, is_changed: bool) -> Vec<String> {
+    is_changed
+        .then(|| format!("{key} changed"))
+        .into_iter()
+        .collect()
 }
 
 /// Returns the additions, removals and changes of one kind, told apart by name.
-fn changes_of<T>(
+fn named<T: PartialEq>(
     kind: &str,
     (before, after): (&[T], &[T]),
     name: impl Fn(&T) -> String,
-    is_same: impl Fn(&T, &T) -> bool,
 ) -> Vec<String> {
-    let mut by_name: BTreeMap<String, &T> = before.iter().map(|one| (name(one), one)).collect();
+    let mut removed: BTreeMap<String, &T> = before.iter().map(|one| (name(one), one)).collect();
     let (mut added, mut changed) = (Vec::new(), Vec::new());
     for one in after {
         let name = name(one);
-        match by_name.remove(&name) {
+        match removed.remove(&name) {
             None => added.push(name),
-            Some(before) if !is_same(before, one) => changed.push(name),
+            Some(before) if before != one => changed.push(name),
             Some(_) => {}
         }
     }
-    let removed = before.iter().map(&name);
-    let removed = removed.filter(|name| by_name.contains_key(name)).collect();
-    let all = [(added, "added"), (removed, "removed"), (changed, "changed")];
-    let some = all.into_iter().filter(|(names, _)| !names.is_empty());
-    some.map(|(names, verb)| match names.len() {
-        0..=MAX_NAMES => format!("{kind} {} {verb}", names.join(", ")),
-        count => format!("{count} {kind}s {verb}"),
-    })
-    .collect()
-}
-
-/// Returns the source as it is written: its mounts' numbers depend on the sources before it.
-fn unnumbered(source: &SourceSettings) -> SourceSettings {
-    let mut source = source.clone();
-    for mount in &mut source.plan.mounts {
-        mount.id = MountId(0);
-    }
-    source
+    let removed = before
+        .iter()
+        .map(&name)
+        .filter(|name| removed.contains_key(name))
+        .collect();
+    let all: [(Vec<String>, &str); 3] =
+        [(added, "added"), (removed, "removed"), (changed, "changed")];
+    let words = all
+        .into_iter()
+        .filter_map(|(names, verb)| match names.len() {
+            0 => None,
+            1..=MAX_NAMES => Some(format!("{kind} {} {verb}", names.join(", "))),
+            count => Some(format!("{count} {kind}s {verb}")),
+        });
+    words.collect()
 }
 
 #[cfg(test)]

@@ -1,146 +1,166 @@
-//! The JSON Schema of the configuration file, for editors.
+//! The schema of the configuration file: what its structs say of their keys. The words for editors, for the check and
+//! for the reference page all come from it.
+//!
+//! Some words are ours, and not published: `x-form` (a form of texts, see `FORMS`), `x-number` (what to write instead of
+//! a number), `x-daemon` (the daemon in whose file alone the key is), `x-default` (the default in words), `x-more` (the
+//! continuation of the description), `x-shown` (the example file has the key, not only in a comment).
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::config::KEYS;
-use crate::config::definition::{Definition, Fallback, Kind, TextKind};
-use crate::config::holder::Holder;
-use crate::config::hub_config::HUB_KEYS;
-use crate::config::publisher::PUBLISHER;
+use crate::config::Config;
+use crate::config::check::FORMS;
+use crate::config::hub_config::HubConfig;
 
-/// Returns the schema, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is built on it)
-/// lies between them.
+/// The daemons, each with a file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DaemonKind {
+    Run,
+    Hub,
+}
+
+/// Returns the schema of a file, or of a table, in the file of a daemon, with our own words.
+pub fn schema_of<T: JsonSchema>(daemon: DaemonKind) -> Value {
+    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
+    let tables = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for table in tables.into_iter().flat_map(|tables| tables.values_mut()) {
+        table["default"].take();
+    }
+    prepare(&mut schema, daemon);
+    schema
+}
+
+/// Returns the schema of both files, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is
+/// built on it) lies between them.
 pub fn schema() -> Value {
-    let mut schema = table(&KEYS);
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        for key in HUB_KEYS {
-            let of_hub = Value::Object(described(key));
-            let of_both = match properties.remove(key.name) {
-                Some(of_run) if of_run != of_hub => json!({ "oneOf": [of_run, of_hub] }),
-                _ => of_hub,
-            };
-            properties.insert(key.name.to_owned(), of_both);
-        }
-    }
-    schema.insert(
-        "$schema".to_owned(),
-        json!("http://json-schema.org/draft-07/schema#"),
+    let (mut schema, mut of_hub) = (
+        schema_of::<Config>(DaemonKind::Run),
+        schema_of::<HubConfig>(DaemonKind::Hub),
     );
+    for (name, of_hub) in of_hub["properties"].as_object_mut().into_iter().flatten() {
+        let (of_run, of_hub) = (schema["properties"][name].take(), of_hub.take());
+        // A table of both daemons has more keys in the file of `rsnotify run`.
+        schema["properties"][name] = if of_run.is_null() {
+            of_hub
+        } else if of_run["type"] == of_hub["type"] {
+            of_run
+        } else {
+            json!({ "oneOf": [of_run, of_hub] })
+        };
+    }
+    schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     // A file with sources is one of `rsnotify run`, and has hubs in an array.
-    schema.insert(
-        "dependencies".to_owned(),
-        json!({
-            "source": {
-                "properties": { "hub": { "type": "array" } },
-                "not": { "required": [PUBLISHER.name] },
-            },
-        }),
-    );
-    schema.insert("title".to_owned(), json!("Configuration of rsnotify"));
-    let description = "The file that `--config` names.";
-    schema.insert("description".to_owned(), json!(description));
-    Value::Object(schema)
-}
-
-fn table(keys: &[&Definition]) -> Map<String, Value> {
-    let properties: Map<String, Value> = keys
-        .iter()
-        .map(|key| (key.name.to_owned(), Value::Object(described(key))))
-        .collect();
-    let required = keys
-        .iter()
-        .filter(|key| matches!(key.fallback, Fallback::Required));
-    let required: Vec<&str> = required.map(|key| key.name).collect();
-    let mut schema = object(json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": properties,
-    }));
-    if !required.is_empty() {
-        schema.insert("required".to_owned(), json!(required));
-    }
+    schema["dependencies"] = json!({
+        "source": { "properties": { "hub": { "type": "array" } }, "not": { "required": ["publisher"] } },
+    });
+    schema["title"] = json!("Configuration of rsnotify");
+    schema["description"] = json!("The file that `--config` names.");
+    publish(&mut schema);
     schema
 }
 
-/// Returns the schema of a key's values, with its description and its default.
-fn described(key: &Definition) -> Map<String, Value> {
-    let mut schema = values(key);
-    schema.insert("description".to_owned(), json!(key.help));
-    if let Fallback::Default(text) = key.fallback {
-        let default = text.parse::<toml::Value>();
-        let default = default.expect("a default is TOML");
-        schema.insert("default".to_owned(), json!(default));
+/// Removes what TOML has no use for, such as null, and adds the patterns of forms.
+fn prepare(schema: &mut Value, daemon: DaemonKind) {
+    let Value::Object(schema) = schema else {
+        return;
+    };
+    for word in ["$schema", "title", "format"] {
+        schema.remove(word);
     }
-    schema
-}
-
-fn values(key: &Definition) -> Map<String, Value> {
-    match key.kind {
-        Kind::Text(kind) => text(kind),
-        Kind::List { item, may_be_empty } => list(text(item), may_be_empty),
-        Kind::Boolean => object(json!({ "type": "boolean" })),
-        Kind::Integer { max } => object(json!({ "type": "integer", "minimum": 1, "maximum": max })),
-        Kind::Size { max } => object(json!({
-            "anyOf": [
-                { "type": "integer", "minimum": 1, "maximum": max },
-                { "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB|GiB)?$" },
-            ],
-        })),
-        Kind::Holder => text_or_holder(),
-        Kind::Headers => object(json!({
-            "type": "object",
-            "additionalProperties": text_or_holder(),
-        })),
-        Kind::Table(keys) => table(keys),
-        Kind::Tables(keys) => {
-            let may_be_empty = !matches!(key.fallback, Fallback::Required);
-            list(table(keys), may_be_empty)
+    if let Some(Value::Array(types)) = schema.get("type") {
+        schema["type"] = types[0].clone();
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("enum") {
+        choices.retain(|choice| !choice.is_null());
+    }
+    if let Some(Value::Array(mut choices)) = schema.remove("anyOf") {
+        choices.retain(|choice| choice["type"] != "null");
+        match &mut choices[..] {
+            [Value::Object(only)] => {
+                for (word, value) in only {
+                    schema.entry(word.clone()).or_insert(value.take());
+                }
+            }
+            _ => drop(schema.insert("anyOf".to_owned(), choices.into())),
         }
     }
+    if schema.contains_key("x-default") || schema.get("default") == Some(&Value::Null) {
+        schema.remove("default");
+    }
+    if let Some(Value::String(text)) = schema.remove("description") {
+        let text = text.replace("\n\n", "\0").replace('\n', " ");
+        let (first, more) = text.split_once('\0').unwrap_or((&text, ""));
+        schema.insert("description".to_owned(), json!(first));
+        schema.insert("x-more".to_owned(), json!(more.replace('\0', " ")));
+    }
+    let form = FORMS
+        .iter()
+        .find(|(name, ..)| schema.get("x-form") == Some(&json!(name)));
+    if let Some((name, pattern, _)) = form {
+        let mut words = Map::from_iter([
+            ("x-form".to_owned(), json!(name)),
+            ("pattern".to_owned(), json!(pattern)),
+        ]);
+        match schema.get_mut("items").and_then(Value::as_object_mut) {
+            Some(items) => items.append(&mut words),
+            None => schema.append(&mut words),
+        }
+    }
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name| {
+        required
+            .as_array()
+            .is_some_and(|names| names.contains(&json!(name)))
+    };
+    if let Some(Value::Object(keys)) = schema.get_mut("properties") {
+        let word = if daemon == DaemonKind::Run {
+            "run"
+        } else {
+            "hub"
+        };
+        keys.retain(|_, key| key.get("x-daemon").is_none_or(|only| only == word));
+        for (name, key) in keys {
+            prepare(key, daemon);
+            if let Some(key) = key.as_object_mut().filter(|_| is_required(name)) {
+                key.remove("default");
+            }
+        }
+    }
+    for word in ["items", "additionalProperties"] {
+        schema
+            .get_mut(word)
+            .into_iter()
+            .for_each(|below| prepare(below, daemon));
+    }
+    for word in ["anyOf", "oneOf"] {
+        let choices = schema.get_mut(word).and_then(Value::as_array_mut);
+        choices
+            .into_iter()
+            .flatten()
+            .for_each(|choice| prepare(choice, daemon));
+    }
 }
 
-fn list(items: Map<String, Value>, may_be_empty: bool) -> Map<String, Value> {
-    let mut schema = object(json!({ "type": "array", "items": items }));
-    if !may_be_empty {
-        schema.insert("minItems".to_owned(), json!(1));
+/// Removes our own words.
+fn publish(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.retain(|word, _| !word.starts_with("x-"));
+            members.values_mut().for_each(publish);
+        }
+        Value::Array(items) => items.iter_mut().for_each(publish),
+        _ => {}
     }
-    schema
 }
 
-fn text(kind: &TextKind) -> Map<String, Value> {
-    let mut schema = object(json!({ "type": "string" }));
-    if let Some(pattern) = kind.pattern {
-        schema.insert("pattern".to_owned(), json!(pattern));
-    }
-    if !kind.words.is_empty() {
-        schema.insert("enum".to_owned(), json!(kind.words));
-    }
-    if !kind.examples.is_empty() {
-        schema.insert("examples".to_owned(), json!(kind.examples));
-    }
-    if !kind.may_be_empty {
-        schema.insert("minLength".to_owned(), json!(1));
-    }
-    schema
-}
-
-fn text_or_holder() -> Map<String, Value> {
-    let holders = Holder::KINDS.map(|(kind, description)| {
-        json!({
-            "type": "object",
-            "description": description,
-            "additionalProperties": false,
-            "properties": { kind: { "type": "string" } },
-            "required": [kind],
-        })
-    });
-    object(json!({ "anyOf": [{ "type": "string" }, { "oneOf": holders }] }))
-}
-
-/// Returns the members of a JSON object.
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(object) => object,
-        _ => Map::new(),
-    }
+/// Returns the keys of a table, or of a list of tables.
+pub fn keys(schema: &Value) -> Option<&Map<String, Value>> {
+    schema["properties"]
+        .as_object()
+        .or_else(|| schema["items"]["properties"].as_object())
 }

@@ -1,157 +1,265 @@
 //! Secrets and certificates, which the configuration names by what holds them: a file, an environment variable, or
 //! a credential from systemd. No message repeats what is held.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use websub::secret::Secret;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use websub::secret::{MASKED, Secret};
 
-use crate::config::definition::Definition;
-use crate::config::holder::Holder;
-use crate::config::loader::Loader;
-use crate::config::origin::Given;
+use crate::config::error::ConfigError;
+use crate::config::file::ConfigFile;
 
 const MAX_SECRET: u64 = 64 << 10;
 /// A bundle of all the authorities that a system trusts has a few hundred.
 const MAX_PEM: u64 = 4 << 20;
 
-/// A secret or a certificate, with its holder, which is no secret. The path of a file is absolute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldSecret {
-    pub holder: Holder,
+/// The ends of lines that begin a block of PEM.
+const CERTIFICATE: &str = "CERTIFICATE-----";
+const PRIVATE_KEY: &str = "PRIVATE KEY-----";
+
+/// The holder of a secret or of certificates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Holder {
+    /// A file, by its path.
+    File(PathBuf),
+    /// An environment variable, by its name.
+    Env(String),
+    /// A credential that systemd gives the service, by its name.
+    Credential(String),
+}
+
+/// A text with its holder, if it is not written in the configuration itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "TextOrHolder", into = "TextOrHolder")]
+pub struct Held {
+    /// The path of a file is absolute.
+    pub holder: Option<Holder>,
     pub content: Secret,
 }
 
-impl HeldSecret {
-    pub fn reveal(&self) -> &str {
-        self.content.reveal()
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }"
+)]
+enum TextOrHolder {
+    Text(String),
+    Holder(Holder),
+}
+
+impl From<TextOrHolder> for Held {
+    fn from(written: TextOrHolder) -> Held {
+        match written {
+            TextOrHolder::Text(text) => Held::written(text),
+            TextOrHolder::Holder(holder) => Held {
+                holder: Some(holder),
+                content: Secret::new(""),
+            },
+        }
     }
 }
 
-/// Reads the one line of text that a holder has.
-pub fn secret(
-    loader: &mut Loader<'_>,
-    key: &Definition,
-    holder: Given<Holder>,
-) -> Option<HeldSecret> {
-    secret_at(loader, key.path(), holder)
+/// A secret that is held elsewhere is named by its holder.
+impl From<Held> for TextOrHolder {
+    fn from(held: Held) -> TextOrHolder {
+        let text = || TextOrHolder::Text(held.content.reveal().to_owned());
+        held.holder.map_or_else(text, TextOrHolder::Holder)
+    }
 }
 
-/// Reads the secret of a value below a key.
-pub fn secret_at(
-    loader: &mut Loader<'_>,
-    path: String,
-    holder: Given<Holder>,
-) -> Option<HeldSecret> {
-    let origin = holder.origin;
-    let held = content(loader, holder, MAX_SECRET).and_then(|(name, holder, content)| {
+impl Held {
+    /// Returns a text that is written in the configuration.
+    pub fn written(text: impl Into<String>) -> Held {
+        Held {
+            holder: None,
+            content: Secret::from(text.into()),
+        }
+    }
+
+    pub fn reveal(&self) -> &str {
+        self.content.reveal()
+    }
+
+    /// Reads the one line of text that the holder has, if there is one.
+    pub fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Result<(), ConfigError> {
+        let Some(holder) = &mut self.holder else {
+            return Ok(());
+        };
+        let wrong = |message| file.error(key, message);
+        let (name, content) = content(file, holder, MAX_SECRET).map_err(wrong)?;
         let line = content.trim_end_matches(['\r', '\n']);
         if line.is_empty() {
-            return Err(format!("{name} is empty"));
+            return Err(wrong(format!("{name} is empty")));
         }
         if line.chars().any(char::is_control) {
-            return Err(format!(
+            return Err(wrong(format!(
                 "{name} has more than one line, or control characters"
-            ));
+            )));
         }
-        let content = Secret::new(line);
-        Ok(HeldSecret { holder, content })
-    });
-    held.map_err(|message| loader.report_path(origin, path, message, None))
-        .ok()
+        self.content = Secret::new(line);
+        Ok(())
+    }
+
+    /// Takes a text for the path of a file.
+    fn named(&mut self) -> &mut Holder {
+        let path = self.content.reveal();
+        self.holder.get_or_insert_with(|| Holder::File(path.into()))
+    }
 }
 
-/// Reads what a holder has, in which there must be a block of this kind.
-pub fn pem(
-    loader: &mut Loader<'_>,
-    key: &Definition,
-    holder: Given<Holder>,
-    kind: &str,
-) -> Option<HeldSecret> {
-    let origin = holder.origin;
-    let begins = |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(kind);
-    let held = content(loader, holder, MAX_PEM).and_then(|(name, holder, content)| {
-        if !content.lines().any(begins) {
-            return Err(format!("{name} has no -----BEGIN … {kind} line"));
-        }
-        let content = Secret::new(content);
-        Ok(HeldSecret { holder, content })
-    });
-    held.map_err(|message| loader.report(origin, key, message))
-        .ok()
+/// Reads the secret of a key whose text is the path of a file.
+pub fn read_secret(
+    file: &ConfigFile<'_>,
+    key: &str,
+    held: &mut Option<Held>,
+) -> Result<(), ConfigError> {
+    let Some(held) = held else { return Ok(()) };
+    held.named();
+    held.read(file, key)
 }
 
-/// Returns the name of the holder in messages, the holder, and its content, which may have `max` bytes.
+/// Reads the certificates and the key that a table names.
+pub fn read_tls(
+    file: &ConfigFile<'_>,
+    table: &str,
+    [client_cert, client_key, ca_file]: [&mut Option<Held>; 3],
+) -> Result<(), ConfigError> {
+    let pair = [
+        ("client_cert", client_cert.is_some()),
+        ("client_key", client_key.is_some()),
+    ];
+    needs(file, table, pair)?;
+    for (name, held, kind) in [
+        ("client_cert", client_cert, CERTIFICATE),
+        ("client_key", client_key, PRIVATE_KEY),
+        ("ca_file", ca_file, CERTIFICATE),
+    ] {
+        let Some(held) = held else { continue };
+        let key = format!("{table}.{name}");
+        let wrong = |message| file.error(&key, message);
+        let (name, content) = content(file, held.named(), MAX_PEM).map_err(wrong)?;
+        let mut lines = content
+            .lines()
+            .filter(|line| line.starts_with("-----BEGIN "));
+        if !lines.any(|line| line.trim_end().ends_with(kind)) {
+            return Err(wrong(format!("{name} has no -----BEGIN … {kind} line")));
+        }
+        held.content = Secret::new(content);
+    }
+    Ok(())
+}
+
+/// Refuses one of two keys without the other.
+pub fn needs(
+    file: &ConfigFile<'_>,
+    table: &str,
+    [(one, has_one), (other, has_other)]: [(&str, bool); 2],
+) -> Result<(), ConfigError> {
+    if has_one == has_other {
+        return Ok(());
+    }
+    let (given, missing) = if has_one { (one, other) } else { (other, one) };
+    Err(file.error(
+        &format!("{table}.{given}"),
+        format!("it needs {missing} too"),
+    ))
+}
+
+/// Reads the headers that a key has as its value. `check` returns an error for a name that cannot be one, or must not
+/// be with a value that is written in the file.
+pub fn read_headers(
+    file: &ConfigFile<'_>,
+    key: &str,
+    headers: &mut BTreeMap<String, Held>,
+    check: fn(name: &str, is_literal: bool) -> Result<(), &'static str>,
+) -> Result<(), ConfigError> {
+    for (name, held) in headers {
+        let key = format!("{key}.{name}");
+        check(name, held.holder.is_none()).map_err(|message| file.error(&key, message))?;
+        held.read(file, &key)?;
+        if held.reveal().chars().any(char::is_control) {
+            return Err(file.error(&key, "the value has a control character"));
+        }
+    }
+    Ok(())
+}
+
+/// Hides headers that may be secrets, although they were written where secrets do not belong.
+pub fn mask_headers(headers: &mut BTreeMap<String, Held>) {
+    let words = [
+        "auth", "cred", "key", "pass", "secret", "session", "sign", "token",
+    ];
+    for (name, held) in headers {
+        let name = name.to_ascii_lowercase();
+        if held.holder.is_none() && words.iter().any(|word| name.contains(word)) {
+            held.content = Secret::new(MASKED);
+        }
+    }
+}
+
+/// Returns the name of a holder in messages, and its content, which may have `max` bytes.
 fn content(
-    loader: &Loader<'_>,
-    holder: Given<Holder>,
+    file: &ConfigFile<'_>,
+    holder: &mut Holder,
     max: u64,
-) -> Result<(String, Holder, String), String> {
-    match holder.value {
+) -> Result<(String, String), String> {
+    match holder {
+        Holder::File(path) if path.as_os_str().is_empty() => Err("it is empty".to_owned()),
         Holder::File(path) => {
-            let full = loader.absolute(holder.origin, Path::new(&path))?;
-            let content = read(&full, max)?;
-            let holder = Holder::File(full.display().to_string());
-            Ok((path, holder, content))
+            let name = path.display().to_string();
+            *path = file.from_directory(path);
+            Ok((name, read(path, max)?))
         }
         Holder::Env(name) => {
-            let content = variable(loader, &name, max)?;
-            Ok((format!("${name}"), Holder::Env(name), content))
+            let value = file.environment.variable(name);
+            let value = value.ok_or(format!(
+                "the environment variable {name} is not set, or empty"
+            ))?;
+            let value = value.to_str().ok_or(format!("${name} is not UTF-8"))?;
+            if value.len() as u64 > max {
+                return Err(format!("${name} is larger than {} KiB", max >> 10));
+            }
+            Ok((format!("${name}"), value.to_owned()))
         }
         Holder::Credential(name) => {
-            let content = read(&credential(loader, &name)?, max)?;
-            let shown = format!("the credential {name}");
-            Ok((shown, Holder::Credential(name), content))
+            let content = read(&credential(file, name)?, max)?;
+            Ok((format!("the credential {name}"), content))
         }
     }
 }
 
 fn read(path: &Path, max: u64) -> Result<String, String> {
-    let mut content = String::new();
+    let (mut content, name) = (String::new(), path.display());
     match File::open(path).and_then(|file| file.take(max + 1).read_to_string(&mut content)) {
         Ok(length) if length as u64 <= max => Ok(content),
-        Ok(_) => Err(format!(
-            "{} is larger than {} KiB",
-            path.display(),
-            max >> 10
-        )),
-        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
-    }
-}
-
-fn variable(loader: &Loader<'_>, name: &str, max: u64) -> Result<String, String> {
-    let Some(value) = loader.variable(name) else {
-        return Err(format!(
-            "the environment variable {name} is not set, or empty"
-        ));
-    };
-    match value.to_str() {
-        Some(value) if value.len() as u64 <= max => Ok(value.to_owned()),
-        Some(_) => Err(format!("${name} is larger than {} KiB", max >> 10)),
-        None => Err(format!("${name} is not UTF-8")),
+        Ok(_) => Err(format!("{name} is larger than {} KiB", max >> 10)),
+        Err(error) => Err(format!("cannot read {name}: {error}")),
     }
 }
 
 /// Returns the path of a credential that systemd gives.
-fn credential(loader: &Loader<'_>, name: &str) -> Result<PathBuf, String> {
+fn credential(file: &ConfigFile<'_>, name: &str) -> Result<PathBuf, String> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return Err(format!(
             "\"{name}\" cannot name a credential: write the name that LoadCredential= gives it"
         ));
     }
     let given = format!("put LoadCredential={name}:/path/to/it into the service's unit");
-    let Some(directory) = loader.variable("CREDENTIALS_DIRECTORY") else {
-        return Err(format!(
-            "there are no credentials, because $CREDENTIALS_DIRECTORY is not set: {given}"
-        ));
+    let Some(directory) = file.environment.variable("CREDENTIALS_DIRECTORY") else {
+        let message = "there are no credentials, because $CREDENTIALS_DIRECTORY is not set";
+        return Err(format!("{message}: {given}"));
     };
     let path = Path::new(directory).join(name);
-    match path.try_exists() {
-        Ok(false) => Err(format!(
-            "there is no credential {name} in {}: {given}",
-            directory.display()
-        )),
-        _ => Ok(path),
+    if path.try_exists().is_ok_and(|exists| !exists) {
+        let directory = directory.display();
+        return Err(format!(
+            "there is no credential {name} in {directory}: {given}"
+        ));
     }
+    Ok(path)
 }

@@ -1,12 +1,12 @@
 //! Tests of the whole configuration: files that are accepted, and the values that they give.
 
 mod brokers;
-mod defaults;
 mod effective;
 mod embedded_hub;
 mod messages;
 mod secrets;
 mod slips;
+mod submissions;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use resourcesync::uri::Uri;
 
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
+use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
-use crate::config::origin::FileText;
+use crate::config::file::ConfigFile;
 use crate::config::overrides::Overrides;
-use crate::config::source::Watch;
-use crate::config::{Config, load};
+use crate::tree::WatchMode;
 
 const SOURCE: &str = r#"
 [[source]]
@@ -42,8 +42,10 @@ fn environment() -> Environment {
 
 fn read(text: &str, overrides: &Overrides) -> Result<Config, ConfigError> {
     let path = Path::new("/etc/c.toml");
-    let (config, _) = load(&environment(), Some(FileText { path, text }), overrides)?;
-    Ok(config)
+    let environment = environment();
+    let (mut file, outcome) = ConfigFile::parse(Some(path), text, &environment);
+    outcome?;
+    Config::of(&mut file, overrides)
 }
 
 /// Loads the file at `path`, or the default one.
@@ -52,8 +54,7 @@ fn load_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Result<Config, ConfigError> {
-    let (config, _) = Config::load_in(environment, path, overrides)?;
-    Ok(config)
+    Config::load_in(environment, path, overrides)
 }
 
 fn flags(given: &[(&str, &str)]) -> Overrides {
@@ -72,6 +73,11 @@ fn flags(given: &[(&str, &str)]) -> Overrides {
         }
     }
     overrides
+}
+
+/// Returns the URL that the first hub is told at.
+fn publish_url(config: &Config) -> &str {
+    config.hubs[0].publish_url.as_ref().unwrap().reveal()
 }
 
 fn message(outcome: Result<Config, ConfigError>) -> String {
@@ -94,17 +100,15 @@ fn two_flags_are_enough() {
     assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:8401");
     assert_eq!(config.sources.len(), 1);
     let source = &config.sources[0];
-    assert_eq!(source.plan.name, "main");
-    assert_eq!(source.plan.mounts[0].directory, Path::new("/here/tree"));
-    assert_eq!(
-        source.plan.mounts[0].prefix.as_str(),
-        "http://localhost:8000/"
-    );
-    assert_eq!(source.plan.mass_deletion, MassDeletion::Percent(50));
-    assert!(source.plan.unadvertised_channels);
-    assert_eq!(source.tree.watch, Watch::Auto);
-    let published = source.plan.mounts[0].published();
-    let accepts = |below: &[u8]| source.plan.candidates.accepts(&published, below);
+    assert_eq!(source.name, "main");
+    assert_eq!(source.mount[0].directory, Path::new("/here/tree"));
+    assert_eq!(source.mount[0].prefix.as_str(), "http://localhost:8000/");
+    assert_eq!(source.mass_deletion.0, MassDeletion::Percent(50));
+    assert!(source.unadvertised_channels);
+    assert_eq!(source.watch, WatchMode::Auto);
+    let published = source.mount[0].published();
+    let candidates = source.plan(&mut 0).candidates;
+    let accepts = |below: &[u8]| candidates.accepts(&published, below);
     assert!(accepts(b"a/b.xml"));
     assert!(accepts(b".well-known/resourcesync"));
 
@@ -162,11 +166,9 @@ fn a_flag_counts_before_the_file() {
     );
     let config = read(&text, &Overrides::default()).unwrap();
     assert_eq!(config.state_dir, Path::new("/etc/state"));
-    assert_eq!(
-        config.sources[0].plan.mounts[0].directory,
-        Path::new("/etc/www")
-    );
-    assert_eq!(config.sources[1].plan.mounts[0].id, MountId(1));
+    assert_eq!(config.sources[0].mount[0].directory, Path::new("/etc/www"));
+    let plan = config.plan(&Uri::parse("https://a.example/").unwrap());
+    assert_eq!(plan.sources[1].mounts[0].id, MountId(1));
     assert_eq!(config.hubs.len(), 2);
     assert_eq!(config.embedded_hub, None);
 
@@ -186,17 +188,14 @@ fn a_flag_counts_before_the_file() {
     let public_url = config.server.known_public_url().map(|uri| uri.to_string());
     assert_eq!(public_url.as_deref(), Some("https://flag.example/push/"));
     assert_eq!(config.sources.len(), 1);
-    assert_eq!(
-        config.sources[0].plan.mounts[0].directory,
-        Path::new("/tree/a")
-    );
-    assert_eq!(config.sources[0].tree.settle, Duration::from_secs(3));
+    assert_eq!(config.sources[0].mount[0].directory, Path::new("/tree/a"));
+    assert_eq!(config.sources[0].settle.0, Duration::from_secs(3));
     assert_eq!(config.hubs.len(), 1);
     assert_eq!(config.hubs[0].mode, Mode::Ping);
 
     let overrides = flags(&[("hub", "https://hub.example/c")]);
     let config = read(&text, &overrides).unwrap();
-    assert_eq!(config.hubs[0].publish_url.reveal(), "https://hub.example/c");
+    assert_eq!(publish_url(&config), "https://hub.example/c");
     assert_eq!(config.hubs[0].mode, Mode::Content);
 }
 
@@ -254,7 +253,7 @@ fn both_kinds_of_hub_may_be_told_at_once() {
             ("https://push.example/a/hub", Mode::Embedded)
         ]
     );
-    assert_eq!(config.hubs[0].publish_url.reveal(), "https://p.example/");
+    assert_eq!(publish_url(&config), "https://p.example/");
     assert_eq!(plan.channels[0].hubs.len(), 2);
     assert_eq!(plan.channels[0].topic.as_str(), "https://push.example/t");
 }
@@ -270,5 +269,5 @@ fn one_source_may_have_mounts_inside_one_another() {
         ]
     "#;
     let config = read(text, &Overrides::default()).unwrap();
-    assert_eq!(config.sources[0].plan.mounts.len(), 2);
+    assert_eq!(config.sources[0].mount.len(), 2);
 }

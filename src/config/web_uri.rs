@@ -1,50 +1,48 @@
 //! The URIs that an operator may configure: http or https, and free of what would break a header.
 
-use resourcesync::uri::{NotAUri, Uri, is_clean};
-
-/// The reason why a configured URI cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAWebUri {
-    #[error(transparent)]
-    NotAUri(#[from] NotAUri),
-    #[error("\"{0}\" is neither http nor https")]
-    Scheme(String),
-    #[error("\"{0}\" has a space, a control character, or one of < > \"")]
-    Unclean(String),
-    #[error("\"{0}\" has a fragment (#), which is never sent")]
-    Fragment(String),
-    #[error("\"{0}\" has a query (?), which a prefix cannot have")]
-    Query(String),
-    #[error("\"{0}\" has no valid host or port: {1}")]
-    Host(String, url::ParseError),
-}
+use resourcesync::uri::{Uri, is_clean};
+use url::Url;
 
 /// Parses a document's address.
-pub fn parse(text: &str) -> Result<Uri, NotAWebUri> {
+pub fn parse(text: &str) -> Result<Uri, String> {
     if !is_clean(text) {
-        return Err(NotAWebUri::Unclean(text.escape_debug().to_string()));
+        let shown = text.escape_debug();
+        return Err(format!(
+            "\"{shown}\" has a space, a control character, or one of < > \""
+        ));
     }
     if text.contains('#') {
-        return Err(NotAWebUri::Fragment(text.to_owned()));
+        return Err(format!(
+            "\"{text}\" has a fragment (#), which is never sent"
+        ));
     }
-    let uri = Uri::parse(text)?;
+    let uri = Uri::parse(text).map_err(|error| error.to_string())?;
     if !uri.as_str().starts_with("http://") && !uri.as_str().starts_with("https://") {
-        return Err(NotAWebUri::Scheme(text.to_owned()));
+        return Err(format!("\"{text}\" is neither http nor https"));
     }
-    url::Url::parse(text).map_err(|error| NotAWebUri::Host(text.to_owned(), error))?;
-    Ok(uri)
+    match Url::parse(text) {
+        Ok(_) => Ok(uri),
+        Err(error) => Err(format!("\"{text}\" has no valid host or port: {error}")),
+    }
 }
 
-/// Parses a prefix of documents' addresses: `/` is appended where it is missing.
-pub fn prefix(text: &str) -> Result<Uri, NotAWebUri> {
+/// Parses a prefix of documents' addresses.
+pub fn prefix(text: &str) -> Result<Uri, String> {
     let uri = parse(text)?;
     if uri.as_str().contains('?') {
-        return Err(NotAWebUri::Query(text.to_owned()));
+        return Err(format!(
+            "\"{text}\" has a query (?), which a prefix cannot have"
+        ));
     }
+    Ok(with_slash(uri))
+}
+
+/// Returns a prefix with `/` at its end, where it is missing.
+pub fn with_slash(uri: Uri) -> Uri {
     if uri.as_str().ends_with('/') {
-        return Ok(uri);
+        return uri;
     }
-    Ok(Uri::parse(&format!("{uri}/"))?)
+    Uri::parse(&format!("{uri}/", uri = uri.as_str())).unwrap_or(uri)
 }
 
 #[cfg(test)]
@@ -94,10 +92,10 @@ mod tests {
                 "\"https://example.org:99999/\" has no valid host or port: invalid port number",
             ),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), message);
+            assert_eq!(parse(text).unwrap_err(), message);
         }
         assert_eq!(
-            prefix("https://example.org/?a").unwrap_err().to_string(),
+            prefix("https://example.org/?a").unwrap_err(),
             "\"https://example.org/?a\" has a query (?), which a prefix cannot have"
         );
     }

@@ -35,6 +35,9 @@ use crate::report::summary::DaemonActivity;
 use crate::state::open::{StateFile, StateFileError};
 use crate::state::{Db, StateError};
 
+/// Time that requests in flight may take to end when rsnotify stops. Service managers kill it after 30 s or more.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+
 /// Inputs of the loop; `I` are those that only one of the daemons has.
 pub enum Input<I> {
     Work(I),
@@ -217,9 +220,9 @@ impl<R: Role> EventLoop<R> {
         }
     }
 
-    /// Runs until the configuration is to be reloaded, or until it was told to stop: then it waits up to `grace` for
+    /// Runs until the configuration is to be reloaded, or until it was told to stop: then it waits a little for
     /// answers to what was sent, and sends nothing more.
-    pub fn run(&mut self, received: &Receiver<Input<R::Input>>, grace: Duration) -> Ended {
+    pub fn run(&mut self, received: &Receiver<Input<R::Input>>) -> Ended {
         loop {
             // It is never disconnected: the parts have a sender.
             let first = received.recv_timeout(self.time_to_wait()).ok();
@@ -228,7 +231,7 @@ impl<R: Role> EventLoop<R> {
             let inputs = received.try_iter().take(MAX_INPUTS);
             for input in first.into_iter().chain(inputs) {
                 match input {
-                    Input::Stop => self.stop(grace),
+                    Input::Stop => self.stop(),
                     Input::Reload => is_reload_wanted = true,
                     input => self.input(input),
                 }
@@ -427,7 +430,7 @@ impl<R: Role> EventLoop<R> {
     }
 
     /// Begins to shut down: begins no work and no delivery. A second call ends the wait.
-    fn stop(&mut self, grace: Duration) {
+    fn stop(&mut self) {
         let parts = &mut self.parts;
         if parts.is_stopping() {
             parts.stop_by = Some(Instant::now());
@@ -435,7 +438,7 @@ impl<R: Role> EventLoop<R> {
         }
         info!("stopping");
         self.reporter.stopping();
-        parts.stop_by = Some(Instant::now() + grace);
+        parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
         parts.hub.drain(&parts.runtime, &parts.inputs);
     }

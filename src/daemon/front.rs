@@ -13,7 +13,6 @@ use crate::config::server::ServerSettings;
 use crate::control::{ControlServer, ControlSocket};
 use crate::daemon::event_loop::Input;
 use crate::daemon::listen::{ServedListener, until_dropped};
-use crate::daemon::settings;
 
 /// Minimum time that listeners get to send the answers that are ready when the daemon stops.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
@@ -110,7 +109,7 @@ pub fn admin_pages<I: Send + 'static>(
     let inputs = inputs.clone();
     Admin::new(
         readiness.clone(),
-        settings::hosts(server),
+        server.admin_hosts(),
         move |detail, answer| {
             let _ = inputs.send(Input::Ask(detail, answer));
         },

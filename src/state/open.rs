@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 use rustix::io::Errno;
 
@@ -138,11 +138,11 @@ impl StateFile {
     ) -> Result<(StateFile, Connection), StateFileError> {
         let path = directory.join(DATABASE);
         let open_error = |source| StateFileError::Open(path.clone(), source);
-        let connection = Connection::open(&path).map_err(open_error)?;
+        let mut connection = Connection::open(&path).map_err(open_error)?;
         check_schema(&connection, &path)?;
         // Fails on a file system without modes.
         let _ = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
-        prepare(&connection).map_err(open_error)?;
+        prepare(&mut connection).map_err(open_error)?;
         let metadata = metadata_of(&path)?;
         let file = StateFile {
             identity: identity(&metadata),
@@ -326,7 +326,7 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
     // The schema is checked where it can be read only.
     drop(open_to_read(directory)?);
     let copy = || {
-        let connection = Connection::open_in_memory()?;
+        let mut connection = Connection::open_in_memory()?;
         connection.execute("ATTACH ?1 AS file", [uri(&path)])?;
         let items = {
             let mut items = connection.prepare(
@@ -353,7 +353,7 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
             connection.execute_batch(sql)?;
         }
         connection.execute_batch("COMMIT; DETACH file")?;
-        prepare(&connection)?;
+        prepare(&mut connection)?;
         Ok(connection)
     };
     match copy() {
@@ -364,9 +364,9 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
 
 /// Returns a new state in memory.
 pub fn in_memory() -> Result<Connection> {
-    let connection = Connection::open_in_memory()?;
+    let mut connection = Connection::open_in_memory()?;
     create_tables(&connection)?;
-    prepare(&connection)?;
+    prepare(&mut connection)?;
     Ok(connection)
 }
 
@@ -414,7 +414,9 @@ fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
 /// Prepares a connection for steps. WAL with a sync at each commit: durable before anything is sent. Temporary data, such as
 /// the statement journal of deleting a large channel, is in memory: a container may have no directory for temporary files.
 /// The page cache grows to 16 MB at most.
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
+    // One that reads first would fail at once, and not wait, if an operator's command holds the file just then.
+    connection.set_transaction_behavior(TransactionBehavior::Immediate);
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
     // Otherwise most statements with a partial index are prepared anew at each execution, because their plan could depend
     // on the values.

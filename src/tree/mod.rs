@@ -57,6 +57,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::Candidates;
 use crate::announce::observation::{
@@ -92,14 +94,15 @@ pub struct TreeSettings {
 }
 
 /// Source of hints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum WatchMode {
-    /// The kernel's events where the file system is known to be local, else sweeps alone.
+    // The kernel's events where the file system is known to be local, else sweeps alone.
     Auto,
     Inotify,
-    /// The `notify` crate, for systems without inotify.
+    // The `notify` crate, for systems without inotify.
     Notify,
-    /// No hints: a sweep each `poll_interval`.
+    // No hints: a sweep each `poll_interval`.
     Poll,
 }
 

@@ -22,9 +22,11 @@ fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The example file, with the keys in its comments.
+/// The example file, with the keys in its comments; mounts have their short form there.
 fn example_in_full() -> String {
-    let is_key = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
+    let is_key = |rest: &str| {
+        rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') && !rest.starts_with("mount")
+    };
     let lines: Vec<String> = text("config.example.toml")
         .lines()
         .map(|line| match line.strip_prefix('#') {

@@ -3,11 +3,12 @@
 use std::env;
 use std::fs;
 
-use rsnotify::config::definition::Definition;
+use rsnotify::config::Config;
 use rsnotify::config::hub_config::HubConfig;
 use rsnotify::config::overrides::Overrides;
 use rsnotify::config::reference::{example, hub_example, tables};
-use rsnotify::config::{Config, KEYS};
+use rsnotify::config::schema::{DaemonKind, keys, schema_of};
+use serde_json::Value;
 
 use crate::{example_in_full, repository, text};
 
@@ -83,26 +84,29 @@ fn the_example_shows_the_defaults() {
     assert_eq!(shown, given);
 }
 
-fn names(keys: &[&Definition]) -> Vec<&'static str> {
-    let mut names: Vec<&str> = keys.iter().map(|key| key.name).collect();
-    names.sort_unstable();
-    names
-}
-
-fn compare_keys(keys: &[&'static Definition], shown: &toml::Table) {
+fn compare_keys(table: &Value, shown: &toml::Table) {
+    let table = keys(table).unwrap();
     let mut found: Vec<&str> = shown.keys().map(String::as_str).collect();
     found.sort_unstable();
-    assert_eq!(found, names(keys));
-    for key in keys.iter().filter(|key| !key.keys().is_empty()) {
-        let table = match &shown[key.name] {
+    // A source has its mounts, or the short form of one.
+    let names = table.keys().map(String::as_str);
+    let mut names: Vec<&str> = names.filter(|name| *name != "mount").collect();
+    names.sort_unstable();
+    assert_eq!(found, names);
+    let tables = table
+        .iter()
+        .filter(|(name, key)| *name != "mount" && keys(key).is_some());
+    for (name, table) in tables {
+        let shown = match &shown[name] {
             toml::Value::Array(tables) => tables[0].as_table(),
             value => value.as_table(),
         };
-        compare_keys(key.keys(), table.unwrap());
+        compare_keys(table, shown.unwrap());
     }
 }
 
 #[test]
 fn the_example_shows_every_key_and_no_other() {
-    compare_keys(&KEYS, &toml::from_str(&example_in_full()).unwrap());
+    let shown = toml::from_str(&example_in_full()).unwrap();
+    compare_keys(&schema_of::<Config>(DaemonKind::Run), &shown);
 }

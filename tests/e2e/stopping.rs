@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -13,17 +13,12 @@ use crate::support::documents::{Site, list};
 use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
+/// Time that requests have to end.
+const GRACE: Duration = Duration::from_secs(10);
 const CHANGE: &str = "updated changelist a/changelist.xml";
 
 fn change(site: &Site, content: &str) {
     site.write("a/changelist.xml", &list("a", "changelist", content));
-}
-
-/// Time that requests have to end, instead of ten seconds.
-fn with_grace(mut setup: Setup, grace: &str) -> Setup {
-    let keys = format!("[server]\nshutdown_grace = \"{grace}\"");
-    setup.config = setup.config.replacen("[server]", &keys, 1);
-    setup
 }
 
 fn terminate(daemon: &Daemon) {
@@ -41,7 +36,7 @@ fn end(daemon: Daemon) {
 #[test]
 fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start() {
     let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = with_grace(Setup::new(&site, &[hub.url()], ""), "1h");
+    let setup = Setup::new(&site, &[hub.url()], "");
     let daemon = setup.start();
     hub.behave(Manner::Wait);
     change(&site, "2");
@@ -65,7 +60,7 @@ fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start()
 #[test]
 fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
     let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = with_grace(Setup::new(&site, &[hub.url()], ""), "100ms");
+    let setup = Setup::new(&site, &[hub.url()], "");
     let daemon = setup.start();
     hub.behave(Manner::Hang);
     change(&site, "2");
@@ -81,20 +76,22 @@ fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
 #[test]
 fn told_twice_it_waits_for_nothing() {
     let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = with_grace(Setup::new(&site, &[hub.url()], ""), "1h");
+    let setup = Setup::new(&site, &[hub.url()], "");
     let daemon = setup.start();
     hub.behave(Manner::Hang);
     change(&site, "2");
     hub.request();
     terminate(&daemon);
+    let told = Instant::now();
     daemon.signal(Signal::INT);
     end(daemon);
+    assert!(told.elapsed() < GRACE);
 }
 
 #[test]
 fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
     let site = Site::new();
-    let mut setup = with_grace(Setup::new(&site, &[], ""), "1h");
+    let mut setup = Setup::new(&site, &[], "");
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");

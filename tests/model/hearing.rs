@@ -73,7 +73,7 @@ impl Model {
     }
 
     /// No notification contradicts the tree at the time it is cut.
-    fn cut(&self, topic: &str, change: &str, at: Timestamp) -> Said {
+    pub fn cut(&self, topic: &str, change: &str, at: Timestamp) -> Said {
         let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
             panic!("{change}")
         };

@@ -118,6 +118,8 @@ pub struct Model {
     pub blind_since: Option<usize>,
     /// The documents that were complete when a daemon read them, and not missing when one last looked.
     pub there: BTreeSet<&'static str>,
+    /// The documents that ever changed their capability: the end of the one before may not count yet (R14).
+    pub turned: BTreeSet<&'static str>,
     /// The time when a document was last deleted.
     pub left: BTreeMap<&'static str, Timestamp>,
     /// True if a hub never answered, as far as this daemon knows.
@@ -170,6 +172,7 @@ impl Model {
             last_crash: 0,
             disturbed: BTreeMap::new(),
             there: BTreeSet::new(),
+            turned: BTreeSet::new(),
             left: BTreeMap::new(),
             has_hung: false,
             described: None,

@@ -1,10 +1,12 @@
 //! Starts and stops of daemons, and the uncertainty that they leave.
 
+use jiff::Timestamp;
+use resourcesync::payload::Payload;
 use rsnotify::announce::plan::Mode;
 
 use crate::documents::{DESCRIPTION, DOCUMENTS, capability_list_of, is_component};
 use crate::model::{File, Model, is_heard, topic};
-use crate::world::{HUB, OTHER_HUB, World, set_hubs};
+use crate::world::{HUB, OTHER_HUB, World, hub, set_hubs};
 
 impl Model {
     pub fn is_seeing(&self) -> bool {
@@ -67,6 +69,9 @@ impl Model {
                     && is_heard(name, set, |name| self.read.get(name))
                 {
                     let key = (OTHER_HUB, topic(set), name.to_owned());
+                    if self.turned.contains(name) {
+                        self.uncertain.insert(key.clone());
+                    }
                     self.told.insert(key, (content.clone(), self.ops));
                     // R17: what waits is still to be said to everybody.
                     if name.ends_with("/resourcelist.xml") || is_component(name) {
@@ -96,11 +101,19 @@ impl Model {
 
     /// Notes what may be said again.
     fn note_flights(&mut self) {
-        for (topic, hub, seq) in flights(&self.world) {
-            let hub = if hub == HUB { HUB } else { OTHER_HUB };
-            let heard = (hub, topic.clone(), seq);
+        for flight in flights(&self.world) {
+            let hub = if flight.hub == HUB { HUB } else { OTHER_HUB };
+            let (topic, key) = (&flight.topic, (flight.topic.clone(), flight.seq));
+            // A kill may come between the cut and the first submission.
+            if !self.cut.contains_key(&key) {
+                let changes = flight.changes.iter();
+                let said = changes.map(|change| self.cut(topic, change, flight.cut));
+                let said = said.collect();
+                self.cut.insert(key.clone(), said);
+            }
+            let heard = (hub, topic.clone(), flight.seq);
             let is_accepted = self.accepted.contains_key(&heard);
-            for said in self.cut.get(&(topic.clone(), seq)).into_iter().flatten() {
+            for said in self.cut.get(&key).into_iter().flatten() {
                 let others = said.others.iter().map(|(name, _)| *name);
                 for name in others.chain([&*said.name]) {
                     let key = (hub, topic.clone(), name.to_owned());
@@ -126,17 +139,39 @@ impl Model {
         // The clock of a new process begins anew.
         let shift = self.world.now.duration_since(before);
         self.left.values_mut().for_each(|at| *at += shift);
+        if let Some((_, at)) = &mut self.described {
+            *at += shift;
+        }
     }
 }
 
-/// Returns the topic, the hub and the number of each notification in flight.
-pub fn flights(world: &World) -> Vec<(String, String, u64)> {
-    let sql = "SELECT c.topic, h.uri, a.seq FROM account a JOIN channel c ON c.id = a.channel JOIN hub h ON h.id = a.hub \
-               WHERE a.seq IS NOT NULL";
+/// A notification in flight.
+#[derive(Debug)]
+pub struct KnownFlight {
+    pub topic: String,
+    pub hub: String,
+    pub seq: u64,
+    pub cut: Timestamp,
+    /// Such as `updated changelist /a/changelist.xml`.
+    pub changes: Vec<String>,
+}
+
+/// Returns the notifications in flight.
+pub fn flights(world: &World) -> Vec<KnownFlight> {
+    let sql = "SELECT c.topic, h.uri, a.seq, a.cut, a.body FROM account a JOIN channel c ON c.id = a.channel \
+               JOIN hub h ON h.id = a.hub WHERE a.seq IS NOT NULL";
     let flights = world.db().all(sql, [], |row| {
         let topic: String = row.take()?;
-        let topic = topic.trim_start_matches("https://example.org").to_owned();
-        Ok((topic, row.take()?, row.take::<i64>()?.cast_unsigned()))
+        let (hub, seq, cut) = (row.take()?, row.take::<i64>()?.cast_unsigned(), row.sql()?);
+        let body: Option<Vec<u8>> = row.take()?;
+        let payload = body.and_then(|body| Payload::parse(&body).ok());
+        Ok(KnownFlight {
+            topic: topic.trim_start_matches("https://example.org").to_owned(),
+            hub,
+            seq,
+            cut,
+            changes: payload.as_ref().map(hub::changes).unwrap_or_default(),
+        })
     });
     flights.unwrap()
 }

@@ -70,6 +70,10 @@ impl Model {
         if is_new || is_capability_list(name) || is_index(name) {
             self.disturb(name);
         }
+        let before = self.read.get(name);
+        if before.is_some_and(|before| before.capability != content.capability) {
+            self.turned.insert(name);
+        }
         self.files.insert(name, File::Good(content.clone()));
         if self.is_seeing() {
             let now = self.world.now;

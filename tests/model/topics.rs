@@ -195,7 +195,7 @@ impl Model {
             let is_dropped = self.dropped.get(topic).is_some_and(|dropped| dropped >= at);
             assert!(is_told || is_dropped, "{name} at {at} on {topic}: {told:?}");
         }
-        assert_eq!(flights(&self.world), []);
+        assert!(flights(&self.world).is_empty());
         assert_eq!(self.world.still_due(), 0);
         // Each set that has a channel goes on.
         for set in SETS {

@@ -307,3 +307,31 @@ fn a_set_that_comes_just_after_its_source_description_went_is_told_of_what_is_th
         ]
     );
 }
+
+#[test]
+fn what_is_missing_when_its_set_ends_was_never_created() {
+    let mut plan = plan();
+    plan.window.quiet = std::time::Duration::ZERO;
+    let mut world = World::with_two_sets(plan);
+    for name in ["changelist", "resourcelist"] {
+        world.write(
+            &format!("/n/{name}.xml"),
+            list(name).up("/n/capabilitylist.xml"),
+        );
+    }
+    world.wait(10);
+    world.delete("/n/changelist.xml");
+    world.wait(1);
+    world.write(
+        "/n/capabilitylist.xml",
+        capability_list("/n", &["resourcelist", "changelist"]),
+    );
+    world.wait(10);
+    assert_eq!(world.news().len(), 2, "the other ones");
+    world.unmount(0);
+    world.delete("/n/capabilitylist.xml");
+    world.remount(0, 2);
+    world.wait(10_000);
+    let news = world.news();
+    assert_eq!(news, ["deleted capabilitylist /n/capabilitylist.xml"]);
+}

@@ -515,3 +515,20 @@ fn a_list_that_a_hub_may_know_is_deleted_although_its_creation_was_never_acknowl
     let deleted = "deleted capabilitylist /n/capabilitylist.xml".to_owned();
     assert_eq!(news.get("/n/framework/"), Some(&vec![deleted]));
 }
+
+#[test]
+fn what_is_due_after_a_drop_is_told_by_the_next_run_although_the_hub_never_answered() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Hang);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.drop_due("/a", HUB);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    assert_eq!(world.news(), [""; 0], "it was never answered");
+    world.crash_and_start();
+    world.wait(10);
+    assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
+}

@@ -541,6 +541,25 @@ fn looking_whether_a_state_is_in_use_keeps_nobody_out() {
 }
 
 #[test]
+fn a_step_waits_while_an_operators_command_holds_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_file, mut connection) = open(directory.path());
+    let operator = Connection::open(directory.path().join("state.sqlite")).unwrap();
+    operator.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(50)); // stall: the step comes while the file is held
+            operator.execute_batch("COMMIT").unwrap();
+        });
+        let transaction = connection.transaction().unwrap();
+        assert_eq!(last_time_saved(&transaction).unwrap(), None);
+        write(&transaction, 1).unwrap();
+        transaction.commit().unwrap();
+    });
+    assert_eq!(last_time_saved(&connection).unwrap(), Some(time(1)));
+}
+
+#[test]
 fn a_probe_writes_and_leaves_all_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let (mut file, connection) = filled(directory.path());

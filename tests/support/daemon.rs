@@ -349,5 +349,7 @@ pub fn finish(command: &mut Command) -> Output {
 /// Returns the names in an object, in order.
 pub fn keys(object: &Value) -> Vec<&str> {
     let keys = object.as_object().unwrap().keys();
-    keys.map(String::as_str).collect()
+    let mut keys: Vec<&str> = keys.map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
 }

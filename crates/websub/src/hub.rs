@@ -2,7 +2,7 @@
 //!
 //! A request: [`request`] parses the form, [`callback`] checks the callback URL against the address ranges of
 //! [`address`] and [`network`], [`client_address`] determines the client's address, [`admission`] enforces the limits of
-//! [`limits`] with a [`rate_limiter`] and [`usage`] counters, [`verification`] builds and judges verification requests.
+//! [`limits`] with a [`rate_limiter`] and [`usage`] counters, `verification` builds and judges verification requests.
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
 //! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`lookups`] handles.
 //! In a hub for many Sources, [`publication`] reads what publishers send, [`publisher`] decides who may publish, and

@@ -369,7 +369,7 @@ pub fn found(
 fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
     change_sets::stop_watching(step, step.live.sources[position].id)?;
     step.db.run(
-        "UPDATE document SET grace_ends = NULL, look_at = NULL, is_replaced = 0 WHERE mount = ?1 AND presence IN (2, 3)",
+        "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)",
         [Sql(id)],
     )?;
     Ok(())
@@ -568,7 +568,7 @@ pub fn set_nested(
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
             step.db.run(
-                "UPDATE document SET grace_ends = NULL, look_at = NULL, is_replaced = 0 WHERE id = ?1",
+                "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1",
                 [Sql(document.id)],
             )?;
         }

@@ -206,9 +206,9 @@ pub fn due(
                 return Ok(Due::Later { is_held: true });
             }
         }
-        if document.is_missing() {
-            return Ok(Due::Later { is_held: false });
-        }
+    }
+    if seen.is_some() && document.is_missing() {
+        return Ok(Due::Later { is_held: false });
     }
     Ok(Due::Announce(changes, seen.copied().map(Told::from)))
 }

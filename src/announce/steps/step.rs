@@ -14,6 +14,7 @@ use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
 use rusqlite::{Connection, params};
+use websub::retention::end_of;
 
 use crate::announce::steps::documents::{COLUMNS, SeenDocument, Sighting, Touched};
 use crate::announce::steps::findings::ToldLately;
@@ -23,9 +24,6 @@ use crate::announce::steps::{
     rounds,
 };
 use crate::state::{Db, DocId, HubId, Result, Sql, StateError, save_time};
-
-/// Time of each run in which what ended while nobody ran goes on (R11).
-const FIRST_HOUR: std::time::Duration = std::time::Duration::from_secs(60 * 60);
 
 /// A change of what is remembered of the last notifications.
 #[derive(Debug)]
@@ -722,10 +720,11 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
             [],
         )?;
         // What ended while nobody ran is served and sent for a while first (R11).
+        let kept = end_of(step.now, step.plan.retired_topic, step.now);
         for table in ["channel", "account"] {
             db.run(
                 &format!("UPDATE {table} SET ends = ?1 WHERE ends < ?1"),
-                [Sql(later(step.now, FIRST_HOUR))],
+                [Sql(kept)],
             )?;
         }
         // What was under way may have been taken.
@@ -768,6 +767,13 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
         "UPDATE channel SET deadline = min(deadline, ?1, window_first + ?2) WHERE deadline IS NOT NULL \
          AND window_first IS NOT NULL AND kind = 0",
         params![Sql(quiet), i64::try_from(max_wait).unwrap_or(i64::MAX / 4)],
+    )?;
+    // What was dropped while it was submitted may have held up what is due since then.
+    db.run(
+        "UPDATE channel SET deadline = ?1 WHERE deadline IS NULL AND id IN (SELECT o.channel FROM owed o \
+         CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub \
+         WHERE o.due IS NOT NULL AND a.seq IS NULL AND a.sending IS NULL)",
+        [Sql(step.now)],
     )?;
     // Whatever waits is tried at once.
     for (id, hub) in &step.live.hubs {

@@ -1,5 +1,6 @@
 //! Identifiers of objects and items, and the locations of their content, as a broker's consumers expect them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Scheme and authority of repository identifiers.
@@ -39,10 +40,14 @@ impl Identifiers {
 }
 
 /// Another location of the content, for consumers that cannot use the published one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Relocation {
-    /// Start of the URIs that are replaced.
+    /// Beginning of URIs that is replaced.
+    #[schemars(extend("x-form" = "location"))]
     pub from: String,
+    /// Text that replaces it.
+    #[schemars(extend("x-form" = "location"))]
     pub to: String,
 }
 

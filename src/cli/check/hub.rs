@@ -23,9 +23,9 @@ pub(super) fn sections(
     let publishers = config
         .publishers
         .iter()
-        .filter(|settings| settings.publisher.token.is_none());
+        .filter(|settings| settings.bearer_token_file.is_none());
     let mut of_publishers: Vec<Diagnostic> = publishers
-        .map(|settings| hub::open_publisher(&settings.publisher.name))
+        .map(|settings| hub::open_publisher(&settings.name))
         .collect();
     of_publishers.extend(unnamed_proxy(&config));
     let mut sections = vec![CheckSection::new("publishers", of_publishers)];
@@ -48,6 +48,6 @@ fn unnamed_proxy(config: &HubConfig) -> Option<Diagnostic> {
     let Address::Tcp(listen) = &config.server.listen else {
         return None;
     };
-    let has_proxies = !config.hub.subscribers.trusted_proxies.is_empty();
+    let has_proxies = !config.hub.trusted_proxies.is_empty();
     hub::unnamed_proxy(config.hub.url.as_str(), *listen, has_proxies, HubTable::Hub)
 }

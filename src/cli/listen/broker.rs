@@ -30,7 +30,6 @@ use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopp
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
-use crate::daemon::settings;
 
 /// Waits between attempts to connect, or to run the command.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
@@ -89,7 +88,9 @@ fn wanted(
     };
     let config = Config::load(file, &Overrides::default());
     let config = config.map_err(|error| wrong(error.into()))?;
-    let all = settings::brokers(&config).map_err(|error| wrong(error.into()))?;
+    let all = config
+        .broker_settings()
+        .map_err(|error| wrong(error.into()))?;
     let names: Vec<&str> = all.iter().map(|broker| broker.name.as_str()).collect();
     let known = match names.is_empty() {
         true => "there is no [[broker]]".to_owned(),
@@ -98,13 +99,13 @@ fn wanted(
     let Some(settings) = all.iter().find(|broker| broker.name.as_str() == name) else {
         return Err(anyhow::anyhow!("no broker is named \"{name}\"; {known}").into());
     };
-    let plans = config.brokers.iter().map(|broker| &broker.plan);
+    let plans = config.brokers.iter();
     let sources = plans.filter(|plan| plan.name == settings.name);
     let sources = sources.flat_map(|plan| &plan.sources).flatten();
     let mut sources: Vec<&str> = sources.map(String::as_str).collect();
     if sources.is_empty() {
         let all = config.sources.iter();
-        sources = all.map(|source| source.plan.name.as_str()).collect();
+        sources = all.map(|source| source.name.as_str()).collect();
     }
     let mut destinations: Vec<String> = match &options.destination {
         Some(destination) => vec![destination.clone()],

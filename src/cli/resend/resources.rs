@@ -129,7 +129,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> state::Result<Vec<Set>> {
     let documents = report::documents::all(reader)?;
     let channels = report::channels::outline(reader)?.into_iter();
     let is_told = |source: &String| {
-        let mut sources = broker.plan.sources.iter().flatten().peekable();
+        let mut sources = broker.sources.iter().flatten().peekable();
         sources.peek().is_none() || sources.any(|one| one == source)
     };
     let is_gone = |uri: &Uri| {

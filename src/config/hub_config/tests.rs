@@ -7,12 +7,14 @@ use std::time::Duration;
 use resourcesync::uri::Topic;
 use rstest::rstest;
 
-use super::{HubConfig, load};
+use super::HubConfig;
+use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
-use crate::config::origin::FileText;
+use crate::config::file::ConfigFile;
 use crate::config::overrides::Overrides;
-use crate::config::{Config, publisher};
+use crate::config::publisher::{self, Verify};
+use crate::config::reload::DaemonConfig;
 
 const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
 const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://library.example\"]\n\
@@ -33,12 +35,10 @@ fn environment() -> Environment {
 
 fn read(text: &str) -> Result<HubConfig, ConfigError> {
     let path = Path::new("/etc/c.toml");
-    let (config, _) = load(
-        &environment(),
-        FileText { path, text },
-        &Overrides::default(),
-    )?;
-    Ok(config)
+    let environment = environment();
+    let (mut file, outcome) = ConfigFile::parse(Some(path), text, &environment);
+    outcome?;
+    HubConfig::of(&mut file, &Overrides::default())
 }
 
 fn message(text: &str) -> String {
@@ -49,9 +49,9 @@ fn message(text: &str) -> String {
 fn a_url_and_a_publisher_suffice() {
     let config = read(&format!("{HUB}{LIBRARY}")).unwrap();
     assert_eq!(config.hub.url.as_str(), "https://hub.example/hub");
-    assert_eq!(config.hub.max_body, 2 << 20);
-    assert_eq!(config.hub.topic_ttl, Duration::from_secs(90 * 24 * 3_600));
-    assert_eq!(config.hub.max_publications_per_minute, 300);
+    assert_eq!(config.hub.max_body.0, 2 << 20);
+    assert_eq!(config.hub.topic_ttl.0, Duration::from_secs(90 * 24 * 3_600));
+    assert_eq!(config.hub.max_publications_per_minute, Some(300));
     let public_url = config.server.public_url.as_ref().unwrap();
     assert_eq!(public_url.as_str(), "https://hub.example/");
     let publishers = publisher::plan(&config.publishers);
@@ -68,15 +68,16 @@ fn keys_have_effect_and_the_effective_configuration_gives_the_same_again() {
                 [[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/x\", \"https://a.example/y\"]\n\
                 bearer_token_file = { env = \"TOKEN\" }\nverify = \"topic\"\n";
     let config = read(text).unwrap();
-    assert_eq!(config.hub.max_body, 65_536);
-    assert_eq!(config.hub.max_publications_per_minute, 7);
-    assert_eq!(config.hub.subscribers.limits.requests_per_minute, 5);
+    assert_eq!(config.hub.max_body.0, 65_536);
+    assert_eq!(config.hub.max_publications_per_minute, Some(7));
+    assert_eq!(config.hub.max_requests_per_minute, 5);
     let [settings] = &config.publishers[..] else {
         panic!("{config:?}")
     };
-    assert_eq!(settings.publisher.token.as_ref().unwrap().reveal(), "books");
-    assert!(settings.publisher.verify_topic);
-    let effective = config.effective();
+    let token = settings.bearer_token_file.as_ref().unwrap();
+    assert_eq!(token.reveal(), "books");
+    assert_eq!(settings.verify, Some(Verify::Topic));
+    let effective = config.effective(&|_| None);
     assert!(!effective.contains("books"), "{effective}");
     assert_eq!(read(&effective).unwrap(), config, "{effective}");
 }
@@ -86,9 +87,9 @@ fn keys_have_effect_and_the_effective_configuration_gives_the_same_again() {
 #[case("max_body = \"1000\"", 1_000)]
 #[case("max_body = \"1000B\"", 1_000)]
 #[case("max_body = \"3 MiB\"", 3 << 20)]
-fn a_size_is_a_number_or_has_a_unit(#[case] key: &str, #[case] want: usize) {
+fn a_size_is_a_number_or_has_a_unit(#[case] key: &str, #[case] want: u32) {
     let config = read(&format!("{HUB}{key}\n{LIBRARY}")).unwrap();
-    assert_eq!(config.hub.max_body, want);
+    assert_eq!(config.hub.max_body.0, want);
 }
 
 #[rstest]
@@ -99,7 +100,7 @@ fn a_size_is_a_number_or_has_a_unit(#[case] key: &str, #[case] want: usize) {
 )]
 #[case(
     "[[publisher]]\nname = \"a\"\ntopics = []\nverify = \"topic\"\n",
-    "an empty list permits nothing"
+    "the list is empty: name at least one"
 )]
 #[case(
     "[[publisher]]\nname = \" \"\ntopics = [\"https://a.example/\"]\nverify = \"topic\"\n",

@@ -25,14 +25,14 @@ fn a_broker_has_defaults_and_is_no_hub() {
     let config = read(&format!("{SOURCE}{BROKER}"), &Overrides::default()).unwrap();
     let broker = &config.brokers[0];
     assert_eq!(broker.vhost, "/");
-    assert_eq!(broker.timeout, Duration::from_secs(30));
-    assert_eq!(broker.plan.channels, [ChannelKind::Change]);
-    assert_eq!(broker.plan.sources, None);
+    assert_eq!(broker.timeout.0, Duration::from_secs(30));
+    assert_eq!(broker.channels, [ChannelKind::Change]);
+    assert_eq!(broker.sources, None);
     assert!(config.embedded_hub.is_some(), "as without any hub");
     let plan = config.plan(&Uri::parse("http://127.0.0.1:8400/").unwrap());
     assert_eq!(plan.hubs.len(), 1);
-    assert_eq!(plan.mode_of(&broker.plan.name), Some(Mode::Broker));
-    assert!(!plan.has_hub(&broker.plan.name));
+    assert_eq!(plan.mode_of(&broker.name), Some(Mode::Broker));
+    assert!(!plan.has_hub(&broker.name));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn an_address_has_a_port_by_its_scheme() {
             port,
             is_tls,
         };
-        assert_eq!(config.brokers[0].address, address, "{url}");
+        assert_eq!(config.brokers[0].address.0, address, "{url}");
     }
 }
 
@@ -66,10 +66,13 @@ fn every_mistake_is_named() {
             "channels = [\"changes\"]",
             "\"changes\" is none of \"framework\", \"change\"",
         ),
-        ("channels = []", "broker.channels: name at least one kind"),
+        (
+            "channels = []",
+            "broker.channels: the list is empty: name at least one",
+        ),
         (
             "sources = []",
-            "broker.sources: name at least one source, or leave it out",
+            "broker.sources: the list is empty: name at least one",
         ),
         (
             "sources = [\"mian\"]",

@@ -1,5 +1,8 @@
 //! Tests of `[embedded_hub]`.
 
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::limits::HubLimits;
+
 use crate::config::Config;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
@@ -7,7 +10,7 @@ use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 #[test]
 fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
     let loopback = |config: &Config| {
-        let callbacks = &config.embedded_hub.as_ref().unwrap().callbacks;
+        let callbacks = config.embedded_hub.as_ref().unwrap().callbacks();
         let is_taken = callbacks.accept("http://127.0.0.1:40000/").is_ok();
         assert_eq!(is_taken, callbacks.accept("http://[::1]:40000/").is_ok());
         assert!(callbacks.accept("http://10.0.0.1/").is_err());
@@ -57,10 +60,11 @@ fn the_embedded_hub_s_keys_have_effect() {
     );
     let hub = read(&text, &Overrides::default()).unwrap().embedded_hub;
     let hub = hub.unwrap();
-    assert!(hub.callbacks.https_only);
-    assert_eq!(hub.callbacks.ports, [7..=7, 8..=9]);
-    assert_eq!(hub.trusted_proxies[0].to_string(), "10.0.0.0/8");
-    let subscriptions = hub.limits.subscriptions;
+    let (callbacks, limits) = (hub.callbacks(), hub.limits());
+    assert!(callbacks.https_only);
+    assert_eq!(callbacks.ports, [7..=7, 8..=9]);
+    assert_eq!(hub.trusted_proxies[0].0.to_string(), "10.0.0.0/8");
+    let subscriptions = limits.subscriptions;
     assert_eq!(
         (
             subscriptions.in_all,
@@ -69,5 +73,13 @@ fn the_embedded_hub_s_keys_have_effect() {
         ),
         (1, 2, 3)
     );
-    assert_eq!(hub.limits.requests_per_minute, 4);
+    assert_eq!(limits.requests_per_minute, 4);
+}
+
+#[test]
+fn the_embedded_hub_s_defaults_are_those_of_a_hub() {
+    let hub = read(SOURCE, &Overrides::default()).unwrap().embedded_hub;
+    let hub = hub.unwrap();
+    assert_eq!(hub.callbacks(), CallbackPolicy::default());
+    assert_eq!(hub.limits(), HubLimits::default());
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
-use crate::config::http::{Credentials, Proxy};
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, environment, load_in, message};
+use crate::config::tests::{SOURCE, environment, load_in, message, publish_url};
 
 /// Reads a configuration of one hub with these keys.
 fn load(path: &Path, environment: Environment, hub: &str) -> Result<Config, ConfigError> {
@@ -46,23 +45,17 @@ fn secrets_are_read_from_files_and_never_printed() {
          danger_accept_invalid_certs = true\ntimeout = \"5s\"",
     )
     .unwrap();
-    let http = &config.hubs[0].http;
-    let Credentials::Bearer(token) = &http.credentials else {
-        panic!("{:?}", http.credentials);
-    };
-    assert_eq!(token.reveal(), "hunter2");
-    let values: Vec<_> = http
+    let hub = &config.hubs[0];
+    assert_eq!(hub.bearer_token_file.as_ref().unwrap().reveal(), "hunter2");
+    let values: Vec<_> = hub
         .headers
         .iter()
-        .map(|header| (header.name.as_str(), header.value.reveal()))
+        .map(|(name, value)| (name.as_str(), value.reveal()))
         .collect();
     assert_eq!(values, [("X-A", "hunter2"), ("X-B", "hunter2")]);
-    assert!(
-        http.tls.client_identity.is_some()
-            && http.tls.ca.is_some()
-            && http.danger_accept_invalid_certs
-    );
-    assert_eq!(http.timeout, Duration::from_secs(5));
+    assert!(hub.client_cert.is_some() && hub.client_key.is_some() && hub.ca_file.is_some());
+    assert!(hub.danger_accept_invalid_certs);
+    assert_eq!(hub.timeout.0, Duration::from_secs(5));
     assert!(!format!("{config:?}").contains("hunter"));
 
     fs::write(
@@ -70,26 +63,23 @@ fn secrets_are_read_from_files_and_never_printed() {
         "https://p.example/hunter2?key=hunter2\n",
     )
     .unwrap();
-    let config = load("publish_url_file = \"url\"").unwrap();
-    let held = &config.hubs[0].publish_url;
-    assert_eq!(held.reveal(), "https://p.example/hunter2?key=hunter2");
+    let config = load("publish_url = { file = \"url\" }").unwrap();
+    assert_eq!(
+        publish_url(&config),
+        "https://p.example/hunter2?key=hunter2"
+    );
     assert!(!format!("{config:?}").contains("hunter"));
 
     let config = load("username = \"ann\"\npassword_file = \"password\"").unwrap();
-    let Credentials::Basic { username, password } = &config.hubs[0].http.credentials else {
-        panic!("{:?}", config.hubs[0].http.credentials);
-    };
-    assert_eq!((username.as_str(), password.reveal()), ("ann", "hunter2"));
+    let password = config.hubs[0].password_file.as_ref().unwrap();
+    assert_eq!(password.reveal(), "hunter2");
+    assert_eq!(config.hubs[0].username.as_deref(), Some("ann"));
 
     for (hub, want) in [
         (
-            "publish_url_file = \"token\"",
-            "7:20: hub.publish_url_file: it holds no absolute URI such as https://hub.example.net/publish?key=…, \
+            "publish_url = { file = \"token\" }",
+            "7:15: hub.publish_url: it holds no absolute URI such as https://hub.example.net/publish?key=…, \
              without user name and password",
-        ),
-        (
-            "publish_url = \"https://p.example/\"\npublish_url_file = \"url\"",
-            "8:20: hub.publish_url_file: publish_url and publish_url_file exclude each other: keep one",
         ),
         (
             "bearer_token_file = \"empty\"",
@@ -121,7 +111,7 @@ fn secrets_are_read_from_files_and_never_printed() {
         ),
         (
             "bearer_token_file = \"token\"\nheaders = { authorization = { file = \"token\" } }",
-            "5:1: hub.headers: an Authorization header beside a bearer token or a password: keep one",
+            "8:11: hub.headers: an Authorization header beside a bearer token or a password: keep one",
         ),
     ] {
         let got = message(load(hub));
@@ -170,25 +160,22 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
          ca_file = { env = \"HUB_CERT\" }",
     )
     .unwrap();
-    let http = &config.hubs[0].http;
-    let Credentials::Basic { password, .. } = &http.credentials else {
-        panic!("{:?}", http.credentials);
-    };
-    assert_eq!(password.reveal(), "hunter2");
-    let headers: Vec<_> = http
+    let hub = &config.hubs[0];
+    assert_eq!(hub.password_file.as_ref().unwrap().reveal(), "hunter2");
+    let headers: Vec<_> = hub
         .headers
-        .iter()
-        .map(|header| (header.value.reveal(), header.holder.is_none()))
+        .values()
+        .map(|value| (value.reveal(), value.holder.is_none()))
         .collect();
     assert_eq!(
         headers,
         [("hunter2", false), ("hunter2", false), ("plain", true)]
     );
-    let ca = http.tls.ca.as_ref().unwrap();
+    let ca = hub.ca_file.as_ref().unwrap();
     assert_eq!(ca.reveal(), pem("CERTIFICATE"));
-    let identity = http.tls.client_identity.as_ref().unwrap();
-    assert_eq!(identity.key.reveal(), pem("PRIVATE KEY"));
-    assert!(!format!("{:?}", config.hubs[0].http.headers).contains("hunter"));
+    let key = hub.client_key.as_ref().unwrap();
+    assert_eq!(key.reveal(), pem("PRIVATE KEY"));
+    assert!(!format!("{:?}", hub.headers).contains("hunter"));
 
     let there = directory.path().display();
     for (hub, want) in [
@@ -221,7 +208,7 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
         ),
         (
             "bearer_token_file = { file = \"token\", env = \"HUB_TOKEN\" }",
-            "expected a path, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }"
+            "expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }"
                 .to_owned(),
         ),
     ] {
@@ -248,10 +235,10 @@ fn a_proxy_is_named_for_a_hub_or_ruled_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.toml");
     let load = |proxy: &str| load(&path, environment(), &format!("proxy = \"{proxy}\""));
-    let proxy = |text: &str| load(text).unwrap().hubs[0].http.proxy.clone();
-    assert_eq!(proxy("none"), Proxy::None);
+    let proxy = |text: &str| load(text).unwrap().hubs[0].proxy.clone().unwrap().0;
+    assert_eq!(proxy("none"), None);
     for text in ["http://proxy.example:3128", "http://[::1]:3128/"] {
-        assert_eq!(proxy(text), Proxy::Through(text.parse().unwrap()));
+        assert_eq!(proxy(text), Some(text.parse().unwrap()));
     }
     for text in [
         "proxy.example:3128",

@@ -7,9 +7,10 @@ use anyhow::Context;
 use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
 use tracing::warn;
+use url::Url;
 use websub::http::clock::Clock;
 use websub::hub::SavedHub;
-use websub::hub::http::settings::{HubError, PreparedHub};
+use websub::hub::http::settings::{EmbeddedHubSettings, HubError, PreparedHub};
 use websub::hub::published_topics::directory::HubTopics;
 use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
@@ -19,13 +20,13 @@ use crate::announce::steps::step::Engine;
 use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::config::error::{ConfigError, Location, Problem};
+use crate::config::error::ConfigError;
 use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput, moment};
 use crate::daemon::event_loop::hub_link::start_hub;
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::front::admin_pages;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::{Daemon, Process, settings};
+use crate::daemon::{Daemon, Process};
 use crate::state::hub::SavedRelays;
 use crate::state::open::StateFile;
 use crate::state::{self, last_time_saved};
@@ -37,9 +38,9 @@ impl Daemon<Announcer, Config> {
         let process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
-        let submitter = Arc::new(Submitter::new(settings::publish_settings(&config)?)?);
+        let submitter = Arc::new(Submitter::new(config.publish_settings()?)?);
         let submission_runtime = submission_runtime()?;
-        let brokers = settings::brokers(&config)?;
+        let brokers = config.broker_settings()?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
         let (file, connection) = StateFile::open(&config.state_dir)?;
         file.refuse_of_hub(&connection)?;
@@ -80,8 +81,8 @@ impl Daemon<Announcer, Config> {
 
     /// Puts another configuration into effect.
     pub fn apply_config(&mut self, config: &Config) -> anyhow::Result<()> {
-        let clients = HubClients::new(settings::publish_settings(config)?)?;
-        let brokers = settings::brokers(config)?;
+        let clients = HubClients::new(config.publish_settings()?)?;
+        let brokers = config.broker_settings()?;
         let (public, admin) = (self.front.public(), self.front.admin());
         let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
         let new_admin = self.bound(admin, &config.server.admin_listen, ListenerRole::Admin)?;
@@ -180,15 +181,9 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
         (None, Some(address)) => format!("nobody can reach {address} under that name: set it"),
         (None, None) => "a Unix socket says nothing about how it is reached: set it".to_owned(),
     };
-    let problem = Problem {
-        location: Location::Nowhere,
-        key: "server.public_url".to_owned(),
-        message,
-        suggestion: None,
-    };
-    Err(ConfigError::Invalid {
-        problems: vec![problem],
-    })
+    Err(ConfigError::Invalid(format!(
+        "server.public_url: {message}"
+    )))
 }
 
 /// Loads what an embedded hub starts with, if one `is_wanted`.
@@ -201,8 +196,15 @@ fn saved_subscriptions(file: &StateFile, is_wanted: bool) -> state::Result<Saved
 
 fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubError> {
     let embedded = config.embedded_hub.as_ref();
-    let settings = embedded
-        .map(|embedded| settings::embedded_hub(embedded, public_url, config.file.is_some()));
+    let settings = embedded.map(|embedded| {
+        // Without a file, requests must name a host of ours: a browser on this machine may be led to it.
+        let url = Url::parse(public_url.as_str()).ok();
+        let host = url.and_then(|url| url.host_str().map(str::to_owned));
+        EmbeddedHubSettings {
+            own_hosts: config.file.is_none().then(|| host.into_iter().collect()),
+            ..embedded.settings(embedded.hub(public_url))
+        }
+    });
     settings.map(PreparedHub::new).transpose()
 }
 
@@ -235,9 +237,9 @@ fn changed_hubs(before: &Config, after: &Config) -> Vec<Hub> {
     });
     let brokers = after.brokers.iter().filter(|broker| {
         let mut before = before.brokers.iter();
-        let before = before.find(|before| before.plan.name == broker.plan.name);
+        let before = before.find(|before| before.name == broker.name);
         before.is_some_and(|before| before != *broker)
     });
-    let brokers = brokers.map(|broker| broker.plan.name.clone());
+    let brokers = brokers.map(|broker| broker.name.clone());
     hubs.map(|hub| hub.hub.clone()).chain(brokers).collect()
 }

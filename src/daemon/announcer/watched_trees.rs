@@ -6,15 +6,15 @@ use std::sync::mpsc::Sender;
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{DocumentPath, MountId};
+use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::{Plan, SourcePlan};
+use crate::announce::steps::documents::stat;
 use crate::config::Config;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
-use crate::daemon::settings;
 use crate::report::figures::Hints;
-use crate::state::Db;
-use crate::tree::{RecentKeys, Tree, TreeReport, TreeSettings};
+use crate::state::{self, Db, Sql};
+use crate::tree::{KnownFile, RecentKeys, Tree, TreeReport, TreeSettings};
 
 /// Number of a set of trees. Each reload that changes them has one of its own.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +68,12 @@ impl WatchedTrees {
     ) -> anyhow::Result<NextTrees> {
         self.last_generation.0 += 1;
         let generation = self.last_generation;
-        let watch = |source| {
+        let watch = |source: usize| {
             let tree = TreeSettings {
                 recent_keys: self.recent_keys(),
-                ..settings::tree(config, source, plan)
+                ..config.sources[source].tree(&plan.sources[source])
             };
-            let known = settings::known(db, &plan.sources[source])?;
+            let known = known(db, &plan.sources[source])?;
             let inputs = self.inputs.clone();
             let tree = Tree::watch(tree, known, move |report| {
                 let input = SourceInput::Tree(generation, report);
@@ -194,4 +194,51 @@ pub fn covers(effective: &Plan, plan: &Plan) -> bool {
 fn drop_elsewhere(trees: Vec<Tree>) {
     // If no thread can be started, they are dropped here.
     let _ = std::thread::Builder::new().spawn(move || drop(trees));
+}
+
+/// Returns the files of a source that earlier runs read, with the stat data that spares reading them again.
+fn known(db: Db<'_>, source: &SourcePlan) -> state::Result<Vec<KnownFile>> {
+    let mut known = Vec::new();
+    for mount in &source.mounts {
+        let files = db.all(
+            "SELECT path, size, modified, changed, inode, looked FROM document \
+             WHERE mount = ?1 AND presence = 1 \
+             UNION ALL SELECT path, size, modified, changed, inode, looked FROM other_file WHERE mount = ?1",
+            [Sql(mount.id)],
+            |row| {
+                Ok(KnownFile {
+                    path: DocumentPath {
+                        mount: mount.id,
+                        below: row.bytes()?,
+                    },
+                    stat: stat(row)?,
+                    read_at: row.sql()?,
+                })
+            },
+        )?;
+        known.extend(files);
+        // No file has this size: it is read again, and missed if it is not there.
+        let unknown = db.all(
+            "SELECT path FROM trouble WHERE mount = ?1 \
+             UNION SELECT path FROM document WHERE mount = ?1 AND presence IN (2, 3)",
+            [Sql(mount.id)],
+            |row| {
+                Ok(KnownFile {
+                    path: DocumentPath {
+                        mount: mount.id,
+                        below: row.bytes()?,
+                    },
+                    stat: Stat {
+                        size: u64::MAX,
+                        modified: Timestamp::MIN,
+                        changed: Timestamp::MIN,
+                        inode: 0,
+                    },
+                    read_at: Timestamp::MIN,
+                })
+            },
+        )?;
+        known.extend(unknown);
+    }
+    Ok(known)
 }

@@ -16,7 +16,7 @@ use crate::config::publisher;
 use crate::daemon::event_loop::hub_link::{HubLink, start_hub};
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::intake::{HubParts, Intake, PublisherInput, end_foreign_topics};
-use crate::daemon::{Daemon, Process, configuration_status, settings};
+use crate::daemon::{Daemon, Process, configuration_status};
 use crate::state::hub::{self, SavedRelays};
 use crate::state::open::StateFile;
 use crate::state::{Db, last_time_saved};
@@ -38,7 +38,7 @@ impl Daemon<Intake, HubConfig> {
         let directory = Arc::new(TopicDirectory::new(topics, publishers));
         let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
         let client = Arc::new(client);
-        let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
+        let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         let saved = hub::load_from(&file.path).map_err(load_error)?;
         let relays = SavedRelays::new(file.path.clone());
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
@@ -69,7 +69,7 @@ impl Daemon<Intake, HubConfig> {
             let input = PublisherInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
         });
-        let ttl = config.hub.topic_ttl;
+        let ttl = config.hub.topic_ttl.0;
         let fetches = Arc::new(fetches);
         let intake = Intake::new(
             connection,
@@ -87,7 +87,7 @@ impl Daemon<Intake, HubConfig> {
 
     /// Puts another configuration into effect.
     pub fn apply_hub_config(&mut self, config: &HubConfig) -> anyhow::Result<()> {
-        let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
+        let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         // Nothing fails from here on.
         self.event_loop.role.change(settings, config);
         Ok(())
@@ -99,7 +99,7 @@ impl Intake {
         let publishers = publisher::plan(&config.publishers);
         self.hub.embedded.apply(settings);
         self.hub.apply(intake_settings(config), publishers);
-        self.topic_ttl = config.hub.topic_ttl;
+        self.topic_ttl = config.hub.topic_ttl.0;
         end_foreign_topics(&self.hub, &self.directory);
     }
 }
@@ -107,7 +107,8 @@ impl Intake {
 fn intake_settings(config: &HubConfig) -> IntakeSettings {
     IntakeSettings {
         hub: config.hub.url.clone(),
-        max_body: config.hub.max_body,
-        publications_per_minute: config.hub.max_publications_per_minute,
+        max_body: config.hub.max_body.0 as usize,
+        publications_per_minute: (config.hub.max_publications_per_minute)
+            .unwrap_or(config.hub.max_requests_per_minute),
     }
 }

@@ -103,7 +103,7 @@ fn the_tree_is_published_as_it_is_announced() {
     let services = services();
     let config = daemon(&services);
     let url = config.server.public_url.as_ref().unwrap();
-    let mount = &config.sources[0].plan.mounts[0];
+    let mount = &config.sources[0].mount[0];
     assert_eq!(&mount.prefix, url);
     let tree = mount.directory.to_str().unwrap();
     let hub = config.embedded_hub.as_ref().unwrap().hub(url);

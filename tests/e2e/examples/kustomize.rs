@@ -110,7 +110,7 @@ fn the_web_server_passes_topics_on_to_the_sidecar() {
 fn the_tree_is_published_as_it_is_announced() {
     let pod = pod();
     let config = daemon(&pod);
-    let mount = &config.sources[0].plan.mounts[0];
+    let mount = &config.sources[0].mount[0];
     let url = config.server.public_url.as_ref().unwrap();
     assert_eq!(&mount.prefix, url);
     let tree = mount.directory.to_str().unwrap();

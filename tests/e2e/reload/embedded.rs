@@ -103,8 +103,6 @@ fn a_hub_that_is_new_takes_subscriptions() {
 fn what_a_hub_that_is_away_has_begun_may_end_before_the_daemon_does() {
     let (site, hub) = (Site::new(), FakeHub::start());
     let mut setup = Setup::new(&site, &[], "");
-    let keys = "[server]\nshutdown_grace = \"1h\"";
-    setup.config = setup.config.replacen("[server]", keys, 1);
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");

@@ -72,7 +72,10 @@ fn changed_before_any_tree_is_watched(#[values(Inotify, Poll)] watch: Watch) {
     let state = story.setup.state.path().join("state");
     fs::create_dir(&state).unwrap();
     // Without a row, as before a first start.
-    let (_, locked) = StateFile::open(&state).unwrap();
+    let (file, locked) = StateFile::open(&state).unwrap();
+    drop(file);
+    // It is there again once the daemon has begun.
+    fs::remove_file(state.join("lock")).unwrap();
     locked.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let document = story.site.path("a/changelist.xml");
     std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 mod changes;
 mod doc;
-mod hub;
+pub mod hub;
 mod plan;
 mod state;
 mod statements;
@@ -10,6 +10,8 @@ mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -917,15 +919,18 @@ fn try_step(
     now: Now,
     chance: Option<&mut fastrand::Rng>,
 ) -> Result<Vec<Effect>, StateError> {
-    // The number of instructions of a step ranges from hundreds to hundreds of thousands.
+    // The number of instructions of a step ranges from hundreds to hundreds of thousands: a quarter of the steps fail.
     let draw = chance.map(|chance| (chance.u8(..), chance.u32(5..16)));
     let mut left = match draw {
-        Some((fails, size)) if fails < 96 => 1_u32 << size,
+        Some((fails, size)) if fails < 160 => 1_u32 << size,
         _ => 0,
     };
+    // SQLite may report that it was interrupted right after a commit.
+    let is_committing = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&is_committing);
     let interrupt = move || {
         // Once, or the transaction could not be rolled back either.
-        let fails = left == 1;
+        let fails = left == 1 && !is_over.load(Ordering::Relaxed);
         left = left.saturating_sub(1);
         fails
     };
@@ -933,7 +938,10 @@ fn try_step(
     let connection = &mut engine.connection;
     let handled = connection.progress_handler(instructions, Some(interrupt));
     handled.unwrap();
-    let effects = engine.step(vec![event], now);
+    let effects = engine.step_with(vec![event], now, |_, _| {
+        is_committing.store(true, Ordering::Relaxed);
+        Ok(())
+    });
     let none: Option<fn() -> bool> = None;
     engine.connection.progress_handler(0, none).unwrap();
     effects

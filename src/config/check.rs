@@ -1,0 +1,265 @@
+//! Compares the file with the schema of its keys, so that an unknown key and a value of another kind are refused in
+//! the operator's terms.
+
+use std::fmt::Display;
+
+use serde_json::Value;
+use strsim::osa_distance;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::{broker, hub, publisher, served_hub, source, web_uri};
+
+/// Something wrong with a key, which is given with positions, such as `source.0.name`.
+#[derive(Debug)]
+pub struct Wrong {
+    pub key: String,
+    /// Where it is, if not where the key's value is.
+    pub offset: Option<usize>,
+    pub message: String,
+}
+
+/// A form of texts: its name (`x-form` in a schema), its pattern, and its check.
+pub type TextForm = (&'static str, &'static str, fn(&str) -> Result<(), String>);
+
+const URI: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^#\s<>"]+$"#;
+
+/// The forms of texts. The patterns refuse nothing that the checks accept.
+pub const FORMS: [TextForm; 12] = [
+    ("uri", URI, |text| web_uri::parse(text).map(drop)),
+    (
+        "prefix",
+        r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#,
+        |text| web_uri::prefix(text).map(drop),
+    ),
+    ("hub", URI, hub::address),
+    (
+        "served hub",
+        r#"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s<>"]+$"#,
+        served_hub::check_url,
+    ),
+    ("path of a hub", r"^/[^?#%\s]+$", served_hub::check_path),
+    ("glob", "^[^/]", source::check_glob),
+    (
+        "source",
+        "^[A-Za-z0-9_-][A-Za-z0-9_.-]*$",
+        source::check_name,
+    ),
+    ("broker", "^[A-Za-z0-9][A-Za-z0-9._-]*$", broker::check_name),
+    ("destination", ".", broker::check_destination),
+    ("virtual host", ".", broker::check_vhost),
+    (
+        "location",
+        r"^[A-Za-z][A-Za-z0-9+.\-]*:\S+$",
+        broker::check_location,
+    ),
+    ("publisher", ".", publisher::check_name),
+];
+
+/// Checks a value and what is below it, in the order of the file.
+pub fn check(schema: &Value, key: &str, value: &Spanned<DeValue<'_>>) -> Result<(), Wrong> {
+    let outcome = match (schema["type"].as_str(), value.get_ref()) {
+        (Some("object"), DeValue::Table(table)) => return check_table(schema, key, table),
+        (Some("array"), DeValue::Array(items)) if items.is_empty() && schema["minItems"] == 1 => {
+            Err("the list is empty: name at least one".to_owned())
+        }
+        (Some("array"), DeValue::Array(items)) => {
+            let mut items = items.iter().enumerate();
+            return items.try_for_each(|(at, item)| check(&schema["items"], &below(key, at), item));
+        }
+        (Some("string"), DeValue::String(text)) => check_text(schema, text),
+        (Some("integer"), DeValue::Integer(number)) => {
+            let read = i64::from_str_radix(number.as_str(), number.radix());
+            match schema["minimum"].as_i64().zip(schema["maximum"].as_i64()) {
+                Some((min, max)) if !read.is_ok_and(|read| (min..=max).contains(&read)) => {
+                    Err(format!("{number} is not between {min} and {max}"))
+                }
+                _ => Ok(()),
+            }
+        }
+        (Some("boolean"), DeValue::Boolean(_)) | (None, _) => Ok(()),
+        (Some(kind), written) => Err(instead(kind, schema, key, written)),
+    };
+    let (key, offset) = (key.to_owned(), None);
+    outcome.map_err(|message| Wrong {
+        key,
+        offset,
+        message,
+    })
+}
+
+fn check_table(schema: &Value, key: &str, table: &DeTable<'_>) -> Result<(), Wrong> {
+    let Some(keys) = schema["properties"].as_object() else {
+        return Ok(());
+    };
+    let mut written: Vec<_> = table.iter().collect();
+    written.sort_by_key(|(name, _)| name.span().start);
+    for (name, value) in written {
+        let key = below(key, name.get_ref());
+        let Some(schema) = keys.get(name.get_ref().as_ref()) else {
+            let known: Vec<&str> = keys.keys().map(String::as_str).collect();
+            let message = suggested("there is no such key", name.get_ref(), &known);
+            let offset = Some(name.span().start);
+            return Err(Wrong {
+                key,
+                offset,
+                message,
+            });
+        };
+        check(schema, &key, value)?;
+    }
+    match required(schema).find(|name| !table.contains_key(*name)) {
+        Some(name) => Err(Wrong {
+            key: below(key, name),
+            offset: None,
+            message: "it is missing".to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn check_text(schema: &Value, text: &str) -> Result<(), String> {
+    if let Some(choices) = schema["enum"]
+        .as_array()
+        .filter(|choices| !choices.contains(&text.into()))
+    {
+        let meant = nearest(text, choices.iter().filter_map(Value::as_str));
+        let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
+        let meant = meant.unwrap_or_default();
+        return Err(format!("\"{text}\" is none of {}{meant}", words(schema)));
+    }
+    let form = FORMS.iter().find(|(name, ..)| schema["x-form"] == *name);
+    form.map_or(Ok(()), |(.., check)| check(text))
+}
+
+/// Returns what to write instead of a value of another kind.
+fn instead(kind: &str, schema: &Value, key: &str, written: &DeValue<'_>) -> String {
+    let (shown, items) = (shown(written), &schema["items"]);
+    let is_item = key
+        .rsplit('.')
+        .next()
+        .is_some_and(|part| part.parse::<usize>().is_ok());
+    match (kind, written) {
+        ("object", _) if !schema["properties"].is_object() => {
+            "write a table of names and values: { NAME = \"…\" }".to_owned()
+        }
+        ("object", _) if is_item => instead_of_tables(key, schema, written),
+        ("object", DeValue::Array(_)) => format!("this table may appear only once: write [{key}]"),
+        ("object", _) => format!("it is a table: write [{key}] and its keys below"),
+        ("array", DeValue::Table(_)) if items["type"] == "object" => {
+            format!("this table may be repeated: write [[{key}]], or a list [{{ … }}]")
+        }
+        ("array", _) if items["type"] == "object" => instead_of_tables(key, items, written),
+        ("array", _) => format!("it is a list: write [\"{shown}\"]"),
+        ("boolean", _) => "write true or false, without quotation marks".to_owned(),
+        ("integer", _) if shown.parse::<i64>().is_ok() => {
+            format!("write {shown}, without quotation marks")
+        }
+        ("integer", _) => "write a whole number".to_owned(),
+        (_, DeValue::Array(_) | DeValue::Table(_)) => {
+            "it is one text: write \"…\", without [ ]".to_owned()
+        }
+        _ if schema["enum"].is_array() => format!("write one of {}", words(schema)),
+        _ => match schema["x-number"].as_str() {
+            Some(form) if form != "{}" && !matches!(written, DeValue::Boolean(_)) => {
+                format!("write \"{}\"", form.replace("{}", &shown))
+            }
+            _ => format!("write \"{shown}\", with quotation marks"),
+        },
+    }
+}
+
+fn below(key: &str, part: impl Display) -> String {
+    if key.is_empty() {
+        part.to_string()
+    } else {
+        format!("{key}.{part}")
+    }
+}
+
+/// Returns the keys that a table must have.
+pub fn required(schema: &Value) -> impl Iterator<Item = &str> {
+    schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+/// Returns a message with the word that was probably meant, or else with all that there are.
+pub fn suggested(message: &str, text: &str, words: &[&str]) -> String {
+    match nearest(text, words.iter().copied()) {
+        Some(meant) => format!("{message}; did you mean \"{meant}\"?"),
+        None => format!("{message}; here it may be {}", words.join(", ")),
+    }
+}
+
+/// Returns the candidate nearest to `word`, if it is near enough to be a spelling mistake.
+fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase().replace('-', "_");
+    candidates
+        .into_iter()
+        .map(|candidate| (osa_distance(&word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+fn words(schema: &Value) -> String {
+    let words = schema["enum"].as_array().into_iter().flatten();
+    words.map(Value::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Tables within others are written in line.
+fn instead_of_tables(key: &str, schema: &Value, value: &DeValue<'_>) -> String {
+    let name = key
+        .rsplit('.')
+        .find(|part| part.parse::<usize>().is_err())
+        .unwrap_or(key);
+    if !key.contains(&format!(".{name}")) {
+        return format!("it is a table: write [[{name}]] and its keys below");
+    }
+    let texts = value.as_str().into_iter().chain(std::iter::repeat("…"));
+    let pairs = required(schema)
+        .zip(texts)
+        .map(|(key, text)| format!("{key} = \"{text}\""));
+    format!(
+        "write {name} = [{{ {} }}]",
+        pairs.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// Returns a value as the file has it, except for the quotation marks around a text.
+fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(is) => is.to_string(),
+        DeValue::Datetime(at) => at.to_string(),
+        DeValue::Array(_) | DeValue::Table(_) => "…".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn only_what_is_near_is_suggested() {
+        let keys = ["quiet", "max_wait", "hold", "url"];
+        for (word, meant) in [
+            ("quite", Some("quiet")),
+            ("qiet", Some("quiet")),
+            ("hodl", Some("hold")),
+            ("", None),
+            ("max-wait", Some("max_wait")),
+            ("Hold", Some("hold")),
+            ("uri", Some("url")),
+            ("retries", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(word, keys), meant, "{word}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The configuration file as it is written, with the flags that count before it: where each value is, and what is wrong.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use crate::config::check::check;
+use crate::config::environment::Environment;
+use crate::config::error::ConfigError;
+use crate::config::schema::{DaemonKind, schema_of};
+
+/// The file, and the flags. A key is given with the positions of tables, such as `source.0.name`.
+#[derive(Debug)]
+pub struct ConfigFile<'a> {
+    /// Nothing if there are only flags.
+    pub path: Option<&'a Path>,
+    text: &'a str,
+    root: Spanned<DeValue<'a>>,
+    /// Keys, and the flags that they are set by.
+    pub flags: Vec<(&'static str, &'static str)>,
+    pub environment: &'a Environment,
+}
+
+impl<'a> ConfigFile<'a> {
+    /// Reads as much as is TOML, and returns the first error beside it.
+    pub fn parse(
+        path: Option<&'a Path>,
+        text: &'a str,
+        environment: &'a Environment,
+    ) -> (ConfigFile<'a>, Result<(), ConfigError>) {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+        let flags = Vec::new();
+        let file = ConfigFile {
+            path,
+            text,
+            root,
+            flags,
+            environment,
+        };
+        let outcome = errors.first().map_or(Ok(()), |error| {
+            let message = error.message().trim_end().replace('\n', ", ");
+            Err(file.error_at("", error.span().map(|span| span.start), message))
+        });
+        (file, outcome)
+    }
+
+    /// Returns the value of a key.
+    pub fn get(&self, key: &str) -> Option<&Spanned<DeValue<'a>>> {
+        let mut parts = key.split('.');
+        parts.try_fold(&self.root, |value, part| child(value.get_ref(), part))
+    }
+
+    /// Puts what a flag says in the place of what the file says.
+    pub fn set(&mut self, key: &'static str, flag: &'static str, value: DeValue<'a>) {
+        self.flags.push((key, flag));
+        let mut parts = key.split('.');
+        if let Some(place) = parts.try_fold(self.root.get_mut(), slot) {
+            *place = value;
+        }
+    }
+
+    /// Leaves of a list the one table with this text, without the keys that flags replace, or begins a new table.
+    pub fn select(&mut self, list: &str, (key, text): (&str, &str), replaced: &[&str]) {
+        let Some(place) = slot(self.root.get_mut(), list) else {
+            return;
+        };
+        let is_it = |table: &Spanned<DeValue<'_>>| {
+            let value = child(table.get_ref(), key);
+            value.and_then(|value| value.get_ref().as_str()) == Some(text)
+        };
+        let selected = match std::mem::replace(place, DeValue::Boolean(false)) {
+            DeValue::Array(tables) => tables.into_iter().find(is_it),
+            _ => None,
+        };
+        let mut selected = selected.unwrap_or_else(empty);
+        if let DeValue::Table(table) = selected.get_mut() {
+            for key in replaced {
+                table.remove(*key);
+            }
+        }
+        *place = DeValue::Array([selected].into_iter().collect());
+    }
+
+    /// Returns what the file and the flags say, if each key is known and has a value of its kind.
+    pub fn read<T: DeserializeOwned + JsonSchema>(
+        &self,
+        daemon: DaemonKind,
+    ) -> Result<T, ConfigError> {
+        check(&schema_of::<T>(daemon), "", &self.root)
+            .map_err(|wrong| self.error_at(&wrong.key, wrong.offset, wrong.message))?;
+        let deserializer = ValueDeserializer::from(self.root.clone());
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
+            let parts = error.path().iter().filter_map(|segment| match segment {
+                Segment::Seq { index } => Some(index.to_string()),
+                Segment::Map { key } => Some(key.clone()),
+                Segment::Enum { .. } | Segment::Unknown => None,
+            });
+            let key = parts.collect::<Vec<_>>().join(".");
+            self.error(&key, error.inner().message())
+        })
+    }
+
+    /// Returns the error about a key.
+    pub fn error(&self, key: &str, message: impl Display) -> ConfigError {
+        self.error_at(key, None, message)
+    }
+
+    fn error_at(&self, key: &str, offset: Option<usize>, message: impl Display) -> ConfigError {
+        let is_below = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        let mut flags = self.flags.iter();
+        if let Some((_, flag)) = flags.find(|(set, _)| key.strip_prefix(set).is_some_and(is_below))
+        {
+            return ConfigError::Invalid(format!("{flag}: {message}"));
+        }
+        // Where it is, or the table that it is missing in.
+        let (mut found, mut start) = (Some(&self.root), offset);
+        for part in key.split('.') {
+            found = found.and_then(|value| child(value.get_ref(), part));
+            start = offset.or(found.map(|value| value.span().start)).or(start);
+        }
+        let mut words = key
+            .split('.')
+            .filter(|part| part.parse::<usize>().is_err())
+            .collect::<Vec<_>>()
+            .join(".");
+        if !words.is_empty() {
+            words.push_str(": ");
+        }
+        let Some((path, start)) = self.path.zip(start) else {
+            return ConfigError::Invalid(format!("{words}{message}"));
+        };
+        // As editors count.
+        let before = self.text.get(..start).unwrap_or(self.text);
+        let (line, last) = (before.matches('\n').count() + 1, before.rsplit('\n').next());
+        let column = last.map_or(0, |last| last.chars().count()) + 1;
+        ConfigError::Invalid(format!(
+            "{}:{line}:{column}: {words}{message}",
+            path.display()
+        ))
+    }
+
+    /// Makes the path of a key absolute: one in the file is relative to the file's directory.
+    pub fn absolute(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+        if path.as_os_str().is_empty() {
+            return Err(self.error(key, "it is empty"));
+        }
+        Ok(self.from_directory(path))
+    }
+
+    /// Returns a path that is relative to the file's directory.
+    pub fn from_directory(&self, path: &Path) -> PathBuf {
+        let directory = self.path.and_then(Path::parent).unwrap_or(Path::new(""));
+        self.environment.absolute(&directory.join(path))
+    }
+
+    /// Refuses a table if a condition holds: each is given with the key that is wrong then, and the message.
+    pub fn refuse(&self, table: &str, wrong: &[(bool, &str, &str)]) -> Result<(), ConfigError> {
+        match wrong.iter().find(|(is_wrong, ..)| *is_wrong) {
+            Some((_, key, message)) => Err(self.error(&format!("{table}.{key}"), message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a duration for which zero makes no sense.
+    pub fn not_zero(&self, key: &str, duration: Duration) -> Result<(), ConfigError> {
+        if duration.is_zero() {
+            return Err(self.error(key, "it must be longer than zero"));
+        }
+        Ok(())
+    }
+
+    /// Returns the flags that a key was set by, or `default`, or nothing if it is written in the file.
+    pub fn origin(&self, key: &str) -> Option<&'static str> {
+        // A source that is written without mounts has the short form of one.
+        let is_written = || self.get(key).is_some() || key.ends_with(".mount");
+        match self.flags.iter().find(|(set, _)| *set == key) {
+            Some((_, flags)) => Some(flags),
+            None => (!is_written()).then_some("default"),
+        }
+    }
+}
+
+/// Returns the part of a table or list with this name or position.
+fn child<'v, 'a>(value: &'v DeValue<'a>, part: &str) -> Option<&'v Spanned<DeValue<'a>>> {
+    match value {
+        DeValue::Table(table) => table.get(part),
+        DeValue::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+/// Returns the place of a key in a table, which it may be the first in, or the only table of a list.
+fn slot<'v, 'a>(value: &'v mut DeValue<'a>, part: &str) -> Option<&'v mut DeValue<'a>> {
+    match value {
+        DeValue::Table(table) => {
+            let name = Spanned::new(0..0, part.to_owned().into());
+            Some(table.entry(name).or_insert_with(empty).get_mut())
+        }
+        DeValue::Array(items) => items.first_mut().map(Spanned::get_mut),
+        _ => None,
+    }
+}
+
+fn empty<'a>() -> Spanned<DeValue<'a>> {
+    Spanned::new(0..0, DeValue::Table(DeTable::new()))
+}

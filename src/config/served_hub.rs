@@ -1,0 +1,230 @@
+//! `[embedded_hub]` of `rsnotify run`, and `[hub]` of `rsnotify hub`: a hub in this process.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use resourcesync::uri::{Hub, Uri, is_clean};
+use rustix::process::{Resource, getrlimit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+use url::Url;
+use websub::http::server;
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::http::settings::EmbeddedHubSettings;
+use websub::hub::limits::HubLimits;
+
+use crate::config::duration::seconds;
+use crate::config::error::ConfigError;
+use crate::config::file::ConfigFile;
+use crate::config::text::{Size, Written};
+use crate::config::web_uri;
+
+/// The largest notification that a key may permit.
+const MAX_BODY: u32 = 64 << 20;
+
+/// A hub in this process. Each daemon has its own keys, and the limits are common.
+#[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServedHub {
+    /// Run a hub in this process. Without this key there is one exactly when there is no `[[hub]]`.
+    #[schemars(example = true, extend("x-daemon" = "run"))]
+    #[schemars(extend("x-default" = "`true` exactly when there is no `[[hub]]`"))]
+    pub enabled: Option<bool>,
+    /// Path of the hub below `public_url`.
+    #[schemars(extend("x-daemon" = "run", "x-form" = "path of a hub"))]
+    #[default("/hub".to_owned())]
+    pub path: String,
+    /// URI of the hub, exactly as topics and Capability Lists advertise it. Subscriptions and publications are posted to
+    /// its path.
+    ///
+    /// The web server in front passes the path on unchanged.
+    #[schemars(with = "String", example = "https://hub.example.org/hub")]
+    #[schemars(extend("x-daemon" = "hub", "x-form" = "served hub", "x-shown" = true, "x-default" = "required"))]
+    #[default(Hub::new(""))]
+    pub url: Hub,
+    /// Maximum size of a notification that is published, or fetched for a ping: a number of bytes, or with a unit, such
+    /// as `"2MiB"` or `"512KiB"`.
+    #[schemars(extend("x-daemon" = "hub"))]
+    #[default(Size(2 << 20))]
+    pub max_body: Size,
+    /// Time after which a topic that nobody publishes, and that has no subscribers, is forgotten.
+    #[schemars(extend("x-daemon" = "hub"))]
+    #[default(seconds(90 * 24 * 3_600))]
+    pub topic_ttl: Written<Duration>,
+    /// Rate limit for the publications of one publisher. A burst may have the same number.
+    #[schemars(range(min = 1, max = u32::MAX), example = 600)]
+    #[schemars(extend("x-daemon" = "hub", "x-default" = "as `max_requests_per_minute`"))]
+    pub max_publications_per_minute: Option<u32>,
+    /// Refuse callbacks that are not `https`.
+    pub https_callbacks_only: bool,
+    /// Ports that callbacks may have: single ones and ranges.
+    #[schemars(length(min = 1))]
+    #[default(CallbackPolicy::default().ports.into_iter().map(Written).collect())]
+    pub callback_ports: Vec<Written<RangeInclusive<u16>>>,
+    /// Networks, such as `"10.0.0.0/8"`, in which callbacks may be although they are not public.
+    ///
+    /// For subscribers on this host, such as `rsnotify listen`: `["127.0.0.0/8", "::1"]`, and all `callback_ports`.
+    pub allow_callback_networks: Vec<Written<IpNet>>,
+    /// Proxies, such as `"127.0.0.1"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front must be named
+    /// here, or all subscribers count as one address.
+    ///
+    /// Every client on a Unix socket is trusted.
+    pub trusted_proxies: Vec<Written<IpNet>>,
+    /// Maximum number of subscriptions.
+    #[schemars(range(min = 1, max = u32::MAX))]
+    #[default(HubLimits::default().subscriptions.in_all)]
+    pub max_subscriptions: u32,
+    /// Maximum number of subscriptions with callbacks on one host: a name, an IPv4 address, or an IPv6 /64.
+    #[schemars(range(min = 1, max = u32::MAX))]
+    #[default(HubLimits::default().subscriptions.per_host)]
+    pub max_subscriptions_per_host: u32,
+    /// Maximum number of subscriptions requested from one address, an IPv6 /64 counting as one.
+    ///
+    /// The address is not saved, so that this counts from the start of rsnotify.
+    #[schemars(range(min = 1, max = u32::MAX))]
+    #[default(HubLimits::default().subscriptions.per_address)]
+    pub max_subscriptions_per_address: u32,
+    /// Rate limit for requests from one address, and for verifications at one host.
+    ///
+    /// A host is a callback's name, and also the address that it stands for. The burst, and the number of requests in
+    /// flight, are limited to the same number. An IPv6 address counts as its /64, its /56 with twice as many, and its /48
+    /// with four times as many.
+    #[schemars(range(min = 1, max = u32::MAX))]
+    #[default(HubLimits::default().requests_per_minute)]
+    pub max_requests_per_minute: u32,
+    /// Maximum size of the notifications in the state file that subscribers have not received yet, of all topics
+    /// together. Beyond it, the subscription that is owed most ends.
+    ///
+    /// Its subscriber is informed (`hub.mode=denied`). A subscription that is owed only the last notification of its
+    /// topic does not end.
+    #[default(Size(1 << 30))]
+    pub max_backlog: Size,
+}
+
+impl ServedHub {
+    /// Checks `[hub]`, and fills in what depends on other keys.
+    pub fn check_own(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+        if self.url.as_str().is_empty() {
+            return Err(file.error("hub.url", "it is missing"));
+        }
+        if self.max_body.0 > MAX_BODY {
+            return Err(file.error(
+                "hub.max_body",
+                format!("it is larger than {} MiB", MAX_BODY >> 20),
+            ));
+        }
+        self.max_publications_per_minute
+            .get_or_insert(self.max_requests_per_minute);
+        file.not_zero("hub.topic_ttl", self.topic_ttl.0)
+    }
+
+    /// Returns the embedded hub's URI, as it is advertised.
+    pub fn hub(&self, public_url: &Uri) -> Hub {
+        Hub::new(format!(
+            "{}{}",
+            public_url.as_str(),
+            self.path.trim_start_matches('/')
+        ))
+    }
+
+    /// Allows callbacks on this machine, for a trial.
+    pub fn allow_this_machine(&mut self) {
+        let policy = CallbackPolicy::on_this_machine();
+        self.callback_ports = policy.ports.into_iter().map(Written).collect();
+        self.allow_callback_networks
+            .splice(..0, policy.allowed.into_iter().map(Written));
+    }
+
+    pub fn callbacks(&self) -> CallbackPolicy {
+        CallbackPolicy {
+            https_only: self.https_callbacks_only,
+            ports: self
+                .callback_ports
+                .iter()
+                .map(|ports| ports.0.clone())
+                .collect(),
+            allowed: self
+                .allow_callback_networks
+                .iter()
+                .map(|network| network.0)
+                .collect(),
+        }
+    }
+
+    pub fn limits(&self) -> HubLimits {
+        let mut limits = HubLimits::default();
+        limits.subscriptions.in_all = self.max_subscriptions;
+        limits.subscriptions.per_host = self.max_subscriptions_per_host;
+        limits.subscriptions.per_address = self.max_subscriptions_per_address;
+        limits.set_requests_per_minute(self.max_requests_per_minute);
+        limits.backlog_bytes = self.max_backlog.0.into();
+        limits
+    }
+
+    /// Returns the settings towards subscribers, with as many slots as there are file descriptors for.
+    pub fn settings(&self, hub: Hub) -> EmbeddedHubSettings {
+        let usual = EmbeddedHubSettings::new(hub);
+        let spare = server::spare(getrlimit(Resource::Nofile).current);
+        let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
+        EmbeddedHubSettings {
+            policy: self.callbacks(),
+            limits: self.limits(),
+            trusted_proxies: self
+                .trusted_proxies
+                .iter()
+                .map(|network| network.0)
+                .collect(),
+            // As many deliveries again may be slow ones.
+            concurrent_deliveries: share(8, usual.concurrent_deliveries),
+            concurrent_verifications: share(32, usual.concurrent_verifications),
+            concurrent_lookups: share(32, usual.concurrent_lookups),
+            ..usual
+        }
+    }
+}
+
+/// Returns the origin of a URL, as a prefix.
+pub fn origin(hub: &Hub) -> Option<Uri> {
+    let url = Url::parse(hub.as_str()).ok()?;
+    Uri::parse(&format!("{}/", url.origin().ascii_serialization())).ok()
+}
+
+/// Checks the path of the embedded hub.
+pub fn check_path(text: &str) -> Result<(), String> {
+    let Some(path) = text.strip_prefix('/').filter(|path| is_plain(path)) else {
+        return Err(format!("\"{text}\" is not a plain path such as \"/hub\""));
+    };
+    // Topics of sets that advertise none are named below it (R9).
+    if path.starts_with("topics/") || !path.split('/').all(is_segment) {
+        return Err(format!(
+            "\"{text}\" cannot be the hub's path: write one such as \"/hub\""
+        ));
+    }
+    Ok(())
+}
+
+/// Checks an address, which is kept byte for byte. The path is where requests are taken.
+pub fn check_url(text: &str) -> Result<(), String> {
+    web_uri::parse(text)?;
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if authority.contains('@') {
+        return Err("credentials do not belong into the URI of a hub".to_owned());
+    }
+    if !is_plain(path) || !path.trim_end_matches('/').split('/').all(is_segment) {
+        return Err(format!(
+            "\"{text}\" has no plain path: write one such as \"https://hub.example.org/hub\""
+        ));
+    }
+    Ok(())
+}
+
+fn is_plain(path: &str) -> bool {
+    !path.is_empty() && path.is_ascii() && is_clean(path) && !path.contains(['?', '#', '%'])
+}
+
+fn is_segment(segment: &str) -> bool {
+    !matches!(segment, "" | "." | "..")
+}

@@ -1,0 +1,242 @@
+//! Values that the file writes as texts, such as `"30s"`, `"50%"` and `"10.0.0.0/8"`.
+
+use std::borrow::Cow;
+use std::ops::{Deref, RangeInclusive};
+
+use ipnet::IpNet;
+use resourcesync::uri::Hub;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use url::{Position, Url};
+use websub::hub::network;
+
+use crate::announce::finding::Acknowledgement;
+use crate::announce::plan::{MassDeletion, Replaces};
+use crate::config::hub;
+
+/// A value with its form as a text.
+pub trait TextValue: Sized {
+    /// A regular expression that every text of this form matches, for the schema.
+    const PATTERN: &'static str = ".*";
+    /// What to write instead of a bare number, which is `{}` here.
+    const NUMBER: &'static str = "{}";
+
+    fn read(text: &str) -> Result<Self, String>;
+
+    fn write(&self) -> String;
+}
+
+/// A value that the file writes as a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written<T>(pub T);
+
+impl<T> Deref for Written<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<'de, T: TextValue> Deserialize<'de> for Written<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written<T>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        T::read(&text).map(Written).map_err(D::Error::custom)
+    }
+}
+
+impl<T: TextValue> Serialize for Written<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.write())
+    }
+}
+
+impl<T: TextValue> JsonSchema for Written<T> {
+    fn schema_name() -> Cow<'static, str> {
+        "Written".into()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        std::any::type_name::<T>().into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": T::PATTERN, "x-number": T::NUMBER })
+    }
+}
+
+impl TextValue for MassDeletion {
+    const PATTERN: &'static str = "^(never|0*([0-9]{1,2}|100)%)$";
+    const NUMBER: &'static str = "{}%\" or \"never";
+
+    fn read(text: &str) -> Result<MassDeletion, String> {
+        let digits = text
+            .strip_suffix('%')
+            .filter(|digits| !digits.starts_with('+'));
+        let percent = digits
+            .and_then(|digits| digits.parse().ok())
+            .filter(|percent| *percent <= 100);
+        match (text, percent) {
+            ("never", _) => Ok(MassDeletion::Never),
+            (_, Some(percent)) => Ok(MassDeletion::Percent(percent)),
+            (_, None) => Err(format!(
+                "\"{text}\" is neither \"0%\" to \"100%\" nor \"never\""
+            )),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            MassDeletion::Percent(percent) => format!("{percent}%"),
+            MassDeletion::Never => "never".to_owned(),
+        }
+    }
+}
+
+impl TextValue for Acknowledgement {
+    fn read(text: &str) -> Result<Acknowledgement, String> {
+        Acknowledgement::parse(text).map_err(|error| error.to_string())
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A hub that another one replaces.
+impl TextValue for Replaces {
+    const PATTERN: &'static str = ".";
+
+    fn read(text: &str) -> Result<Replaces, String> {
+        match text {
+            "auto" => Ok(Replaces::Automatic),
+            "nothing" => Ok(Replaces::Nothing),
+            text => hub::address(text).map(|()| Replaces::Hub(Hub::new(text))),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            Replaces::Automatic => "auto".to_owned(),
+            Replaces::Nothing => "nothing".to_owned(),
+            Replaces::Hub(hub) => hub.as_str().to_owned(),
+        }
+    }
+}
+
+/// Ports that callbacks may have.
+impl TextValue for RangeInclusive<u16> {
+    const PATTERN: &'static str = "^[0-9]+(-[0-9]+)?$";
+
+    fn read(text: &str) -> Result<RangeInclusive<u16>, String> {
+        let port = |digits: &str| digits.parse().ok().filter(|_| !digits.starts_with('+'));
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let ports = port(first)
+            .zip(port(last))
+            .map(|(first, last)| first..=last);
+        ports
+            .filter(|ports| *ports.start() > 0 && !ports.is_empty())
+            .ok_or_else(|| format!("\"{text}\" is no port and no range such as \"8000-9999\""))
+    }
+
+    fn write(&self) -> String {
+        let (first, last) = (self.start(), self.end());
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    }
+}
+
+impl TextValue for IpNet {
+    const PATTERN: &'static str = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$";
+
+    fn read(text: &str) -> Result<IpNet, String> {
+        network::parse(text).map_err(|error| error.to_string())
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A proxy; nothing is for requests without one.
+impl TextValue for Option<Url> {
+    const PATTERN: &'static str = "^(none|[Hh][Tt][Tt][Pp]://[^@/?#]+/?)$";
+
+    /// The message never repeats the text: it may hold a password.
+    fn read(text: &str) -> Result<Option<Url>, String> {
+        if text == "none" {
+            return Ok(None);
+        }
+        if text.contains('@') {
+            return Err("a proxy is written without user name and password: leave the key out, and put them into the \
+                        HTTPS_PROXY or HTTP_PROXY variable of the service"
+                .to_owned());
+        }
+        // Nothing behind the slash.
+        let is_bare = |url: &Url| url.scheme() == "http" && &url[Position::BeforePath..] == "/";
+        match Url::parse(text) {
+            Ok(url) if url.has_host() && is_bare(&url) => Ok(Some(url)),
+            _ => Err("write \"http://HOST:PORT\", or \"none\" to go without a proxy".to_owned()),
+        }
+    }
+
+    fn write(&self) -> String {
+        self.as_ref()
+            .map_or_else(|| "none".to_owned(), Url::to_string)
+    }
+}
+
+/// A number of bytes: an integer, or a text with a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "Number")]
+pub struct Size(pub u32);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "write a number of bytes, or a text such as \"2MiB\""
+)]
+enum Number {
+    Bytes(#[schemars(range(min = 1, max = u32::MAX))] i64),
+    Text(#[schemars(regex(pattern = "^[0-9]+ *(B|KiB|MiB|GiB)?$"))] String),
+}
+
+/// The units with their bits, the largest first.
+const UNITS: [(&str, u32); 5] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0), ("", 0)];
+
+impl TryFrom<Number> for Size {
+    type Error = String;
+
+    fn try_from(number: Number) -> Result<Size, String> {
+        let text = match number {
+            Number::Bytes(bytes) => bytes.to_string(),
+            Number::Text(text) => text,
+        };
+        let (digits, unit) = text.split_at(
+            text.find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(text.len()),
+        );
+        let unit = UNITS.iter().find(|(name, _)| *name == unit.trim_start());
+        let size = unit.and_then(|(_, bits)| digits.parse::<u32>().ok()?.checked_mul(1 << bits));
+        size.filter(|size| *size > 0).map(Size).ok_or_else(|| {
+            let max = u32::MAX;
+            format!(
+                "{text} is no size such as \"2MiB\", \"64KiB\" or 1000 (bytes), from 1 to {max}"
+            )
+        })
+    }
+}
+
+/// Writes a size with the largest unit that divides it.
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let unit = UNITS
+            .iter()
+            .find(|(_, bits)| self.0.is_multiple_of(1 << bits));
+        let (unit, bits) = unit.unwrap_or(&("B", 0));
+        serializer.serialize_str(&format!("{}{unit}", self.0 >> bits))
+    }
+}
