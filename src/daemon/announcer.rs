@@ -187,6 +187,11 @@ fn is_answer(event: &Event) -> bool {
     matches!(event, Event::Answered { .. } | Event::Fetched(_))
 }
 
+/// Returns true for an effect that somebody outside sees: a power failure may not undo that it is saved.
+fn is_heard(effect: &Effect) -> bool {
+    matches!(effect, Effect::Submit(_) | Effect::Serve(_))
+}
+
 /// Returns the moment of a step.
 fn moment(clock: Clock) -> Now {
     Now {
@@ -258,7 +263,6 @@ impl Role for Announcer {
         failpoints.saved(&batch, &effects, &changes.records);
         let answer = self.commanded.take();
         self.answer = answer.map(|answer| counted(answer, &effects));
-        let is_heard = |effect: &Effect| matches!(effect, Effect::Submit(_) | Effect::Serve(_));
         let must_sync = can_lag && effects.iter().any(is_heard);
         self.effects.extend(effects);
         if must_sync {
@@ -380,4 +384,46 @@ impl Role for Announcer {
 
     /// Does nothing: submissions under way are repeated at the next start.
     fn end(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use resourcesync::uri::{Hub, Topic, Uri};
+    use websub::answer::Answer;
+    use websub::topics::TopicPage;
+
+    use super::{is_answer, is_heard};
+    use crate::announce::event::{Effect, Event};
+    use crate::announce::ids::ChannelId;
+
+    #[test]
+    fn only_answers_that_nothing_follows_may_be_lost_with_the_power() {
+        let (channel, hub) = (ChannelId(1), Hub::new("https://hub.example/"));
+        let topic = Topic::new("https://e.org/t");
+        let answered = Event::Answered {
+            channel,
+            hub: hub.clone(),
+            seq: 1,
+            answer: Answer::ACCEPTED,
+            jitter: 0.0,
+        };
+        assert!(is_answer(&answered) && is_answer(&Event::Fetched(topic.clone())));
+        for event in [
+            Event::Tick,
+            Event::Observed(Vec::new()),
+            Event::Retry { only: None },
+            Event::Drop { channel, hub },
+        ] {
+            assert!(!is_answer(&event), "{event:?}");
+        }
+        let page = TopicPage {
+            topic: topic.clone(),
+            capability_list: Uri::parse("https://e.org/cl.xml").unwrap(),
+            hubs: Vec::new(),
+            body: Vec::new().into(),
+            report_fetches: false,
+        };
+        assert!(is_heard(&Effect::Serve(page)));
+        assert!(!is_heard(&Effect::Withdraw(topic)));
+    }
 }

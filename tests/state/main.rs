@@ -16,6 +16,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::announce::delivery::attempt::{Attempt, Refusal};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::MountId;
+use rsnotify::announce::steps::cut::{bytes, times};
 use rsnotify::state::lock::is_in_use;
 use rsnotify::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
 use rsnotify::state::{Db, DocId, HubId, Sql, hub, last_time_saved, save_time};
@@ -241,6 +242,7 @@ fn values_are_read_as_they_were_written() {
     ] {
         let time: Timestamp = text.parse().unwrap();
         comes_back(time, Sql(time));
+        assert_eq!(times(&bytes(&[time, time])), [time, time]);
     }
     Capability::all().for_each(|capability| comes_back(capability, Sql(capability)));
     ChannelKind::ALL
