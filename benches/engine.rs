@@ -207,6 +207,9 @@ fn observation(name: &str, content: &str, at: Timestamp) -> Observation {
             below: Arc::from(name.as_bytes()),
         },
         at,
-        look: Look::Document { parsed, stat },
+        look: Look::Document {
+            parsed: parsed.into(),
+            stat,
+        },
     }
 }

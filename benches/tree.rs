@@ -18,7 +18,9 @@ use resourcesync::uri::Uri;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
-use rsnotify::tree::{KnownFile, RecentKeys, Tree, TreeReport, TreeSettings, WatchMode};
+use rsnotify::tree::{
+    KnownFile, KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings, WatchMode,
+};
 
 const DOCUMENTS: usize = 10_000;
 
@@ -169,7 +171,9 @@ fn watch(root: &Path, known: Vec<KnownFile>) -> (Tree, Receiver<TreeReport>) {
         open_writer: Duration::from_secs(30),
         recent_keys: RecentKeys::default(),
     };
-    let tree = Tree::watch(settings, known, move |report| {
+    let mut files = KnownFiles::default();
+    known.into_iter().for_each(|file| files.add(file));
+    let tree = Tree::watch(settings, files, move |report| {
         let _ = sender.send(report);
         ControlFlow::Continue(())
     });

@@ -5,6 +5,10 @@ use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
 
+use rusqlite::Statement;
+
+use crate::state::{Columns, FromRow, Parameters, from_row, parameters};
+
 /// One version of a document, as far as versions are compared (R4, R14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
@@ -13,6 +17,9 @@ pub struct Version {
     pub fingerprint: Fingerprint,
 }
 
+from_row! { Version { capability, form, fingerprint } }
+parameters! { Version { capability, form, fingerprint } }
+
 /// The version of a document that a hub was last told of on a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
@@ -20,6 +27,24 @@ pub struct Told {
     pub form: Form,
     /// Nothing where the document existed but its content was not known (R13).
     pub fingerprint: Option<Fingerprint>,
+}
+
+impl FromRow for Option<Told> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Told>> {
+        let (kind, fingerprint): (Option<_>, _) = row.read()?;
+        Ok(kind.map(|(capability, form)| Told {
+            capability,
+            form,
+            fingerprint,
+        }))
+    }
+}
+
+impl Parameters for Option<Told> {
+    fn bind(&self, statement: &mut Statement<'_>, bound: &mut usize) -> rusqlite::Result<()> {
+        let kind = self.map(|told| (told.capability, told.form));
+        (kind, self.and_then(|told| told.fingerprint)).bind(statement, bound)
+    }
 }
 
 impl From<Version> for Told {

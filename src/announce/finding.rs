@@ -137,35 +137,6 @@ impl Finding {
         }
     }
 
-    /// Returns the name that metrics have for it.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Finding::Unrouted { .. } => "unrouted",
-            Finding::Unadvertised { .. } => "unadvertised",
-            Finding::NoIndex { .. } => "no_index",
-            Finding::ForeignHubs { .. } => "foreign_hubs",
-            Finding::ForeignHub { .. } => "foreign_hub",
-            Finding::ForeignTopic { .. } => "foreign_topic",
-            Finding::InvalidTopic { .. } => "invalid_topic",
-            Finding::UnrequestableTopic { .. } => "unrequestable_topic",
-            Finding::SharedTopic { .. } => "shared_topic",
-            Finding::SeveralChannels { .. } => "several_channels",
-            Finding::UntellableEntries { .. } => "untellable_entries",
-            Finding::BackDated { .. } => "back_dated",
-            Finding::Ahead { .. } => "ahead",
-            Finding::ClosedListRewritten { .. } => "closed_list_rewritten",
-            Finding::MissingResources { .. } => "missing_resources",
-            Finding::NoFile { .. } | Finding::MoreWithoutFile { .. } => "no_file",
-            Finding::WrongUrl { .. } => "wrong_url",
-            Finding::NoDocument { .. } => "no_document",
-            Finding::Unclean { .. } => "unclean",
-            Finding::ForeignCapability { .. } => "foreign_capability",
-            Finding::TooLarge { .. } => "too_large",
-            Finding::RelativeLoc { .. } => "relative_loc",
-            Finding::ForeignNamespace { .. } => "foreign_namespace",
-        }
-    }
-
     /// Returns the URI that a Capability List names and that is no document's.
     pub fn without_document(&self) -> Option<&Uri> {
         match self {
@@ -224,13 +195,13 @@ impl Finding {
             | Finding::UnrequestableTopic { set, .. }
             | Finding::SharedTopic { set, .. }
             | Finding::SeveralChannels { set }
+            | Finding::MissingResources { set, .. }
             | Finding::MoreWithoutFile { set, .. } => vec![set],
             Finding::NoFile { set, uri } | Finding::NoDocument { set, uri, .. } => vec![set, uri],
             Finding::UntellableEntries { list, .. }
             | Finding::BackDated { list, .. }
             | Finding::Ahead { list, .. }
             | Finding::ClosedListRewritten { list, .. } => vec![list],
-            Finding::MissingResources { set, .. } => vec![set],
             Finding::WrongUrl { url, .. } => vec![url],
             Finding::Unclean { .. } => Vec::new(),
         }
@@ -286,32 +257,48 @@ impl Finding {
     }
 }
 
-/// The names that [`Finding::kind`] gives.
-pub const KINDS: [&str; 23] = [
-    "unrouted",
-    "unadvertised",
-    "no_index",
-    "foreign_hubs",
-    "foreign_hub",
-    "foreign_topic",
-    "invalid_topic",
-    "unrequestable_topic",
-    "shared_topic",
-    "several_channels",
-    "no_file",
-    "no_document",
-    "wrong_url",
-    "unclean",
-    "foreign_capability",
-    "too_large",
-    "relative_loc",
-    "foreign_namespace",
-    "untellable_entries",
-    "back_dated",
-    "ahead",
-    "closed_list_rewritten",
-    "missing_resources",
-];
+/// Names the kinds of findings.
+macro_rules! kinds {
+    ($($name:literal: $($finding:ident)|+;)*) => {
+        /// The names that [`Finding::kind`] gives.
+        pub const KINDS: [&str; [$($name),*].len()] = [$($name),*];
+
+        impl Finding {
+            /// Returns the name that metrics have for it.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $($(Finding::$finding { .. })|+ => $name,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    "unrouted": Unrouted;
+    "unadvertised": Unadvertised;
+    "no_index": NoIndex;
+    "foreign_hubs": ForeignHubs;
+    "foreign_hub": ForeignHub;
+    "foreign_topic": ForeignTopic;
+    "invalid_topic": InvalidTopic;
+    "unrequestable_topic": UnrequestableTopic;
+    "shared_topic": SharedTopic;
+    "several_channels": SeveralChannels;
+    "no_file": NoFile | MoreWithoutFile;
+    "no_document": NoDocument;
+    "wrong_url": WrongUrl;
+    "unclean": Unclean;
+    "foreign_capability": ForeignCapability;
+    "too_large": TooLarge;
+    "relative_loc": RelativeLoc;
+    "foreign_namespace": ForeignNamespace;
+    "untellable_entries": UntellableEntries;
+    "back_dated": BackDated;
+    "ahead": Ahead;
+    "closed_list_rewritten": ClosedListRewritten;
+    "missing_resources": MissingResources;
+}
 
 /// Findings that an operator knows of, and that raise no alarm.
 #[derive(Debug, Clone, PartialEq, Eq)]

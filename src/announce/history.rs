@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::ids::ChannelId;
 use crate::announce::steps::cut::times;
-use crate::state::{Db, Result};
+use crate::state::{Db, Result, read};
 
 /// Notifications that are kept.
 const MAX_NOTIFICATIONS: usize = 50;
@@ -183,51 +183,48 @@ pub fn recalled(db: Db<'_>) -> Result<History> {
          CROSS JOIN log_position p ON p.channel = c.id CROSS JOIN account a ON a.channel = c.id AND a.hub = p.hub \
          CROSS JOIN hub h ON h.id = a.hub ORDER BY 2, 4, 1, 9"
     );
-    let told = db.all(&sql, [], |row| {
-        let (_, channel, topic) = (row.take::<u8>()?, row.sql()?, row.sql()?);
-        let seq = row.take::<i64>()?.cast_unsigned();
-        let (cut, changes) = (row.option()?, row.take::<Option<u32>>()?);
-        let (bytes, body) = (row.count()?, row.take::<Option<Vec<u8>>>()?);
-        let (hub, last, untils) = (
-            row.sql()?,
-            Attempt::read(row)?,
-            row.take::<Option<Vec<u8>>>()?,
-        );
+    let mut known: Vec<(ChannelId, NotificationView)> = Vec::new();
+    let mut statement = db.statement(&sql, ())?;
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let (notification, sizes, account, kind) = read(row)?;
+        let (_, channel, topic, seq, cut): (u8, _, _, u64, Option<Timestamp>) = notification;
+        let (changes, bytes, body): (Option<usize>, usize, Option<Arc<[u8]>>) = sizes;
+        let (hub, last, untils, is_in_flight): (_, Option<Attempt>, Option<Vec<u8>>, bool) =
+            account;
         let accepted = last.filter(|last| last.seq == seq && last.refusal.is_none());
         let accepted = accepted.map(|last| last.at);
         // What else was said of an older notification is not saved.
-        if !row.take::<bool>()? && accepted.is_none() {
-            return Ok(None);
+        if !is_in_flight && accepted.is_none() {
+            continue;
         }
-        let until = cut.or(untils.and_then(|untils| times(&untils).pop()));
-        let body = body.filter(|body| !body.is_empty());
         let outcome = match accepted {
             Some(_) => Outcome::Accepted,
             None => Outcome::InFlight,
         };
-        let known = NotificationView {
-            kind: row.sql()?,
+        let outcome = OutcomeView {
+            at: accepted,
+            ..OutcomeView::new(hub, outcome)
+        };
+        if let Some((of, last)) = known.last_mut()
+            && (*of, last.seq) == (channel, seq)
+        {
+            last.hubs.push(outcome);
+            continue;
+        }
+        let until = cut.or(untils.and_then(|untils| times(&untils).pop()));
+        let body = body.filter(|body| !body.is_empty());
+        let view = NotificationView {
+            kind,
             topic,
             seq,
             cut: until.or(accepted).unwrap_or_default(),
-            changes: changes.map(|changes| changes as usize),
-            hubs: vec![OutcomeView {
-                at: accepted,
-                ..OutcomeView::new(hub, outcome)
-            }],
+            changes,
+            hubs: vec![outcome],
             bytes: Some(bytes).filter(|_| body.is_some() || changes.is_some()),
-            payload: body.map(|body| PayloadText(body.into())),
+            payload: body.map(PayloadText),
         };
-        Ok(Some((channel, known)))
-    })?;
-    let mut known: Vec<(ChannelId, NotificationView)> = Vec::new();
-    for (channel, notification) in told.into_iter().flatten() {
-        match known.last_mut() {
-            Some((of, last)) if (*of, last.seq) == (channel, notification.seq) => {
-                last.hubs.extend(notification.hubs);
-            }
-            _ => known.push((channel, notification)),
-        }
+        known.push((channel, view));
     }
     known.sort_by_key(|(channel, known)| (known.cut, *channel, known.seq));
     let mut history = History::default();

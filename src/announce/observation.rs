@@ -11,6 +11,7 @@ use resourcesync::escape;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::Exclusion;
+use crate::state::{from_row, parameters};
 
 /// The time within which two changes of a file may have the same metadata (R4).
 pub const RACY: Duration = Duration::from_secs(2);
@@ -27,6 +28,9 @@ pub struct DocumentPath {
     pub below: Arc<[u8]>,
 }
 
+from_row! { DocumentPath { mount, below } }
+parameters! { DocumentPath { mount, below } }
+
 impl DocumentPath {
     /// Returns the path as text, for programs.
     pub fn text(&self) -> Cow<'_, str> {
@@ -42,13 +46,16 @@ impl fmt::Display for DocumentPath {
 }
 
 /// The metadata by which a file is read again or not (R4). Compared for equality only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stat {
     pub size: u64,
     pub modified: Timestamp,
     pub changed: Timestamp,
     pub inode: u64,
 }
+
+from_row! { Stat { size, modified, changed, inode } }
+parameters! { Stat { size, modified, changed, inode } }
 
 /// The identity of a mounted directory, which differs from that of another that replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +87,7 @@ pub struct Observation {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Look {
     /// A complete capability document.
-    Document { parsed: Box<Parsed>, stat: Stat },
+    Document { parsed: Arc<Parsed>, stat: Stat },
     /// A complete file that is not a capability document (R2).
     Other { reason: NotADocument, stat: Stat },
     /// Nothing that counts (R3); it will be looked at again.

@@ -219,15 +219,9 @@ impl OneShotScan {
 
     /// Returns the documents that the state knows, and the candidates that could not be read.
     fn remembered(&self) -> state::Result<Vec<DocumentPath>> {
-        self.engine.db().all(
+        self.engine.db().all::<Vec<DocumentPath>>(
             "SELECT mount, path FROM document WHERE presence BETWEEN 1 AND 3 UNION SELECT mount, path FROM trouble",
-            [],
-            |row| {
-                Ok(DocumentPath {
-                    mount: row.sql()?,
-                    below: row.bytes()?,
-                })
-            },
+            (),
         )
     }
 }

@@ -10,14 +10,13 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
-use rusqlite::params;
 
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{is_name_only, of_topic};
 use crate::announce::steps::delivery::{PING_APART, PING_FETCHED_WITHIN};
 use crate::report::status::{ChannelView, Condition, FailingHub, HubView, WaitingView, failure};
 use crate::report::{Reader, limited};
-use crate::state::{Db, HubId, Result, Sql};
+use crate::state::{Db, HubId, Result};
 
 /// Documents of each channel that are reported; of others, their number.
 const MAX_REPORTED: usize = 10;
@@ -46,27 +45,26 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     }
     let sql = "SELECT c.source, c.id, c.kind, d.uri, c.topic, c.retired, c.seq FROM channel c \
                CROSS JOIN document d ON d.id = c.set_id ORDER BY c.id";
-    let channels = reader.db.all(sql, [], |row| {
-        let Some(position) = reader.live.position(row.take()?) else {
-            return Ok(None);
+    let mut channels = Vec::new();
+    for (source, id, kind, set, topic, retired, seq) in reader.db.all::<Vec<_>>(sql, ())? {
+        let Some(position) = reader.live.position(source) else {
+            continue;
         };
-        let id = row.sql()?;
-        Ok(Some(ChannelView {
+        channels.push(ChannelView {
             id,
             source: reader.plan.sources[position].name.clone(),
-            kind: row.sql()?,
-            set: row.sql()?,
-            topic: row.sql()?,
-            retired: row.option()?,
-            seq: row.take::<i64>()?.cast_unsigned(),
+            kind,
+            set,
+            topic,
+            retired,
+            seq,
             hubs: hubs.remove(&id).unwrap_or_default(),
             pending: Vec::new(),
             more_pending: 0,
             held: Vec::new(),
             more_held: 0,
-        }))
-    })?;
-    let mut channels: Vec<ChannelView> = channels.into_iter().flatten().collect();
+        });
+    }
     let of_changes = channels.iter_mut();
     // C21.
     for channel in of_changes.filter(|channel| channel.kind == ChannelKind::Change) {
@@ -92,26 +90,27 @@ fn accounts(
          a.pinged, a.fetched, a.unfetched_reported, a.sending IS NOT NULL, c.source, c.deadline FROM account a \
          CROSS JOIN hub h ON h.id = a.hub CROSS JOIN channel c ON c.id = a.channel {condition}"
     );
-    let accounts = reader.db.all(&sql, [], |row| {
-        let (channel, id, hub): (ChannelId, HubId, Hub) = (row.sql()?, row.sql()?, row.sql()?);
+    let mut views = Vec::new();
+    for (names, tries, answers, fetches, waits) in
+        reader.db.all::<Vec<(_, _, _, _, _)>>(&sql, ())?
+    {
+        let (channel, id, hub): (_, _, Hub) = names;
         let Some(mode) = reader.plan.mode_of(&hub) else {
-            return Ok(None);
+            continue;
         };
-        let in_flight = row.take::<Option<i64>>()?.map(i64::cast_unsigned);
-        let (since, attempts) = (row.option()?, row.take::<Option<u32>>()?);
-        let retry_at: Option<Timestamp> = row.option()?;
-        let last = Attempt::read(row)?;
-        let (accepted, has_left, pinged) = (row.option()?, row.take()?, row.option()?);
-        let (was_fetched, was_reported) = (row.take::<bool>()?, row.take::<bool>()?);
-        let sending = row.take::<bool>()? && !reader.live.is_at_rest;
-        let (position, deadline) = (reader.live.position(row.take()?), row.option()?);
+        let (in_flight, since, attempts, retry_at): (Option<_>, _, Option<_>, Option<_>) = tries;
+        let (last, accepted, has_left): (Option<Attempt>, _, _) = answers;
+        let (pinged, was_fetched, was_reported): (Option<Timestamp>, bool, bool) = fetches;
+        let (is_sending, source, deadline): (bool, _, Option<Timestamp>) = waits;
+        let sending = is_sending && !reader.live.is_at_rest;
+        let position = reader.live.position(source);
         let queue = reader.live.hubs.get(&id).map(|live| &live.queue);
         let queue = queue.filter(|queue| in_flight.is_some() && queue.is_waiting(channel));
         let outage = queue.and_then(|queue| queue.outage());
         let hub_failure = outage.map(|outage| &outage.refusal);
         let failure = failure(hub_failure, last.as_ref(), in_flight);
         // R26.
-        let pinged: Option<Timestamp> = pinged.filter(|_| mode == Mode::Ping);
+        let pinged = pinged.filter(|_| mode == Mode::Ping);
         let is_known = pinged.is_some() && (was_fetched || was_reported);
         let fetch_confirmed = is_known.then_some(was_fetched);
         let apart = if was_fetched {
@@ -126,7 +125,6 @@ fn accounts(
         } else if !is_settled {
             Some("until the tree was looked at".to_owned())
         } else if let Some(closes) = deadline {
-            let closes: Timestamp = closes;
             Some(format!("for further changes, until {closes:.0}"))
         } else if sending {
             Some("for the answer to what was dropped".to_owned())
@@ -158,20 +156,19 @@ fn accounts(
             accepted,
             fetch_confirmed,
         };
-        Ok(Some((channel, view)))
-    })?;
-    Ok(accounts.into_iter().flatten().collect())
+        views.push((channel, view));
+    }
+    Ok(views)
 }
 
 /// Returns the number of documents of which each account is due a change, or has one in flight, where there are any.
 pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<(ChannelId, HubId), usize>> {
-    let counts = db.all(
+    let counts = db.all::<Vec<((_, _), usize)>>(
         "SELECT channel, hub, count(*) FROM owed WHERE due IS NOT NULL GROUP BY channel, hub UNION ALL \
          SELECT f.channel, f.hub, count(*) FROM flight_entry f WHERE NOT EXISTS (SELECT 1 FROM owed o \
          WHERE o.channel = f.channel AND o.hub = f.hub AND o.document = f.document AND o.due IS NOT NULL) \
          GROUP BY f.channel, f.hub",
-        [],
-        |row| Ok(((row.sql()?, row.sql()?), row.count()?)),
+        (),
     )?;
     let mut due = BTreeMap::new();
     for (account, count) in counts {
@@ -185,10 +182,9 @@ pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<(ChannelId, HubId), usize>>
 
 /// Returns the number of channels that are not retired.
 pub fn count(db: Db<'_>) -> Result<usize> {
-    let count = db.first(
+    let count = db.first::<usize>(
         "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)",
-        [],
-        |row| row.count(),
+        (),
     )?;
     Ok(count.unwrap_or_default())
 }
@@ -223,7 +219,7 @@ pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
         let Some(outage) = live.queue.outage() else {
             continue;
         };
-        if reader.db.exists(sql, [Sql(*id)])? {
+        if reader.db.exists(sql, *id)? {
             failing.push(FailingHub {
                 hub: live.hub.clone(),
                 since: outage.since,
@@ -258,22 +254,16 @@ pub fn sets_without_channel(reader: &Reader<'_>) -> Result<Vec<Uri>> {
             "SELECT s.uri FROM document s WHERE s.capability IN (0, 1) AND s.capability = 1 AND s.form = 0 \
              AND s.presence = 1 AND {HAS_CHANGE_LIST} AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.set_id = s.id AND c.kind = 1 AND c.retired IS NULL) \
              ORDER BY s.uri"
-        ),
-        [Sql(Capability::ChangeList)],
-        |row| row.sql(),
-    )
+        ), Capability::ChangeList)
 }
 
 /// Returns the change channels of sets that have no Change List, with these sets.
 pub fn channels_without_list(reader: &Reader<'_>) -> Result<Vec<(Topic, Uri)>> {
-    let channels = reader.db.all(
+    let channels = reader.db.all::<Vec<(i64, _, _)>>(
         &format!(
             "SELECT c.source, c.topic, s.uri FROM channel c CROSS JOIN document s ON s.id = c.set_id \
              WHERE c.kind = 1 AND c.retired IS NULL AND NOT {HAS_CHANGE_LIST} ORDER BY c.topic"
-        ),
-        [Sql(Capability::ChangeList)],
-        |row| Ok((row.take::<i64>()?, row.sql()?, row.sql()?)),
-    )?;
+        ), Capability::ChangeList)?;
     let mut without = Vec::new();
     for (source, topic, set) in channels {
         // C27: these have changes without.
@@ -305,22 +295,17 @@ fn pending_reason(hub: &HubView, is_flying: bool) -> String {
 
 /// Notes the documents of which some hub of each channel is due something for longest, and the number of the others.
 fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
-    let rows = reader.db.all(
+    type Row = (ChannelId, HubId, bool, (Uri, Capability, Timestamp));
+    let rows: Vec<Row> = reader.db.all(
         "SELECT w.channel, w.hub, max(w.flies), d.uri, d.capability, \
          CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END AS at \
          FROM (SELECT channel, hub, document, 0 AS flies FROM owed WHERE due IS NOT NULL \
          UNION ALL SELECT channel, hub, document, 1 FROM flight_entry) w CROSS JOIN document d ON d.id = w.document \
          WHERE d.presence > 0 GROUP BY w.channel, w.document, w.hub ORDER BY w.channel, at, d.uri",
-        [],
-        |row| {
-            let (channel, hub, is_flying) = (row.sql()?, row.sql()?, row.take()?);
-            let document: (Uri, Capability, Timestamp) = (row.sql()?, row.sql()?, row.sql()?);
-            Ok((channel, document, hub, is_flying))
-        },
+        (),
     )?;
-    let rows: Vec<(ChannelId, _, HubId, bool)> = rows;
-    for of_document in rows.chunk_by(|one, other| (one.0, &one.1) == (other.0, &other.1)) {
-        let (id, (uri, capability, since), ..) = &of_document[0];
+    for of_document in rows.chunk_by(|one, other| (one.0, &one.3) == (other.0, &other.3)) {
+        let (id, _, _, (uri, capability, since)) = &of_document[0];
         // A source may not be configured any more.
         let Ok(at) = channels.binary_search_by_key(id, |channel| channel.id) else {
             continue;
@@ -330,7 +315,7 @@ fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
             channel.more_pending += 1;
             continue;
         }
-        let reasons = of_document.iter().filter_map(|(.., hub, is_flying)| {
+        let reasons = of_document.iter().filter_map(|(_, hub, is_flying, _)| {
             let hub = channel.hubs.iter().find(|view| view.id == *hub)?;
             Some(pending_reason(hub, *is_flying))
         });
@@ -357,7 +342,7 @@ pub fn held(
     };
     let hold = i64::try_from(reader.plan.window.hold.as_nanos()).unwrap_or(i64::MAX);
     let mut held: BTreeMap<ChannelId, Vec<WaitingView>> = BTreeMap::new();
-    reader.db.all(
+    let rows = reader.db.all::<Vec<(_, _, _, _, Timestamp)>>(
         &format!(
             "SELECT DISTINCT o.channel, d.uri, d.capability, d.presence > 1 AND d.absent_since IS NOT NULL, \
              CASE WHEN d.presence > 1 AND d.absent_since IS NOT NULL THEN d.absent_since \
@@ -367,18 +352,20 @@ pub fn held(
              CROSS JOIN document d ON d.id = w.id CROSS JOIN owed o ON o.document = d.id \
              WHERE o.due IS NULL AND o.dormant = 0 {condition} ORDER BY o.channel, since, d.uri"
         ),
-        params![hold, Sql(reader.now)],
-        |row| {
-            let (id, uri, capability) = (row.sql()?, row.sql()?, row.sql()?);
-            let (is_missing, since): (bool, Timestamp) = (row.take()?, row.sql()?);
-            let reason = if is_missing {
-                format!("it has been missing since {since:.0}: it may return, or count as deleted")
-            } else {
-                format!("it has waited since {since:.0} for a document that lists it")
-            };
-            held.entry(id).or_default().push(WaitingView { uri, capability, since, reason });
-            Ok(())
-        },
+        (hold, reader.now),
     )?;
+    for (channel, uri, capability, is_missing, since) in rows {
+        let reason = if is_missing {
+            format!("it has been missing since {since:.0}: it may return, or count as deleted")
+        } else {
+            format!("it has waited since {since:.0} for a document that lists it")
+        };
+        held.entry(channel).or_default().push(WaitingView {
+            uri,
+            capability,
+            since,
+            reason,
+        });
+    }
     Ok(held)
 }

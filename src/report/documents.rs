@@ -10,11 +10,10 @@ use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::uri::{Topic, Uri};
 
-use crate::announce::steps::documents::stat;
 use crate::announce::steps::live::LiveSource;
 use crate::report::Reader;
 use crate::report::sources::{HAS_HUB, IS_TOLD};
-use crate::state::{Columns, DocId, Result, Sql};
+use crate::state::{DocId, Result};
 
 /// A document, or a candidate that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,97 +100,97 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<DocumentView>> {
          LEFT JOIN trouble t ON t.uri = d.uri WHERE d.source = ?1 AND d.presence > 0"
     );
     for (plan, live) in reader.sources() {
-        let topics = reader.db.all(
-            "SELECT topic FROM channel WHERE source = ?1 AND kind = 0 AND retired IS NULL",
-            [live.id],
-            |row| row.sql(),
-        )?;
-        let topics: BTreeSet<Topic> = topics.into_iter().collect();
-        let is_any_told = reader.db.exists(HAS_HUB, [live.id])?;
-        let read = reader.db.all(&of_source, [live.id], |row| {
-            document(reader, (plan, live), (&topics, is_any_told), row)
-        })?;
-        for (id, mut document) in read {
+        let sql = "SELECT topic FROM channel WHERE source = ?1 AND kind = 0 AND retired IS NULL";
+        let topics = reader.db.all(sql, live.id)?;
+        let is_any_told = reader.db.exists(HAS_HUB, live.id)?;
+        for row in reader.db.all::<Vec<DocumentRow>>(&of_source, live.id)? {
+            let id = row.1.0;
+            let mut document = document(reader, (plan, live), (&topics, is_any_told), row);
             if document.kind == Some((Capability::ChangeList, Form::List)) {
                 document.changes = taken_changes(reader, id)?;
             }
             documents.push(document);
         }
-        documents.extend(reader.db.all(
+        let unread = reader.db.all::<Vec<_>>(
             "SELECT t.uri, t.mount, t.path, t.reason FROM trouble t WHERE t.source = ?1 \
              AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri AND d.presence > 0)",
-            [live.id],
-            |row| unreadable(plan, row),
-        )?);
+            live.id,
+        )?;
+        documents.extend(unread.into_iter().map(|row| unreadable(plan, row)));
     }
     documents.sort_by(|one, other| one.uri.cmp(&other.uri));
     Ok(documents)
 }
 
-/// Reads a document that cannot be read, or of which nothing else is known yet.
-fn unreadable(plan: &SourcePlan, row: &mut Columns<'_>) -> rusqlite::Result<DocumentView> {
-    Ok(DocumentView {
+/// Returns a document that cannot be read, or of which nothing else is known yet.
+fn unreadable(
+    plan: &SourcePlan,
+    (uri, path, reason): (Uri, DocumentPath, Option<String>),
+) -> DocumentView {
+    DocumentView {
         source: plan.name.clone(),
-        uri: row.sql()?,
-        path: DocumentPath {
-            mount: row.sql()?,
-            below: row.bytes()?,
-        },
+        uri,
+        path,
         kind: None,
         index: None,
         sets: BTreeSet::new(),
         channels: BTreeSet::new(),
         changes: None,
         state: DocumentState::Broken,
-        reason: row.take()?,
-    })
+        reason,
+    }
 }
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
 fn taken_changes(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChanges>> {
-    reader.db.first(
+    let changes = reader.db.first::<(_, _, bool, _)>(
         "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
          d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
          CROSS JOIN change_set s ON s.id = m.set_id LEFT JOIN change_list l ON l.set_id = s.id AND l.list = d.id \
          WHERE d.id = ?1 AND d.presence <> 4 AND s.learned > 0 ORDER BY 2 LIMIT 1",
-        [Sql(id)],
-        |row| {
-            let (listed, taken) = (row.count()?, row.count()?);
-            let is_read: bool = row.take()?;
-            let stat = stat(row)?;
-            Ok(TakenChanges { listed, taken, unread: (!is_read).then_some(stat) })
-        },
-    )
+        id,
+    )?;
+    Ok(changes.map(|(listed, taken, is_read, stat)| TakenChanges {
+        listed,
+        taken,
+        unread: (!is_read).then_some(stat),
+    }))
 }
 
-/// Reads a document with its row number. `of_source` has the topics of all channels of the source, and whether any hub is
-/// told on them.
+/// The columns of a document: what is known of an unreadable one, its number, index and kind, its presence, and the lines of
+/// its sets, of its channels and of the hubs that are due it.
+type DocumentRow = (
+    (Uri, DocumentPath, Option<String>),
+    (DocId, Option<Uri>, (Capability, Form)),
+    (u8, bool, Option<Timestamp>, Option<Timestamp>, bool),
+    (Option<String>, Option<String>, bool, Option<String>),
+);
+
+/// Returns a document. `of_source` has the topics of all channels of the source, and whether any hub is told on them.
 fn document(
     reader: &Reader<'_>,
     (plan, live): (&SourcePlan, &LiveSource),
     of_source: (&BTreeSet<Topic>, bool),
-    row: &mut Columns<'_>,
-) -> rusqlite::Result<(DocId, DocumentView)> {
-    let mut view = unreadable(plan, row)?;
-    let (id, index, kind) = (row.sql()?, row.option()?, (row.sql()?, row.sql()?));
-    let (presence, is_held): (u8, bool) = (row.take()?, row.take()?);
-    let (held_until, absent_since): (Option<Timestamp>, Option<Timestamp>) =
-        (row.option()?, row.option()?);
-    let is_archived = row.take()?;
-    view.sets = lines(row, |uri| Uri::parse(uri).ok())?;
-    view.channels = lines(row, |topic| Some(Topic::new(topic)))?;
-    let mut is_told = row.take()?;
-    let due = lines(row, |hub| Some(hub.to_owned()))?;
+    (file, (_, index, kind), state, (sets, channels, is_routed, due)): DocumentRow,
+) -> DocumentView {
+    let (presence, is_held, held_until, absent_since, is_archived) = state;
+    let mut is_told = is_routed;
+    let mut view = DocumentView {
+        index,
+        kind: Some(kind),
+        sets: lines(&sets).flat_map(Uri::parse).collect(),
+        channels: lines(&channels).map(Topic::new).collect(),
+        ..unreadable(plan, file)
+    };
     if kind == (Capability::SourceDescription, Form::List) {
         (view.channels, is_told) = (of_source.0.clone(), of_source.1);
     }
-    (view.index, view.kind) = (index, Some(kind));
     if view.reason.is_some() {
-        return Ok((id, view));
+        return view;
     }
     view.state = match state_alone(kind, presence, is_held, is_archived, is_told) {
         DocumentState::Missing => DocumentState::Missing,
-        _ if !due.is_empty() => DocumentState::Pending,
+        _ if due.is_some() => DocumentState::Pending,
         alone => alone,
     };
     view.reason = match view.state {
@@ -208,7 +207,8 @@ fn document(
         }),
         DocumentState::Pending => {
             let what = if presence == 4 { "deletion" } else { "change" };
-            let hubs: Vec<String> = due.into_iter().collect();
+            let hubs: BTreeSet<&str> = lines(&due).collect();
+            let hubs: Vec<&str> = hubs.into_iter().collect();
             Some(format!("its {what} is due to {}", hubs.join(" ")))
         }
         DocumentState::Held => held_until.map(|until| {
@@ -217,7 +217,7 @@ fn document(
         }),
         state => why(state, kind.0, &view).map(str::to_owned),
     };
-    Ok((id, view))
+    view
 }
 
 /// Returns why no hub is told of a document.
@@ -242,17 +242,9 @@ fn why(state: DocumentState, capability: Capability, view: &DocumentView) -> Opt
     })
 }
 
-/// Reads several values, one in each line.
-fn lines<T: Ord>(
-    row: &mut Columns<'_>,
-    value: impl FnMut(&str) -> Option<T>,
-) -> rusqlite::Result<BTreeSet<T>> {
-    let text: Option<String> = row.take()?;
-    Ok(text
-        .iter()
-        .flat_map(|text| text.lines())
-        .filter_map(value)
-        .collect())
+/// Returns several values, of which each has a line.
+fn lines(text: &Option<String>) -> impl Iterator<Item = &str> {
+    text.iter().flat_map(|text| text.lines())
 }
 
 /// Returns the state of a document by itself, whatever hubs are due of it.

@@ -6,13 +6,12 @@ use crate::announce::finding::Finding;
 use crate::announce::plan::SourcePlan;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
-use rusqlite::params;
 
 use crate::announce::steps::findings::{self, EXAMPLES, FindingPart};
 use crate::announce::steps::naming::wrong_urls;
 use crate::report::Reader;
 use crate::report::status::{FindingGroup, MutedSet};
-use crate::state::{Result, Sql};
+use crate::state::Result;
 
 /// Findings that are reported in words; of others, their number.
 const MAX_FINDINGS: usize = 100;
@@ -82,11 +81,8 @@ pub fn first(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
 
 /// Returns the findings about a set's channel.
 pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
-    let found = reader.db.all(
-        "SELECT what, count FROM finding WHERE about = ?1 AND part = ?2",
-        params![Sql(set), FindingPart::Channel as u8],
-        |row| Ok((row.take::<String>()?, row.count()?)),
-    )?;
+    let sql = "SELECT what, count FROM finding WHERE about = ?1 AND part = ?2";
+    let found: Vec<(String, usize)> = reader.db.all(sql, (set, FindingPart::Channel as u8))?;
     let found = found
         .iter()
         .filter_map(|(what, count)| findings::parse(what, *count));
@@ -98,10 +94,9 @@ pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
 pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
     let mut muted = Vec::new();
     for (plan, live) in reader.sources() {
-        let found = reader.db.all(
+        let found = reader.db.all::<Vec<(Uri, String, usize)>>(
             "SELECT about, what, count FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
-            params![live.id, FindingPart::Channel as u8],
-            |row| Ok((row.sql::<Uri>()?, row.take::<String>()?, row.count()?)),
+            (live.id, FindingPart::Channel as u8),
         )?;
         let found = found
             .into_iter()
@@ -154,8 +149,7 @@ fn with_remedy(reader: &Reader<'_>, finding: &Finding, mut muted: MutedSet) -> R
             muted.topic = reader.db.first(
                 "SELECT c.topic FROM document s CROSS JOIN channel c ON c.set_id = s.id WHERE s.uri = ?1 AND c.kind = ?2 \
                  AND c.retired IS NULL",
-                params![Sql(&muted.set), Sql(*kind)],
-                |row| row.sql(),
+                (&muted.set, *kind),
             )?;
             let of_what = match kind {
                 ChannelKind::Framework => "",

@@ -3,10 +3,9 @@
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::{NotificationView, Outcome, OutcomeView};
 use crate::announce::ids::ChannelId;
-use rusqlite::params;
 
 use crate::report::Reader;
-use crate::state::{Db, Result, Sql};
+use crate::state::{Db, Result};
 
 /// Returns the last notifications, the newest first.
 pub fn latest(reader: &Reader<'_>) -> Result<Vec<NotificationView>> {
@@ -29,31 +28,27 @@ fn by_account(
     seq: u64,
     OutcomeView { hub, .. }: &OutcomeView,
 ) -> Result<OutcomeView> {
-    let outcome = db.first(
+    let account = db.first::<(bool, _, Option<Attempt>, bool)>(
         "SELECT a.seq IS NOT DISTINCT FROM ?3, a.attempts, a.last, coalesce(p.heard < ?3, FALSE) \
          FROM hub h CROSS JOIN account a ON a.channel = ?1 AND a.hub = h.id \
          LEFT JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE h.uri = ?2",
-        params![Sql(channel), Sql(hub), seq.cast_signed()],
-        |row| {
-            let (is_flying, attempts, last) = (row.take()?, row.take()?, Attempt::read(row)?);
-            let last = last.filter(|last| last.seq == seq);
-            let at = last.as_ref().map(|last| last.at);
-            let reason = last.and_then(|last| Some(last.refusal?.reason));
-            let outcome = match (is_flying, row.take()?) {
-                (true, _) if reason.is_some() => Outcome::Refused,
-                (true, _) => Outcome::InFlight,
-                (false, true) => return Ok(OutcomeView::new(hub.clone(), Outcome::Due)),
-                (false, false) => return Ok(OutcomeView::new(hub.clone(), Outcome::Dropped)),
-            };
-            Ok(OutcomeView {
-                hub: hub.clone(),
-                outcome,
-                at,
-                attempts,
-                reason,
-            })
-        },
+        (channel, hub, seq),
     )?;
-    // Its channel or its hub may not be there any more (R13).
-    Ok(outcome.unwrap_or_else(|| OutcomeView::new(hub.clone(), Outcome::Dropped)))
+    let mut view = OutcomeView::new(hub.clone(), Outcome::Dropped);
+    match account {
+        Some((true, attempts, last, _)) => {
+            let last = last.filter(|last| last.seq == seq);
+            view.attempts = attempts;
+            view.at = last.as_ref().map(|last| last.at);
+            view.reason = last.and_then(|last| Some(last.refusal?.reason));
+            view.outcome = match view.reason {
+                Some(_) => Outcome::Refused,
+                None => Outcome::InFlight,
+            };
+        }
+        Some((false, _, _, true)) => view.outcome = Outcome::Due,
+        // Its channel or its hub may not be there any more (R13).
+        Some((false, _, _, false)) | None => {}
+    }
+    Ok(view)
 }

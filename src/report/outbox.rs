@@ -7,7 +7,6 @@ use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Uri};
-use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::steps::change_log;
@@ -18,7 +17,7 @@ use crate::announce::steps::step::Step;
 use crate::report::status::account::{AccountView, FlightView, ResourceView};
 use crate::report::status::{ChannelView, HubView};
 use crate::report::{MAX_LISTED, Reader, channels, limited};
-use crate::state::{HubId, Result, Sql, StateError};
+use crate::state::{HubId, Result, StateError};
 
 /// Maximum names that are suggested for an unknown one.
 const MAX_NAMES: usize = 10;
@@ -148,10 +147,9 @@ fn flight(
     hub: &HubView,
     with_payload: bool,
 ) -> Result<Option<FlightView>> {
-    let logged = reader.db.first(
+    let logged = reader.db.first::<(u64, usize)>(
         "SELECT seq, entries FROM account WHERE channel = ?1 AND hub = ?2 AND seq IS NOT NULL AND body IS NULL",
-        params![Sql(channel), Sql(hub.id)],
-        |row| Ok((row.take::<i64>()?.cast_unsigned(), row.count()?)),
+        (channel, hub.id),
     )?;
     // A hub that is pinged about what is in flight of a log reads the topic, which may have more.
     if let Some((seq, entries)) = logged {
@@ -166,24 +164,19 @@ fn flight(
             payload: with_payload.then(|| String::from_utf8_lossy(&body).into_owned()),
         }));
     }
-    reader.db.first(
+    let flying = reader.db.first::<(_, Vec<u8>, Vec<u8>)>(
         "SELECT a.seq, a.body, CASE WHEN ?3 THEN c.body ELSE a.body END FROM account a \
          CROSS JOIN channel c ON c.id = a.channel WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
         // A hub that is pinged reads the topic.
-        params![Sql(channel), Sql(hub.id), hub.mode == Mode::Ping],
-        |row| {
-            let seq = row.take::<i64>()?.cast_unsigned();
-            let (flying, body) = (row.bytes()?, row.bytes()?);
-            let changes = Payload::parse(&flying).map(|payload| payload.entries);
-            Ok(FlightView {
-                seq,
-                changes: changes.unwrap_or_default(),
-                resources: Vec::new(),
-                bytes: body.len(),
-                payload: with_payload.then(|| String::from_utf8_lossy(&body).into_owned()),
-            })
-        },
-    )
+        (channel, hub.id, hub.mode == Mode::Ping),
+    )?;
+    Ok(flying.map(|(seq, flying, body)| FlightView {
+        seq,
+        changes: Payload::parse(&flying).map_or_else(|_| Vec::new(), |payload| payload.entries),
+        resources: Vec::new(),
+        bytes: body.len(),
+        payload: with_payload.then(|| String::from_utf8_lossy(&body).into_owned()),
+    }))
 }
 
 /// Returns what would be announced to a hub next, once it has accepted what is in flight: what a step would cut that is

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::announce::observation::{DocumentPath, MountId};
+use crate::announce::observation::DocumentPath;
 use crate::announce::plan::SourcePlan;
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
@@ -16,8 +17,8 @@ use crate::announce::steps::root::MountState;
 use crate::report::documents::{DocumentState, state_alone};
 use crate::report::figures::Holdings;
 use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
-use crate::report::{Reader, findings, limited};
-use crate::state::{Result, Sql};
+use crate::report::{Reader, findings};
+use crate::state::Result;
 
 /// Candidates that cannot be read and are reported; of others, their number.
 const MAX_BROKEN: usize = 100;
@@ -81,39 +82,30 @@ pub fn holdings(reader: &Reader<'_>, plan: &SourcePlan, live: &LiveSource) -> Re
         let documents: &mut usize = holdings.documents.entry(kind).or_default();
         *documents = documents.saturating_add_signed(by);
     };
-    let are_descriptions_told = db.exists(HAS_HUB, [live.id])?;
+    let are_descriptions_told = db.exists(HAS_HUB, live.id)?;
     let is_told = |kind: (Capability, Form), is_routed: bool| match kind.0 {
         Capability::SourceDescription => are_descriptions_told,
         _ => is_routed,
     };
     for mount in live.mounts.keys() {
-        let counted = db.all(
+        let counted = db.all::<Vec<(_, _, _, _, bool, i64)>>(
             "SELECT capability, form, presence, held, archived, orphan, count FROM census WHERE mount = ?1 AND count > 0",
-            [Sql(*mount)],
-            |row| {
-                let kind: (Capability, Form) = (row.sql()?, row.sql()?);
-                let (presence, held, archived) = (row.take()?, row.take()?, row.take()?);
-                let is_routed = !row.take::<bool>()?;
-                let state = state_alone(kind, presence, held, archived, is_told(kind, is_routed));
-                Ok(((kind.0, state), row.take::<i64>()?))
-            },
+            *mount,
         )?;
-        for (kind, many) in counted {
-            count(kind, isize::try_from(many).unwrap_or(isize::MAX));
+        for (kind, presence, held, archived, is_orphan, many) in counted {
+            let state = state_alone(kind, presence, held, archived, is_told(kind, !is_orphan));
+            count((kind.0, state), isize::try_from(many).unwrap_or(isize::MAX));
         }
     }
     // Of sets without a channel that a hub is told on, what the census takes for announced is not.
-    let unrouted = db.all(
+    let unrouted = db.all::<Vec<(Capability, i64)>>(
         &format!(
             "SELECT d.capability, count(DISTINCT d.id) FROM document s CROSS JOIN member m ON m.set_id = s.id \
              CROSS JOIN document d ON d.id = m.document WHERE s.source = ?1 \
              AND s.capability IN (0, 1) AND s.capability = 1 AND s.form = 0 AND s.presence BETWEEN 1 AND 3 \
              AND NOT EXISTS (SELECT 1 FROM channel c CROSS JOIN account a ON a.channel = c.id WHERE c.set_id = s.id AND c.kind = 0 AND c.retired IS NULL) \
              AND d.presence = 1 AND d.hold <> 1 AND d.form = 0 AND d.archived = 0 AND NOT {IS_TOLD} GROUP BY d.capability"
-        ),
-        [live.id],
-        |row| Ok((row.sql::<Capability>()?, row.take::<i64>()?)),
-    )?;
+        ), live.id)?;
     for (capability, many) in unrouted {
         if !capability.is_manifest() {
             let many = isize::try_from(many).unwrap_or(isize::MAX);
@@ -121,32 +113,21 @@ pub fn holdings(reader: &Reader<'_>, plan: &SourcePlan, live: &LiveSource) -> Re
             count((capability, DocumentState::Unrouted), many);
         }
     }
-    let broken = db.all(
+    let broken = db.all::<Vec<(_, _, _, _, _)>>(
         &format!(
             "SELECT d.capability, d.form, d.presence, d.hold = 1, d.archived, {IS_TOLD} FROM trouble t \
              CROSS JOIN document d ON d.uri = t.uri WHERE t.source = ?1 AND d.presence = 1"
-        ),
-        [live.id],
-        |row| {
-            let kind: (Capability, Form) = (row.sql()?, row.sql()?);
-            let (presence, held, archived) = (row.take()?, row.take()?, row.take()?);
-            let is_told = is_told(kind, row.take()?);
-            Ok((kind.0, state_alone(kind, presence, held, archived, is_told)))
-        },
-    )?;
-    for (capability, state) in broken {
-        count((capability, state), -1);
-        count((capability, DocumentState::Broken), 1);
+        ), live.id)?;
+    for (kind, presence, held, archived, is_routed) in broken {
+        let is_told = is_told(kind, is_routed);
+        let state = state_alone(kind, presence, held, archived, is_told);
+        count((kind.0, state), -1);
+        count((kind.0, DocumentState::Broken), 1);
     }
     holdings.documents.retain(|_, count| *count > 0);
-    db.first(
-        "SELECT count(*), min(since) FROM trouble WHERE source = ?1",
-        [live.id],
-        |row| {
-            (holdings.broken, holdings.broken_since) = (row.count()?, row.option()?);
-            Ok(())
-        },
-    )?;
+    let sql = "SELECT count(*), min(since) FROM trouble WHERE source = ?1";
+    let broken = db.first(sql, live.id)?;
+    (holdings.broken, holdings.broken_since) = broken.unwrap_or_default();
     Ok(holdings)
 }
 
@@ -156,29 +137,27 @@ pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
     let mut all = Vec::new();
     let mut count = 0;
     for (plan, live) in reader.sources() {
-        let troubles = reader.db.all(
+        let mut troubles = reader.db.all::<Vec<(DocumentPath, _, _, _, _)>>(
             "SELECT t.mount, t.path, t.uri, t.reason, t.since, \
              EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri AND d.presence BETWEEN 1 AND 3) FROM trouble t \
              WHERE t.source = ?1 ORDER BY t.since, t.uri",
-            [live.id],
-            |row| {
-                let (mount, below): (MountId, _) = (row.sql()?, row.bytes()?);
-                let mount = live.mounts.get(&mount);
-                let (uri, reason, since) = (row.sql()?, row.take()?, row.sql()?);
-                Ok(BrokenView {
-                    source: plan.name.clone(),
-                    path: mount.map_or_else(String::new, |mount| mount.text_of(&below)),
-                    uri,
-                    reason,
-                    since,
-                    known: row.take()?,
-                    // Each source has its own `broken_after`: an older trouble may not have lasted where a later one has.
-                    lasting: later(since, plan.broken_after) <= reader.now,
-                })
-            },
+            live.id,
         )?;
         count += troubles.len();
-        all.extend(limited(troubles, MAX_BROKEN).0);
+        troubles.truncate(MAX_BROKEN);
+        for (path, uri, reason, since, known) in troubles {
+            let mount = live.mounts.get(&path.mount);
+            all.push(BrokenView {
+                source: plan.name.clone(),
+                path: mount.map_or_else(String::new, |mount| mount.text_of(&path.below)),
+                uri,
+                reason,
+                since,
+                known,
+                // Each source has its own `broken_after`: an older trouble may not have lasted where a later one has.
+                lasting: later(since, plan.broken_after) <= reader.now,
+            });
+        }
     }
     all.sort_by(|one, other| {
         (!one.lasting, one.since, &one.uri).cmp(&(!other.lasting, other.since, &other.uri))
@@ -230,10 +209,9 @@ fn missing_in(
 ) -> Result<Vec<MissingDirectory>> {
     let mut directories = Vec::new();
     for (id, mount) in &live.mounts {
-        let documents = reader.db.all(
+        let documents = reader.db.all::<Vec<(Arc<[u8]>, u8)>>(
             "SELECT path, presence FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3",
-            [Sql(*id)],
-            |row| Ok((row.bytes()?, row.take::<u8>()?)),
+            *id,
         )?;
         let mut found: BTreeMap<Vec<u8>, (usize, usize)> = BTreeMap::new();
         for (below, presence) in documents {

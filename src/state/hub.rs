@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use resourcesync::uri::{Topic, Uri};
-use rusqlite::{Connection, params};
+use resourcesync::uri::Topic;
+use rusqlite::Connection;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayHeaders, RelayId,
@@ -13,7 +13,7 @@ use websub::hub::{
 use websub::secret::Secret;
 
 use crate::state::open::read_only;
-use crate::state::{Columns, Db, Result, Sql};
+use crate::state::{Columns, Db, FromColumn, FromRow, Result, columns, from_row, read};
 
 /// Loads what a hub starts with, as [`load`] does, by a connection of its own: the pages that it read are not kept.
 pub fn load_from(path: &Path) -> Result<SavedHub> {
@@ -22,42 +22,24 @@ pub fn load_from(path: &Path) -> Result<SavedHub> {
 
 /// Loads the verified subscriptions with their progress, and which notifications are pending. No body is read.
 pub fn load(db: Db<'_>) -> Result<SavedHub> {
-    // Subscriptions to a topic share its name in memory.
-    let mut topic = Topic::new("");
-    let subscriptions = db.all(
-        "SELECT topic, callback, secret, expires, heard, attempts, next_try FROM subscription \
-         ORDER BY topic, callback",
-        [],
-        |row| {
-            let of_row: Topic = row.sql()?;
-            if of_row != topic {
-                topic = of_row;
-            }
-            let subscription = Subscription {
-                topic: topic.clone(),
-                callback: Callback::new(row.take::<String>()?),
-                secret: row.take::<Option<String>>()?.map(Secret::new),
-                expires: row.sql()?,
-                requester: None,
-            };
-            let progress = DeliveryProgress {
-                heard: relay_id(row)?,
-                attempts: row.take()?,
-                next_try: row.option()?,
-            };
-            Ok((subscription, progress))
-        },
+    let mut subscriptions: Vec<(Subscription, DeliveryProgress)> = Vec::new();
+    let mut statement = db.statement(
+        "SELECT topic, callback, secret, expires, heard, attempts, next_try FROM subscription ORDER BY topic, callback",
+        (),
     )?;
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let (mut subscription, progress): (Subscription, _) = read(row)?;
+        // Subscriptions to a topic share its name in memory.
+        if let Some((last, _)) = subscriptions.last()
+            && last.topic == subscription.topic
+        {
+            subscription.topic = last.topic.clone();
+        }
+        subscriptions.push((subscription, progress));
+    }
     let mut topics: Vec<SavedTopic> = Vec::new();
-    let relays = db.all(
-        "SELECT topic, id, size FROM relay ORDER BY topic, id",
-        [],
-        |row| {
-            let (topic, id): (Topic, RelayId) = (row.sql()?, relay_id(row)?);
-            let size = row.take::<i64>()?.cast_unsigned();
-            Ok((topic, PendingRelay { id, size }))
-        },
-    )?;
+    let relays = db.all::<Vec<_>>("SELECT topic, id, size FROM relay ORDER BY topic, id", ())?;
     for (topic, relay) in relays {
         match topics.last_mut() {
             Some(last) if last.topic == topic => last.relays.push(relay),
@@ -70,11 +52,7 @@ pub fn load(db: Db<'_>) -> Result<SavedHub> {
     }
     for topic in &mut topics {
         let last = topic.relays.last().map_or(0, |relay| relay.id.0);
-        let digest = db.first(
-            "SELECT digest FROM relay WHERE id = ?1",
-            [last.cast_signed()],
-            |row| row.take(),
-        )?;
+        let digest = db.first("SELECT digest FROM relay WHERE id = ?1", last)?;
         topic.last = BodyDigest(digest.unwrap_or_default());
     }
     Ok(SavedHub {
@@ -85,10 +63,9 @@ pub fn load(db: Db<'_>) -> Result<SavedHub> {
 
 /// Loads the pending notifications with their bodies.
 pub fn load_relays(db: Db<'_>) -> Result<Vec<Relay>> {
-    let stored = db.all(
+    let stored = db.all::<Vec<(StoredRelay, _)>>(
         "SELECT id, 0, seq, content_type, capability_list, size, beginning, topic FROM relay ORDER BY id",
-        [],
-        |row| Ok((stored_relay(row)?, row.sql::<Topic>()?)),
+        (),
     )?;
     let mut relays = Vec::new();
     for (stored, topic) in stored {
@@ -111,21 +88,8 @@ pub fn load_relays(db: Db<'_>) -> Result<Vec<Relay>> {
 
 /// Loads the topics that were published in a hub for many Sources.
 pub fn load_published_topics(db: Db<'_>) -> Result<Vec<PublishedTopic>> {
-    db.all(
-        "SELECT topic, publisher, seq, digest, published, etag, pinged FROM published_topic",
-        [],
-        |row| {
-            Ok(PublishedTopic {
-                topic: row.sql()?,
-                publisher: row.take()?,
-                seq: row.take::<i64>()?.cast_unsigned(),
-                digest: row.take::<Option<[u8; 32]>>()?.map(BodyDigest),
-                published: row.sql()?,
-                etag: row.take()?,
-                pinged: row.option()?,
-            })
-        },
-    )
+    let sql = "SELECT topic, publisher, seq, digest, published, etag, pinged FROM published_topic";
+    db.all(sql, ())
 }
 
 /// Returns the number in its channel of the pending notification that follows one of the same topic.
@@ -178,36 +142,38 @@ fn next_relay(db: Db<'_>, topic: &Topic, heard: RelayId) -> Result<Option<Stored
     db.first(
         "SELECT id, (SELECT max(id) FROM relay earlier WHERE earlier.topic = ?1 AND earlier.id <= ?2), seq, content_type, \
          capability_list, size, beginning FROM relay WHERE topic = ?1 AND id > ?2 ORDER BY id LIMIT 1",
-        params![Sql(topic), heard.0.cast_signed()],
-        stored_relay,
+        (topic, heard.0),
     )
 }
 
 fn relay_part(db: Db<'_>, id: RelayId, number: u64) -> Result<Option<Vec<u8>>> {
-    db.first(
-        "SELECT body FROM relay_part WHERE relay = ?1 AND part = ?2",
-        [id.0.cast_signed(), number.cast_signed()],
-        |row| row.take(),
-    )
+    let sql = "SELECT body FROM relay_part WHERE relay = ?1 AND part = ?2";
+    db.first(sql, (id.0, number))
 }
 
-fn relay_id(row: &mut Columns<'_>) -> rusqlite::Result<RelayId> {
-    let id: Option<i64> = row.take()?;
-    Ok(RelayId(id.unwrap_or_default().cast_unsigned()))
+columns! {
+    Callback: |value| value.as_str().map(Callback::new);
+    Secret: |value| value.as_str().map(Secret::new);
+    RelayId: |value| Ok(RelayId(Option::from_column(value)?.unwrap_or_default()));
+    BodyDigest: |value| FromColumn::from_column(value).map(BodyDigest);
 }
 
-fn stored_relay(row: &mut Columns<'_>) -> rusqlite::Result<StoredRelay> {
-    Ok(StoredRelay {
-        id: relay_id(row)?,
-        previous: relay_id(row)?,
-        seq: row.take::<i64>()?.cast_unsigned(),
-        headers: RelayHeaders {
-            content_type: row.take()?,
-            capability_list: row.option::<Uri>()?,
-        },
-        size: row.take::<i64>()?.cast_unsigned(),
-        beginning: row.bytes()?,
-    })
+from_row! { DeliveryProgress { heard, attempts, next_try } }
+from_row! { PendingRelay { id, size } }
+from_row! { PublishedTopic { topic, publisher, seq, digest, published, etag, pinged } }
+from_row! { RelayHeaders { content_type, capability_list } }
+from_row! { StoredRelay { id, previous, seq, headers, size, beginning } }
+
+impl FromRow for Subscription {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Subscription> {
+        Ok(Subscription {
+            topic: row.read()?,
+            callback: row.read()?,
+            secret: row.read()?,
+            expires: row.read()?,
+            requester: None,
+        })
+    }
 }
 
 /// Writes changes of the hub, in their order, and then the notifications that it is to relay.
@@ -223,41 +189,34 @@ fn write_record(db: Db<'_>, record: &HubRecord) -> Result<()> {
         HubRecord::Subscribed(subscription, heard) => db.run(
             "INSERT INTO subscription (topic, callback, secret, expires, heard) VALUES (?1, ?2, ?3, ?4, ?5) \
              ON CONFLICT (topic, callback) DO UPDATE SET secret = excluded.secret, expires = excluded.expires",
-            params![
-                Sql(&subscription.topic),
+            (
+                &subscription.topic,
                 subscription.callback.as_str(),
                 subscription.secret.as_ref().map(Secret::reveal),
-                Sql(subscription.expires),
-                heard.0.cast_signed(),
-            ],
+                subscription.expires,
+                heard.0,
+            ),
         ),
         HubRecord::Unsubscribed(key) => db.run(
             "DELETE FROM subscription WHERE topic = ?1 AND callback = ?2",
-            [key.topic.as_str(), key.callback.as_str()],
+            (key.topic.as_str(), key.callback.as_str()),
         ),
         HubRecord::Progressed(key, progress) => db.run(
             "UPDATE subscription SET heard = ?3, attempts = ?4, next_try = ?5 WHERE topic = ?1 AND callback = ?2",
-            params![
-                key.topic.as_str(),
-                key.callback.as_str(),
-                progress.heard.0.cast_signed(),
-                progress.attempts,
-                progress.next_try.map(Sql),
-            ],
+            (key.topic.as_str(), key.callback.as_str(), progress.heard.0, progress.attempts, progress.next_try),
         ),
         HubRecord::Published(published) => write_published(db, published),
         HubRecord::Forgotten(topic) => {
-            db.run("DELETE FROM published_topic WHERE topic = ?1", [Sql(topic)])
+            db.run("DELETE FROM published_topic WHERE topic = ?1", topic)
         }
         HubRecord::Ended(topic, last) => db.run(
             "DELETE FROM relay WHERE topic = ?1 AND id <= ?2",
-            params![Sql(topic), last.0.cast_signed()],
+            (topic, last.0),
         ),
-    }?;
-    Ok(())
+    }
 }
 
-fn write_published(db: Db<'_>, published: &PublishedTopic) -> Result<usize> {
+fn write_published(db: Db<'_>, published: &PublishedTopic) -> Result<()> {
     // A field that is added cannot be forgotten here.
     let PublishedTopic {
         topic,
@@ -272,15 +231,7 @@ fn write_published(db: Db<'_>, published: &PublishedTopic) -> Result<usize> {
         "INSERT INTO published_topic VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (topic) DO UPDATE SET \
          publisher = excluded.publisher, seq = excluded.seq, digest = excluded.digest, published = excluded.published, \
          etag = excluded.etag, pinged = excluded.pinged",
-        params![
-            Sql(topic),
-            publisher,
-            seq.cast_signed(),
-            digest.map(|BodyDigest(digest)| digest),
-            Sql(*published),
-            etag,
-            pinged.map(Sql),
-        ],
+        (topic, publisher, seq, digest.as_ref().map(|digest| &digest.0), published, etag, pinged),
     )
 }
 
@@ -288,19 +239,19 @@ fn write_relay(db: Db<'_>, relay: &Relay) -> Result<()> {
     let mut parts = relay.body.chunks(PART_BYTES);
     db.run(
         "INSERT INTO relay VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        params![
-            relay.id.0.cast_signed(),
-            Sql(&relay.topic),
-            relay.seq.cast_signed(),
-            relay.headers.content_type,
-            relay.headers.capability_list.as_ref().map(Sql),
-            (relay.body.len() as u64).cast_signed(),
+        (
+            relay.id.0,
+            &relay.topic,
+            relay.seq,
+            &relay.headers.content_type,
+            &relay.headers.capability_list,
+            relay.body.len(),
             BodyDigest::of(&relay.body).0,
             parts.next().unwrap_or_default(),
-        ],
+        ),
     )?;
     for (number, part) in (1_i64..).zip(parts) {
-        let values = params![relay.id.0.cast_signed(), number, part];
+        let values = (relay.id.0, number, part);
         db.run("INSERT INTO relay_part VALUES (?1, ?2, ?3)", values)?;
     }
     Ok(())

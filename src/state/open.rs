@@ -285,8 +285,8 @@ impl StateFile {
         if self.has(db, of_run)? {
             return Err(StateFileError::OfRun(self.path.clone()));
         }
-        let claimed = db.run("INSERT INTO daemon VALUES ('hub')", []);
-        claimed.map(|_| ()).map_err(|error| self.save_error(error))
+        let claimed = db.run("INSERT INTO daemon VALUES ('hub')", ());
+        claimed.map_err(|error| self.save_error(error))
     }
 
     /// Refuses the state of `rsnotify hub`.
@@ -298,7 +298,7 @@ impl StateFile {
     }
 
     fn has(&self, db: Db<'_>, query: &str) -> Result<bool, StateFileError> {
-        db.exists(query, []).map_err(|error| self.load_error(error))
+        db.exists(query, ()).map_err(|error| self.load_error(error))
     }
 }
 
@@ -413,7 +413,8 @@ fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Prepares a connection for steps. WAL with a sync at each commit: durable before anything is sent. Temporary data, such as
 /// the statement journal of deleting a large channel, is in memory: a container may have no directory for temporary files.
-/// The page cache grows to 16 MB at most.
+/// The page cache grows to 4 MB at most: the
+/// system has the rest of the file in its own.
 fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     // One that reads first would fail at once, and not wait, if an operator's command holds the file just then.
     connection.set_transaction_behavior(TransactionBehavior::Immediate);
@@ -423,7 +424,7 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON; \
-         PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000;",
+         PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4000;",
     )
 }
 

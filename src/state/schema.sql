@@ -18,14 +18,15 @@ CREATE TABLE nested_file_system (           -- R15: file systems below a root th
   mount INTEGER NOT NULL REFERENCES mount ON DELETE CASCADE, below BLOB NOT NULL, device INTEGER,
   is_link INTEGER NOT NULL, is_away INTEGER NOT NULL, PRIMARY KEY (mount, below)) STRICT, WITHOUT ROWID;
 
-CREATE TABLE document (                     -- also URIs that are only mentioned
+-- Also URIs that are only mentioned. No row is ever deleted, so that what grows with the tree names its rows unchecked.
+CREATE TABLE document (
   id INTEGER PRIMARY KEY, uri TEXT NOT NULL,
-  source INTEGER REFERENCES source,         -- nothing if only mentioned
+  source INTEGER,                           -- nothing if only mentioned
   mount INTEGER, path BLOB,
   size INTEGER, modified INTEGER, changed INTEGER, inode INTEGER,                       -- R4
   capability INTEGER, form INTEGER, fingerprint BLOB,
-  up INTEGER REFERENCES document,           -- R7
-  names_index INTEGER REFERENCES document,  -- R5
+  up INTEGER,                               -- R7: a document
+  names_index INTEGER,                      -- R5: a document
   named_form INTEGER,                       -- R17: the form that this index had when this version was seen
   newly_indexed INTEGER NOT NULL DEFAULT 0, -- R17
   dated INTEGER, looked INTEGER,            -- R19; the last look that read it
@@ -52,18 +53,12 @@ CREATE INDEX document_look ON document (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX document_held ON document (held_until) WHERE held_until IS NOT NULL;
 CREATE INDEX document_special ON document (source, capability) WHERE capability IN (0, 1);
 
--- Documents of each mount by all that their state depends on, so that neither a step (R15) nor a report counts them.
+-- Documents of each mount by all that their state depends on, so that neither a step (R15) nor a report counts them. A row
+-- is only mentioned when it is inserted.
 CREATE TABLE census (mount INTEGER NOT NULL, capability INTEGER NOT NULL, form INTEGER NOT NULL, presence INTEGER NOT NULL,
   held INTEGER NOT NULL, archived INTEGER NOT NULL, orphan INTEGER NOT NULL, count INTEGER NOT NULL,
   PRIMARY KEY (mount, capability, form, presence, held, archived, orphan)) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER census_in AFTER INSERT ON document WHEN NEW.presence BETWEEN 1 AND 3 BEGIN
-  INSERT INTO census
-    VALUES (NEW.mount, NEW.capability, NEW.form, NEW.presence, NEW.hold = 1, NEW.archived, NEW.orphan, 1)
-    ON CONFLICT (mount, capability, form, presence, held, archived, orphan) DO UPDATE SET count = count + 1; END;
-CREATE TRIGGER census_out AFTER DELETE ON document WHEN OLD.presence BETWEEN 1 AND 3 BEGIN
-  UPDATE census SET count = count - 1 WHERE mount = OLD.mount AND capability = OLD.capability AND form = OLD.form
-    AND presence = OLD.presence AND held = (OLD.hold = 1) AND archived = OLD.archived AND orphan = OLD.orphan; END;
 CREATE TRIGGER census_left AFTER UPDATE OF presence, mount, capability, form, hold, archived, orphan ON document
 WHEN OLD.presence BETWEEN 1 AND 3 BEGIN
   UPDATE census SET count = count - 1 WHERE mount = OLD.mount AND capability = OLD.capability AND form = OLD.form
@@ -83,7 +78,7 @@ WHEN OLD.presence > 0 AND (NEW.capability IS NOT OLD.capability OR NEW.form IS N
 BEGIN SELECT RAISE (ABORT, 'a version was changed without what is owed of it'); END;
 
 CREATE TABLE mention (                      -- the entries of structural documents
-  list INTEGER NOT NULL REFERENCES document, document INTEGER NOT NULL REFERENCES document,
+  list INTEGER NOT NULL, document INTEGER NOT NULL,
   PRIMARY KEY (list, document)) STRICT, WITHOUT ROWID;
 CREATE INDEX mention_by_document ON mention (document, list);
 
@@ -92,7 +87,7 @@ CREATE TABLE advertised (                   -- R9: the channels that a Capabilit
   hubs TEXT NOT NULL, PRIMARY KEY (document, position)) STRICT, WITHOUT ROWID;
 
 CREATE TABLE member (                       -- R7: documents of sets; kept when gone
-  document INTEGER NOT NULL REFERENCES document, set_id INTEGER NOT NULL REFERENCES document,
+  document INTEGER NOT NULL, set_id INTEGER NOT NULL,
   PRIMARY KEY (document, set_id)) STRICT, WITHOUT ROWID;
 CREATE INDEX member_by_set ON member (set_id, document);
 

@@ -134,6 +134,8 @@ impl EntryUpdate<'_, '_> {
         };
         let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
         read_names(fd, path, self.buffer, &mut take)?;
+        // Neighbours have neighbouring rows in the state.
+        names.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(names.found)
     }
 

@@ -1,5 +1,6 @@
 //! One candidate file over time: what was read and reported of it last, and whether it may be read now (R3, R4). Pure.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,11 +43,22 @@ pub(super) struct File {
     failures: u8,
 }
 
-/// The last read of a file to its end.
+/// The last read of a file to its end. A large tree has many: of the stat data, which is compared only, it keeps the hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastRead {
-    pub(super) stat: Stat,
-    pub(super) at: Timestamp,
+    stat: u64,
+    at: Timestamp,
+}
+
+impl LastRead {
+    pub(super) fn new(stat: &Stat, at: Timestamp) -> LastRead {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(stat);
+        LastRead { stat: hash, at }
+    }
+
+    fn is_of(&self, stat: &Stat) -> bool {
+        *self == LastRead::new(stat, self.at)
+    }
 }
 
 /// Target of a link to a file.
@@ -199,9 +211,10 @@ impl File {
         }
     }
 
-    /// Returns the stat data of the last read.
-    pub(super) fn stat(&self) -> Option<&Stat> {
-        self.last_read.as_ref().map(|last_read| &last_read.stat)
+    /// Returns true if this is the stat data of the last read.
+    pub(super) fn was_read_with(&self, stat: &Stat) -> bool {
+        self.last_read
+            .is_some_and(|last_read| last_read.is_of(stat))
     }
 
     pub(super) fn last_read(&self) -> Option<LastRead> {
@@ -223,7 +236,7 @@ impl File {
     pub(super) fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
         self.reported != Reported::Whole
             || self.last_read.is_none_or(|last_read| {
-                last_read.stat != *stat || is_racy(stat, last_read.at) && !has_sharp_times
+                !last_read.is_of(stat) || is_racy(stat, last_read.at) && !has_sharp_times
             })
     }
 
@@ -265,7 +278,7 @@ impl File {
         };
         was_read
             && matches!(self.activity, Activity::None | Activity::Writing(_))
-            && last_read.stat == *stat
+            && last_read.is_of(stat)
             && (has_sharp_times || !is_racy(stat, last_read.at))
     }
 
@@ -283,7 +296,7 @@ impl File {
         settle: Duration,
     ) -> Option<SettleWait> {
         // A file that was read as it is now is not doubted for being looked at again.
-        let is_believed = self.reported == Reported::Whole && self.stat() == Some(stat);
+        let is_believed = self.reported == Reported::Whole && self.was_read_with(stat);
         if is_believed || matches!(self.activity, Activity::Closed) {
             return None;
         }
@@ -310,7 +323,7 @@ impl File {
 
     /// Takes note of a read that found the file complete.
     pub(super) fn read_whole(&mut self, stat: Stat, now: Timestamp) {
-        self.last_read = Some(LastRead { stat, at: now });
+        self.last_read = Some(LastRead::new(&stat, now));
         self.reported = Reported::Whole;
         self.activity = Activity::None;
         self.is_requested = false;
@@ -324,10 +337,11 @@ impl File {
             && self.failures == 0
             && !self.is_requested
             && stat.is_some_and(|stat| stat.size == 0);
-        if self.stat() != stat.as_ref() {
+        let last_read = stat.map(|stat| LastRead::new(&stat, now));
+        if self.last_read.map(|read| read.stat) != last_read.map(|read| read.stat) {
             self.failures = 0;
         }
-        self.last_read = stat.map(|stat| LastRead { stat, at: now });
+        self.last_read = last_read;
         if !matches!(self.activity, Activity::Writing(_)) {
             self.activity = Activity::None;
         }

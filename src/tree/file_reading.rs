@@ -258,7 +258,10 @@ impl FileReading<'_, '_> {
             self.queue.push_file_after(id, after);
         }
         let look = match content {
-            Content::Document(parsed) => Look::Document { parsed, stat },
+            Content::Document(parsed) => Look::Document {
+                parsed: parsed.into(),
+                stat,
+            },
             Content::Other(reason) => Look::Other { reason, stat },
         };
         self.reports.observe(path, look);

@@ -199,7 +199,7 @@ impl EntryUpdate<'_, '_> {
                 && let Some(path) = self.mounts.path_of_name(self.model, directory, name)
                 && let Ok(status) = file_status::follow(&path)
                 && let Some(file) = self.model.file_mut(id)
-                && file.stat() != Some(&status.stat)
+                && !file.was_read_with(&status.stat)
             {
                 if by_event {
                     file.close();

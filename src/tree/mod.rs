@@ -48,6 +48,7 @@ mod unreadable_directories;
 mod watches;
 mod work_queue;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -68,7 +69,9 @@ use crate::announce::observation::{
 use crate::announce::plan::{MountPlan, Plan};
 use crate::report::figures;
 use crate::tree::directories::join;
+use crate::tree::file::LastRead;
 use crate::tree::file_system::FileSystem;
+use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::PendingHints;
 use crate::tree::watches::Watches;
@@ -123,6 +126,18 @@ pub struct KnownFile {
     pub path: DocumentPath,
     pub stat: Stat,
     pub read_at: Timestamp,
+}
+
+/// The files that earlier runs have read, and by what they are known. There may be a million.
+#[derive(Debug, Default)]
+pub struct KnownFiles(HashMap<MountId, HashMap<Arc<[u8]>, UnmetFile>>);
+
+impl KnownFiles {
+    pub fn add(&mut self, file: KnownFile) {
+        let last_read = LastRead::new(&file.stat, file.read_at);
+        let in_mount = self.0.entry(file.path.mount).or_default();
+        in_mount.insert(file.path.below, UnmetFile::new(Some(last_read)));
+    }
 }
 
 /// A report about a tree.
@@ -279,7 +294,7 @@ impl Tree {
     /// returns `Break` to end the watching. Dropping the tree waits for it to return, but not for long.
     pub fn watch(
         settings: TreeSettings,
-        known: Vec<KnownFile>,
+        known: KnownFiles,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Tree, TreeError> {
         let candidates = Arc::new(settings.candidates.clone());
@@ -359,7 +374,7 @@ pub fn scan_once(
     settings: TreeSettings,
     report: impl FnMut(TreeReport) -> ControlFlow<()>,
 ) -> Result<usize, TreeError> {
-    let mut observer = Observer::new(settings, Vec::new(), Watches::none(), report);
+    let mut observer = Observer::new(settings, KnownFiles::default(), Watches::none(), report);
     observer.scan_once();
     Ok(observer.directories_to_watch())
 }

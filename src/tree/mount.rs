@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -43,7 +44,7 @@ pub(super) struct TreeMount {
     pub(super) sweep: Option<Sweep>,
     next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
-    pub(super) unmet: HashMap<Box<[u8]>, UnmetFile>,
+    pub(super) unmet: HashMap<Arc<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
     pub(super) requested: HashSet<DocumentPath>,
 }
@@ -95,7 +96,7 @@ impl TreeMount {
     pub(super) fn new(
         plan: &MountPlan,
         root: DirectoryId,
-        unmet: HashMap<Box<[u8]>, UnmetFile>,
+        unmet: HashMap<Arc<[u8]>, UnmetFile>,
     ) -> TreeMount {
         TreeMount {
             id: plan.id,

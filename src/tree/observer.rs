@@ -26,7 +26,7 @@ use crate::tree::tree_mounts::{RootChange, TreeMounts};
 use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
-use crate::tree::{KnownFile, TreeNotice, TreeReport, TreeSettings};
+use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
 
 /// Maximum duration of one round, before the next hints are taken.
 const TIME_SLICE: Duration = Duration::from_millis(5);
@@ -49,7 +49,7 @@ pub(super) struct Observer<'a> {
 impl<'a> Observer<'a> {
     pub(super) fn new(
         settings: TreeSettings,
-        known: Vec<KnownFile>,
+        known: KnownFiles,
         watches: Watches,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + 'a,
     ) -> Observer<'a> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -93,7 +94,7 @@ impl<'a> Reports<'a> {
                 continue;
             }
             for (path, unmet) in missing.iter().filter(|(path, _)| path.mount == mount.id) {
-                mount.unmet.insert((*path.below).into(), *unmet);
+                mount.unmet.insert(Arc::clone(&path.below), *unmet);
             }
             self.forget_missing(mount.id);
             is_mount_missing = true;

@@ -1,7 +1,6 @@
 //! All mounts of the settings: the presence of their roots, the times of their checks and sweeps, and the paths below
 //! them.
 
-use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::ops::{Index, IndexMut};
 use std::path::{Path, PathBuf};
@@ -10,12 +9,11 @@ use std::time::{Duration, Instant};
 use crate::announce::observation::{DocumentPath, Identity, MountId};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::directories::join;
-use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Model;
-use crate::tree::mount::{SWAPPED_WITHIN, Sweep, SweepStep, TreeMount, UnmetFile};
-use crate::tree::{KnownFile, TreeSettings};
+use crate::tree::mount::{SWAPPED_WITHIN, Sweep, SweepStep, TreeMount};
+use crate::tree::{KnownFiles, TreeSettings};
 
 /// Time between two checks of mounts and links without a hint.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -42,13 +40,15 @@ impl TreeMounts {
     /// checked.
     pub(super) fn new(
         settings: &TreeSettings,
-        known: Vec<KnownFile>,
+        mut known: KnownFiles,
         model: &mut Model,
     ) -> TreeMounts {
-        let mut unmet = unmet_files(settings, known);
         let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
-            let root = model.add_root(at);
-            TreeMount::new(plan, root, unmet.remove(&plan.id).unwrap_or_default())
+            let mut unmet = known.0.remove(&plan.id).unwrap_or_default();
+            // A file that was excluded since is there nevertheless: it is forgotten, not missing.
+            let published = plan.published();
+            unmet.retain(|below, _| settings.candidates.accepts(&published, below));
+            TreeMount::new(plan, model.add_root(at), unmet)
         });
         TreeMounts {
             mounts: mounts.collect(),
@@ -195,31 +195,4 @@ impl RootChange {
             None => error.to_string(),
         })
     }
-}
-
-/// Returns the files that an earlier run has read, by mount and path below it.
-fn unmet_files(
-    settings: &TreeSettings,
-    known: Vec<KnownFile>,
-) -> HashMap<MountId, HashMap<Box<[u8]>, UnmetFile>> {
-    let published = settings.mounts.iter().map(|it| (it.id, it.published()));
-    let published: HashMap<_, _> = published.collect();
-    let mut unmet: HashMap<_, HashMap<Box<[u8]>, UnmetFile>> = HashMap::new();
-    for KnownFile {
-        path,
-        stat,
-        read_at,
-    } in known
-    {
-        // A file that was excluded since is there nevertheless: it is forgotten, not missing.
-        let published = published.get(&path.mount);
-        if published.is_some_and(|it| settings.candidates.accepts(it, &path.below)) {
-            let in_mount = unmet.entry(path.mount).or_default();
-            in_mount.insert(
-                (*path.below).into(),
-                UnmetFile::new(Some(LastRead { stat, at: read_at })),
-            );
-        }
-    }
-    unmet
 }

@@ -160,20 +160,19 @@ pub struct KnownFlight {
 pub fn flights(world: &World) -> Vec<KnownFlight> {
     let sql = "SELECT c.topic, h.uri, a.seq, a.cut, a.body FROM account a JOIN channel c ON c.id = a.channel \
                JOIN hub h ON h.id = a.hub WHERE a.seq IS NOT NULL";
-    let flights = world.db().all(sql, [], |row| {
-        let topic: String = row.take()?;
-        let (hub, seq, cut) = (row.take()?, row.take::<i64>()?.cast_unsigned(), row.sql()?);
-        let body: Option<Vec<u8>> = row.take()?;
+    type Row = (String, String, u64, Timestamp, Option<Vec<u8>>);
+    let flights = world.db().all::<Vec<Row>>(sql, ()).unwrap().into_iter();
+    let flights = flights.map(|(topic, hub, seq, cut, body)| {
         let payload = body.and_then(|body| Payload::parse(&body).ok());
-        Ok(KnownFlight {
+        KnownFlight {
             topic: topic.trim_start_matches("https://example.org").to_owned(),
             hub,
             seq,
             cut,
             changes: payload.as_ref().map(hub::changes).unwrap_or_default(),
-        })
+        }
     });
-    flights.unwrap()
+    flights.collect()
 }
 
 /// Returns the number of the last notification on a topic.
@@ -181,8 +180,6 @@ pub fn last_seq(world: &World, topic: &str) -> u64 {
     let sql = "SELECT seq FROM channel WHERE topic = ?1";
     let seq = world
         .db()
-        .first(sql, [format!("https://example.org{topic}")], |row| {
-            row.take::<i64>()
-        });
-    seq.unwrap().unwrap_or_default().cast_unsigned()
+        .first::<u64>(sql, format!("https://example.org{topic}"));
+    seq.unwrap().unwrap_or_default()
 }

@@ -19,9 +19,8 @@ use rsnotify::announce::observation::MountId;
 use rsnotify::announce::steps::cut::{bytes, times};
 use rsnotify::state::lock::is_in_use;
 use rsnotify::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
-use rsnotify::state::{Db, DocId, HubId, Sql, hub, last_time_saved, save_time};
-use rusqlite::types::{FromSql, ToSql};
-use rusqlite::{Connection, params};
+use rsnotify::state::{Db, DocId, FromColumn, HubId, ToColumn, hub, last_time_saved, save_time};
+use rusqlite::Connection;
 use websub::http::clock::Clock;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
 use websub::hub::{
@@ -38,9 +37,10 @@ const EVERYTHING: &str = r#"
 INSERT INTO source VALUES (1, 'main');
 INSERT INTO mount VALUES (1, 1, x'2f737276ff', 'https://e.org/', -1, 2, 1, 1, 5, '["**/*.xml"]', '["\"a\"/**"]');
 INSERT INTO nested_file_system VALUES (1, x'642fff', -1, 1, 0);
-INSERT INTO document (id, uri, source, mount, path, size, modified, changed, inode, capability, form, fingerprint, presence)
-  VALUES (1, 'https://e.org/cl.xml', 1, 1, x'636c2e786d6c', -1, 1, 2, -2, 1, 0, zeroblob(32), 1),
-    (2, 'https://e.org/d.xml', 1, 1, x'612fff27220a2e786d6c', -1, 1, 2, -2, 3, 0, zeroblob(32), 4);
+INSERT INTO document (id, uri, source, mount, path, size, modified, changed, inode, capability, form, fingerprint)
+  VALUES (1, 'https://e.org/cl.xml', 1, 1, x'636c2e786d6c', -1, 1, 2, -2, 1, 0, zeroblob(32)),
+    (2, 'https://e.org/d.xml', 1, 1, x'612fff27220a2e786d6c', -1, 1, 2, -2, 3, 0, zeroblob(32));
+UPDATE document SET presence = CASE id WHEN 1 THEN 1 ELSE 4 END;
 INSERT INTO seeing VALUES (3);
 INSERT INTO mention VALUES (1, 2);
 INSERT INTO advertised VALUES (1, 0, 0, 'https://e.org/t', '["https://hub.example/"]');
@@ -96,7 +96,7 @@ fn write(connection: &Connection, second: i64) -> rsnotify::state::Result<()> {
 
 fn tables(connection: &Connection) -> Vec<String> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name";
-    Db(connection).all(sql, [], |row| row.take()).unwrap()
+    Db(connection).all(sql, ()).unwrap()
 }
 
 /// Every row of a table as text.
@@ -223,12 +223,9 @@ fn a_write_ahead_log_that_is_cut_anywhere_has_whole_transactions() {
 
 /// Asserts that a value is read as it was written.
 #[track_caller]
-fn comes_back<T: Debug + PartialEq>(value: T, written: impl ToSql)
-where
-    Sql<T>: FromSql,
-{
+fn comes_back<T: FromColumn + ToColumn + Debug + PartialEq>(value: T) {
     let connection = Connection::open_in_memory().unwrap();
-    let read = Db(&connection).first("SELECT ?1", params![written], |row| row.sql::<T>());
+    let read = Db(&connection).first::<T>("SELECT ?1", &value);
     assert_eq!(read.unwrap(), Some(value));
 }
 
@@ -241,31 +238,44 @@ fn values_are_read_as_they_were_written() {
         "1969-12-31T23:59:59.999Z",
     ] {
         let time: Timestamp = text.parse().unwrap();
-        comes_back(time, Sql(time));
+        comes_back(time);
         assert_eq!(times(&bytes(&[time, time])), [time, time]);
     }
-    Capability::all().for_each(|capability| comes_back(capability, Sql(capability)));
-    ChannelKind::ALL
-        .into_iter()
-        .for_each(|kind| comes_back(kind, Sql(kind)));
-    [Form::List, Form::Index]
-        .into_iter()
-        .for_each(|form| comes_back(form, Sql(form)));
-    comes_back(DocId(i64::MAX), Sql(DocId(i64::MAX)));
-    comes_back(HubId(1), Sql(HubId(1)));
-    comes_back(ChannelId(u64::MAX), Sql(ChannelId(u64::MAX)));
-    comes_back(MountId(u32::MAX), Sql(MountId(u32::MAX)));
-    let uri = Uri::parse("https://e.org/a?b=%FF&c=%27").unwrap();
-    comes_back(uri.clone(), Sql(&uri));
-    comes_back(
-        Topic::new("https://e.org/t"),
-        Sql(&Topic::new("https://e.org/t")),
-    );
-    comes_back(
-        Hub::new("https://hub.example/"),
-        Sql(&Hub::new("https://hub.example/")),
-    );
-    comes_back(Fingerprint([0xff; 32]), Sql(Fingerprint([0xff; 32])));
+    Capability::all().for_each(comes_back);
+    ChannelKind::ALL.into_iter().for_each(comes_back);
+    [Form::List, Form::Index].into_iter().for_each(comes_back);
+    comes_back(DocId(i64::MAX));
+    comes_back(HubId(1));
+    comes_back(ChannelId(u64::MAX));
+    comes_back(MountId(u32::MAX));
+    comes_back(Uri::parse("https://e.org/a?b=%FF&c=%27").unwrap());
+    comes_back(Topic::new("https://e.org/t"));
+    comes_back(Hub::new("https://hub.example/"));
+    comes_back(Fingerprint([0xff; 32]));
+    comes_back(u64::MAX);
+    comes_back(usize::MAX >> 1);
+    [Some(true), None].into_iter().for_each(comes_back);
+}
+
+#[test]
+fn rows_are_read_as_their_parameters_were_written() {
+    let connection = Connection::open_in_memory().unwrap();
+    let (both, none) = (Some((2_u64, 3_usize)), None::<(bool, u8)>);
+    let row = (DocId(1), ("text".to_owned(), both), none, vec![4_u8]);
+    let read = Db(&connection).first("SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7", row.clone());
+    assert_eq!(read.unwrap(), Some(row));
+    let half = Db(&connection).first("SELECT ?1, ?2", (1_i64, None::<i64>));
+    assert_eq!(half.unwrap(), Some(None::<(i64, i64)>));
+}
+
+#[test]
+fn a_statement_with_other_parameters_than_it_has_is_an_error() {
+    let connection = Connection::open_in_memory().unwrap();
+    let db = Db(&connection);
+    assert!(db.exists("SELECT ?1, ?2", ("a", "b")).unwrap());
+    for (sql, why) in [("SELECT ?1", "too many"), ("SELECT ?1, ?2, ?3", "too few")] {
+        assert!(db.exists(sql, ("a", "b")).is_err(), "{why}");
+    }
 }
 
 #[test]
@@ -299,7 +309,7 @@ fn attempts_are_read_as_they_were_written() {
     let connection = Connection::open_in_memory().unwrap();
     for attempt in [accepted, refused, unanswered] {
         let text = serde_json::to_string(&attempt).unwrap();
-        let read = Db(&connection).first("SELECT ?1", [text], Attempt::read);
+        let read = Db(&connection).first::<Option<Attempt>>("SELECT ?1", text);
         assert_eq!(read.unwrap(), Some(Some(attempt)));
     }
 }

@@ -14,7 +14,7 @@ use rsnotify::announce::observation::{
 };
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::tree::{
-    KnownFile, RecentKeys, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode,
+    KnownFile, KnownFiles, RecentKeys, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode,
 };
 use tempfile::TempDir;
 
@@ -119,7 +119,9 @@ impl Watched {
     pub fn start_with(place: TempDir, settings: TreeSettings, known: Vec<KnownFile>) -> Watched {
         let root = settings.mounts[0].directory.clone();
         let (sender, reports) = channel();
-        let tree = Tree::watch(settings, known, move |report| match sender.send(report) {
+        let mut files = KnownFiles::default();
+        known.into_iter().for_each(|file| files.add(file));
+        let tree = Tree::watch(settings, files, move |report| match sender.send(report) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         });

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{Tree, TreeNotice};
+use rsnotify::tree::{KnownFiles, Tree, TreeNotice};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, document, settings};
@@ -172,12 +172,16 @@ fn a_tree_at_rest_costs_next_to_nothing() {
 fn a_tree_that_hangs_is_left_behind() {
     let place = tempfile::tempdir().unwrap();
     let (hung, hangs) = channel();
-    let tree = Tree::watch(settings(place.path(), Poll), Vec::new(), move |_| {
-        hung.send(()).unwrap();
-        loop {
-            std::thread::park();
-        }
-    })
+    let tree = Tree::watch(
+        settings(place.path(), Poll),
+        KnownFiles::default(),
+        move |_| {
+            hung.send(()).unwrap();
+            loop {
+                std::thread::park();
+            }
+        },
+    )
     .unwrap();
     hangs.recv_timeout(DEADLINE).unwrap();
     let (dropped, drops) = channel();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rsnotify::announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{KnownFile, Tree, TreeReport, TreeSettings, scan_once};
+use rsnotify::tree::{KnownFile, KnownFiles, Tree, TreeReport, TreeSettings, scan_once};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, document, excluding, path, settings, version_of};
@@ -211,7 +211,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     let (sender, reports) = channel();
     let begun = Instant::now();
     let new = root.join("d/new.xml");
-    let _tree = Tree::watch(settings, Vec::new(), move |report| {
+    let _tree = Tree::watch(settings, KnownFiles::default(), move |report| {
         // Nothing is watched yet, so that no event tells of this.
         if matches!(report, TreeReport::MountFound { .. }) {
             std::thread::sleep(Duration::from_millis(50)); // lets the kernel's clock go on: no event, so no deadline

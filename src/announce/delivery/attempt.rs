@@ -7,7 +7,7 @@ use websub::answer::{Answer, BrokerAnswer};
 use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::says_nothing;
 
-use crate::state::Columns;
+use crate::state::{Columns, FromRow};
 
 /// The last attempt at one hub on one channel, whether it accepted or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,13 +33,15 @@ pub struct Refusal {
     pub needs_operator: bool,
 }
 
-impl Attempt {
-    /// Reads the column of an account that has its last one.
-    pub fn read(row: &mut Columns<'_>) -> rusqlite::Result<Option<Attempt>> {
-        let last: Option<String> = row.take()?;
+/// Reads the column of an account that has its last one.
+impl FromRow for Option<Attempt> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Attempt>> {
+        let last: Option<String> = row.read()?;
         Ok(last.and_then(|last| serde_json::from_str(&last).ok()))
     }
+}
 
+impl Attempt {
     pub fn new(seq: u64, answer: &Answer, refusal: Option<Refusal>, at: Timestamp) -> Attempt {
         let (status, excerpt) = match answer {
             Answer::Status {

@@ -12,16 +12,15 @@ use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::payload::ChangeKind;
-use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
-use crate::announce::steps::cut::{entry_limit, free_from, pinged};
+use crate::announce::steps::cut::{bytes, entry_limit, free_from, pinged, times};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::step::{HistoryChange, Step};
-use crate::state::{Db, HubId, Result, Sql};
+use crate::state::{Db, HubId, Result, from_row};
 
 /// A notification without its body.
 #[derive(Debug)]
@@ -73,58 +72,34 @@ impl LogPosition {
 fn position(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<LogPosition>> {
     db.first(
         "SELECT heard, entries, skipped_to, last FROM log_position WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub)],
-        |row| {
-            Ok(LogPosition {
-                heard: row.take()?,
-                entries: row.count()?,
-                skipped_to: row.take()?,
-                last: row.take()?,
-            })
-        },
+        (id, hub),
     )
 }
+
+from_row! { LogPosition { heard, entries, skipped_to, last } }
 
 fn save(step: &Step<'_>, id: ChannelId, hub: HubId, position: &LogPosition) -> Result<()> {
     step.db.run(
         "UPDATE log_position SET heard = ?3, entries = ?4, skipped_to = ?5, last = ?6 WHERE channel = ?1 AND hub = ?2",
-        params![
-            Sql(id),
-            Sql(hub),
-            position.heard,
-            i64::try_from(position.entries).unwrap_or(i64::MAX),
-            position.skipped_to,
-            position.last
-        ],
-    )?;
-    Ok(())
+        (id, hub, position.heard, position.entries, position.skipped_to, position.last),
+    )
 }
 
 const COLUMNS: &str =
     "SELECT seq, since, until, entries, total, bytes, cut FROM change_log WHERE channel = ?1";
 
-fn read(row: &mut crate::state::Columns<'_>) -> rusqlite::Result<Logged> {
-    Ok(Logged {
-        seq: row.take()?,
-        since: row.sql()?,
-        until: row.sql()?,
-        entries: row.count()?,
-        total: row.count()?,
-        bytes: row.count()?,
-        cut: row.sql()?,
-    })
-}
+from_row! { Logged { seq, since, until, entries, total, bytes, cut } }
 
 /// Returns the first notification of the log with a number in this range.
 fn first(db: Db<'_>, id: ChannelId, from: i64, to: i64) -> Result<Option<Logged>> {
     let sql = format!("{COLUMNS} AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT 1");
-    db.first(&sql, params![Sql(id), from, to], read)
+    db.first(&sql, (id, from, to))
 }
 
 /// Returns the last notification of the log with a number up to this one.
 fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<Logged>> {
     let sql = format!("{COLUMNS} AND seq <= ?2 ORDER BY seq DESC LIMIT 1");
-    db.first(&sql, params![Sql(id), to], read)
+    db.first(&sql, (id, to))
 }
 
 /// Returns the notification after the last one that a hub at this position was told, if it is there.
@@ -165,12 +140,9 @@ pub fn behind(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<BacklogVie
     };
     let to = position.last.unwrap_or(i64::MAX);
     let next = next(db, id, &position)?;
-    let later = db.first(
-        "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3",
-        params![Sql(id), position.first_later(), to],
-        |row| row.count(),
-    )?;
-    let later = later.unwrap_or_default();
+    let sql = "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3";
+    let later = db.first(sql, (id, position.first_later(), to))?;
+    let later: usize = later.unwrap_or_default();
     let notifications = usize::from(next.is_some()) + later;
     let oldest = match next {
         Some(next) => Some(next),
@@ -194,11 +166,10 @@ pub fn behind(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<BacklogVie
 
 /// Returns the accounts that were not told all of the log of their change channel.
 pub fn all_behind(db: Db<'_>) -> Result<Vec<(ChannelId, HubId)>> {
-    db.all(
+    db.all::<Vec<(_, _)>>(
         "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
          WHERE c.kind = 1 AND p.heard < c.seq",
-        [],
-        |row| Ok((row.sql()?, row.sql()?)),
+        (),
     )
 }
 
@@ -214,11 +185,10 @@ fn backlog_at(db: Db<'_>, id: ChannelId, position: &LogPosition) -> Result<usize
 
 /// Returns true if a hub of a channel has all that was cut, or there is none.
 pub fn has_free_hub(db: Db<'_>, id: ChannelId) -> Result<bool> {
-    let free = db.first(
+    let free = db.first::<(usize, usize)>(
         "SELECT count(*), coalesce(sum(p.heard >= c.seq), 0) FROM channel c CROSS JOIN account a ON a.channel = c.id \
          CROSS JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE c.id = ?1 AND a.left_at IS NULL",
-        [Sql(id)],
-        |row| Ok((row.count()?, row.count()?)),
+        id,
     )?;
     Ok(free.is_none_or(|(hubs, free)| hubs == 0 || free > 0))
 }
@@ -228,16 +198,13 @@ pub fn has_free_hub(db: Db<'_>, id: ChannelId) -> Result<bool> {
 /// Returns the end of the last interval that was told on a channel.
 pub fn told_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let untils = db.first(sql, [Sql(id)], |row| row.take::<Vec<u8>>())?;
-    Ok(crate::announce::steps::cut::times(&untils.unwrap_or_default()).pop())
+    let untils: Vec<u8> = db.first(sql, id)?.unwrap_or_default();
+    Ok(times(&untils).pop())
 }
 
 fn set_told_until(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
-    step.db.run(
-        "UPDATE channel SET untils = ?2 WHERE id = ?1",
-        params![Sql(id), crate::announce::steps::cut::bytes(&[until])],
-    )?;
-    Ok(())
+    let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
+    step.db.run(sql, (id, bytes(&[until])))
 }
 
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
@@ -254,10 +221,9 @@ pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &ChangeSet) -
     let latest = set.learned_until;
     let latest = latest.filter(|latest| *latest <= later(step.wall, AHEAD));
     go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
-    let learned = step.db.first(
+    let learned = step.db.first::<(usize, usize)>(
         "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0",
-        [Sql(set.id)],
-        |row| Ok((row.count()?, row.count()?)),
+        set.id,
     )?;
     let (lists, changes) = learned.unwrap_or_default();
     step.facts.push(Fact::Learned {
@@ -360,29 +326,18 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     let body: Arc<[u8]> = payload.render().into();
     let before = last(step.db, channel.id, i64::MAX)?.map_or(0, |last| last.total);
     let entries = payload.entries.len();
-    let seq = step.db.first(
-        "UPDATE channel SET seq = seq + 1, untils = ?2 WHERE id = ?1 RETURNING seq",
-        params![
-            Sql(channel.id),
-            crate::announce::steps::cut::bytes(&[payload.until])
-        ],
-        |row| row.take::<i64>(),
-    )?;
-    let seq = seq.unwrap_or_default();
-    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let sql = "UPDATE channel SET seq = seq + 1, untils = ?2 WHERE id = ?1 RETURNING seq";
+    let seq = step.db.first(sql, (channel.id, bytes(&[payload.until])))?;
+    let seq: u64 = seq.unwrap_or_default();
+    let sizes = (entries, before + entries, body.len());
     step.db.run(
         "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        params![
-            Sql(channel.id),
-            seq,
-            Sql(payload.from),
-            Sql(payload.until),
-            count(entries),
-            count(before + entries),
-            count(body.len()),
-            Sql(step.now),
-            &body[..]
-        ],
+        (
+            (channel.id, seq, payload.from, payload.until),
+            sizes,
+            step.now,
+            &body,
+        ),
     )?;
     let mut outcomes = Vec::new();
     for hub in listening(step, channel.id)? {
@@ -393,7 +348,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
         NotificationView {
             kind: channel.kind,
             topic: channel.topic.clone(),
-            seq: seq.cast_unsigned(),
+            seq,
             cut: step.now,
             changes: Some(entries),
             hubs: outcomes,
@@ -401,17 +356,14 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
             payload: Some(PayloadText(body)),
         },
     ));
-    Ok(seq.cast_unsigned())
+    Ok(seq)
 }
 
 /// C22: lets the oldest changes count as told to hubs that are too far behind, except what is in flight.
 fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let max = step.plan.window.changes.backlog;
-    let hubs = step.db.all(
-        "SELECT hub, seq FROM account WHERE channel = ?1",
-        [Sql(channel.id)],
-        |row| Ok((row.sql::<HubId>()?, row.take::<Option<i64>>()?)),
-    )?;
+    let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
+    let hubs = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, channel.id)?;
     for (hub, flying) in hubs {
         let Some(mut position) = position(step.db, channel.id, hub)? else {
             continue;
@@ -461,11 +413,8 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// (C26).
 pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let max = step.plan.window.changes.backlog;
-    let accounts = step.db.all(
-        "SELECT hub, seq FROM account WHERE channel = ?1",
-        [Sql(id)],
-        |row| Ok((row.sql::<HubId>()?, row.take::<Option<i64>>()?)),
-    )?;
+    let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
+    let accounts = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, id)?;
     let end = last(step.db, id, i64::MAX)?;
     let mut wanted: Vec<(i64, i64)> = end.iter().map(|end| (end.seq, i64::MAX)).collect();
     for (hub, flying) in accounts {
@@ -493,10 +442,8 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let mut begin = 0;
     for (first, last) in wanted {
         if begin < first {
-            step.db.run(
-                "DELETE FROM change_log WHERE channel = ?1 AND seq >= ?2 AND seq < ?3",
-                params![Sql(id), begin, first],
-            )?;
+            let sql = "DELETE FROM change_log WHERE channel = ?1 AND seq >= ?2 AND seq < ?3";
+            step.db.run(sql, (id, begin, first))?;
         }
         begin = begin.max(last.saturating_add(1));
     }
@@ -510,9 +457,8 @@ pub fn join(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
     step.db.run(
         "INSERT INTO log_position (channel, hub, heard) SELECT id, ?2, seq FROM channel WHERE id = ?1 \
          ON CONFLICT (channel, hub) DO UPDATE SET last = NULL",
-        params![Sql(id), Sql(hub)],
-    )?;
-    Ok(())
+        (id, hub),
+    )
 }
 
 /// C26: lets a hub that is advertised no more have what was cut until now, or nothing more unless it `is_told`.
@@ -522,18 +468,14 @@ pub fn leave(step: &Step<'_>, id: ChannelId, hub: HubId, is_told: bool) -> Resul
         false => "heard",
     };
     let sql = format!("UPDATE log_position SET last = {last} WHERE channel = ?1 AND hub = ?2");
-    step.db.run(&sql, params![Sql(id), Sql(hub)])?;
-    Ok(())
+    step.db.run(&sql, (id, hub))
 }
 
 /// Puts the next notification of the log in flight to each hub that is free.
 pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let id = channel.id;
-    let free = step.db.all(
-        "SELECT hub FROM account WHERE channel = ?1 AND seq IS NULL",
-        [Sql(id)],
-        |row| row.sql::<HubId>(),
-    )?;
+    let sql = "SELECT hub FROM account WHERE channel = ?1 AND seq IS NULL";
+    let free = step.db.all::<Vec<HubId>>(sql, id)?;
     for hub in free {
         if free_from(step, id, hub)?.is_none_or(|at| at > step.now) {
             continue;
@@ -571,11 +513,10 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 
 /// Returns what a hub is sent of a logged notification: the part that follows what it has of it, of so many entries (C23).
 pub fn body(db: Db<'_>, id: ChannelId, hub: HubId, seq: u64, entries: usize) -> Result<Arc<[u8]>> {
-    let logged = db.first(
+    let logged = db.first::<(Arc<[u8]>, usize, usize)>(
         "SELECT l.body, l.entries, p.entries FROM change_log l CROSS JOIN log_position p ON p.channel = l.channel \
          WHERE l.channel = ?1 AND l.seq = ?2 AND p.hub = ?3",
-        params![Sql(id), seq.cast_signed(), Sql(hub)],
-        |row| Ok((row.bytes()?, row.count()?, row.count()?)),
+        (id, seq, hub),
     )?;
     let Some((body, of, start)) = logged else {
         return Ok(Arc::from([]));
@@ -610,11 +551,8 @@ pub fn drop_due(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
         return Ok(0);
     };
     let changes = backlog_at(step.db, id, &position)?;
-    let seq = step
-        .db
-        .first("SELECT seq FROM channel WHERE id = ?1", [Sql(id)], |row| {
-            row.take::<i64>()
-        })?;
+    let sql = "SELECT seq FROM channel WHERE id = ?1";
+    let seq = step.db.first::<i64>(sql, id)?;
     position.skip(position.last.or(seq).unwrap_or_default());
     save(step, id, hub, &position)?;
     Ok(changes)
@@ -652,10 +590,9 @@ fn page(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
 pub fn topic_body(step: &Step<'_>, id: ChannelId) -> Result<Arc<[u8]>> {
     let newest = last(step.db, id, i64::MAX)?.map_or(0, |newest| newest.seq);
     let (from, to) = page(step, id)?.unwrap_or((newest, newest));
-    let mut bodies = step.db.all(
+    let mut bodies = step.db.all::<Vec<Arc<[u8]>>>(
         "SELECT body FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq",
-        params![Sql(id), from, to],
-        |row| row.bytes(),
+        (id, from, to),
     )?;
     let window = &step.plan.window;
     if bodies.len() > 1

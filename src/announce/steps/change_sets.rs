@@ -8,12 +8,11 @@ use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::time::{elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
-use rusqlite::params;
 
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, lists};
-use crate::state::{DocId, Result, Sql};
+use crate::state::{Columns, DocId, FromRow, Result, from_row};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -65,67 +64,39 @@ pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
         "SELECT id, source, learned, learned_until, retiring, told_until, wake, first_trigger, last_trigger, not_before, \
          delays, round, is_partial, last_round, must_take_others, cut, watched_since, missing, missing_until, is_accepted \
          FROM change_set WHERE id = ?1",
-        [Sql(id)],
-        |row| {
-            Ok(ChangeSet {
-                id: row.sql()?,
-                source: row.take()?,
-                learned: match row.take::<u8>()? {
-                    0 => None,
-                    1 => Some(ListKind::ChangeLists),
-                    _ => Some(ListKind::ResourceLists),
-                },
-                learned_until: row.option()?,
-                retiring: row.option()?,
-                told_until: row.option()?,
-                wake: row.option()?,
-                triggers: row.option()?.zip(row.option()?),
-                not_before: row.option()?,
-                delays: row.take()?,
-                round: row.take::<Option<i64>>()?.map(i64::cast_unsigned),
-                is_partial: row.take()?,
-                last_round: row.take::<Option<i64>>()?.map(i64::cast_unsigned),
-                must_take_others: row.take()?,
-                cut: row.option()?,
-                watched_since: row.option()?,
-                missing: row.count()?,
-                missing_until: row.option()?,
-                is_accepted: row.take()?,
-            })
-        },
+        id,
     )
+}
+
+from_row! { ChangeSet {
+    id, source, learned, learned_until, retiring, told_until, wake, triggers, not_before, delays, round, is_partial, last_round,
+    must_take_others, cut, watched_since, missing, missing_until, is_accepted
+} }
+
+impl FromRow for Option<ListKind> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<ListKind>> {
+        Ok(match row.read::<u8>()? {
+            0 => None,
+            1 => Some(ListKind::ChangeLists),
+            _ => Some(ListKind::ResourceLists),
+        })
+    }
 }
 
 impl ChangeSet {
     pub fn save(&self, step: &Step<'_>) -> Result<()> {
+        let learned = self.learned.map_or(0, |kind| kind as u8);
         step.db.run(
             "UPDATE change_set SET learned = ?2, learned_until = ?3, retiring = ?4, told_until = ?5, wake = ?6, \
              first_trigger = ?7, last_trigger = ?8, not_before = ?9, delays = ?10, round = ?11, is_partial = ?12, \
              last_round = ?13, must_take_others = ?14, cut = ?15, watched_since = ?16, missing = ?17, missing_until = ?18, \
              is_accepted = ?19 WHERE id = ?1",
-            params![
-                Sql(self.id),
-                self.learned.map_or(0, |kind| kind as u8),
-                self.learned_until.map(Sql),
-                self.retiring.map(Sql),
-                self.told_until.map(Sql),
-                self.wake.map(Sql),
-                self.triggers.map(|(first, _)| Sql(first)),
-                self.triggers.map(|(_, last)| Sql(last)),
-                self.not_before.map(Sql),
-                self.delays,
-                self.round.map(u64::cast_signed),
-                self.is_partial,
-                self.last_round.map(u64::cast_signed),
-                self.must_take_others,
-                self.cut.map(Sql),
-                self.watched_since.map(Sql),
-                i64::try_from(self.missing).unwrap_or(i64::MAX),
-                self.missing_until.map(Sql),
-                self.is_accepted
-            ],
-        )?;
-        Ok(())
+            (
+                (self.id, learned, self.learned_until, self.retiring, self.told_until, self.wake),
+                (self.triggers, self.not_before, self.delays, self.round, self.is_partial, self.last_round, self.must_take_others),
+                (self.cut, self.watched_since, self.missing, self.missing_until, self.is_accepted),
+            ),
+        )
     }
 
     // What makes a round due. Whoever changes that has the set looked at, at the end of the step.
@@ -214,7 +185,7 @@ impl ChangeSet {
             Some(ListKind::ResourceLists) => self.learned = Some(ListKind::ChangeLists),
         }
         step.db
-            .run("DELETE FROM inventory WHERE set_id = ?1", [Sql(self.id)])?;
+            .run("DELETE FROM inventory WHERE set_id = ?1", self.id)?;
         Ok(true)
     }
 
@@ -253,16 +224,13 @@ pub fn inventory_window() -> ChangeWindowPlan {
 pub fn open(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     step.db.run(
         "INSERT INTO change_set (id, source) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET source = excluded.source",
-        params![Sql(channel.set), channel.source],
+        (channel.set, channel.source),
     )?;
     let Some(mut set) = load(step, channel.set)? else {
         return Ok(());
     };
-    let others = step.db.all(
-        "SELECT id FROM channel WHERE set_id = ?1 AND kind = ?2 AND id <> ?3",
-        params![Sql(channel.set), Sql(channel.kind), Sql(channel.id)],
-        |row| row.sql::<ChannelId>(),
-    )?;
+    let sql = "SELECT id FROM channel WHERE set_id = ?1 AND kind = ?2 AND id <> ?3";
+    let others: Vec<ChannelId> = step.db.all(sql, (channel.set, channel.kind, channel.id))?;
     let mut untils: Vec<Timestamp> = set.told_until.into_iter().collect();
     for other in others {
         untils.extend(change_log::told_until(step.db, other)?);
@@ -310,7 +278,7 @@ pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
         step.db.run(
             "DELETE FROM change_set WHERE id = ?1 \
              AND NOT EXISTS (SELECT 1 FROM channel WHERE set_id = ?1 AND kind = ?2)",
-            params![Sql(set), Sql(ChannelKind::Change)],
+            (set, ChannelKind::Change),
         )?;
     }
     Ok(())
@@ -320,38 +288,30 @@ pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
 
 /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29).
 pub fn accept(step: &Step<'_>, source: i64) -> Result<()> {
-    step.db.run(
-        "UPDATE change_set SET is_accepted = 1, wake = ?2 WHERE source = ?1 AND missing > 0",
-        params![source, Sql(step.now)],
-    )?;
-    Ok(())
+    let sql = "UPDATE change_set SET is_accepted = 1, wake = ?2 WHERE source = ?1 AND missing > 0";
+    step.db.run(sql, (source, step.now))
 }
 
 /// Notes that the lists of a source are seen from now on, if they were not.
 pub fn watch(step: &Step<'_>, source: i64) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET watched_since = ?2 WHERE source = ?1 AND watched_since IS NULL",
-        params![source, Sql(step.now)],
-    )?;
-    Ok(())
+        (source, step.now),
+    )
 }
 
 /// Notes that lists of a source may not be seen now: a mount is away.
 pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL",
-        [source],
-    )?;
-    Ok(())
+        source,
+    )
 }
 
 /// C20: looks whether a round is due that waited for a hub, as one may have been told everything.
 pub fn hub_is_free(step: &Step<'_>, set: DocId) -> Result<()> {
-    step.db.run(
-        "UPDATE change_set SET wake = ?2 WHERE id = ?1 AND wake > ?2",
-        params![Sql(set), Sql(step.now)],
-    )?;
-    Ok(())
+    let sql = "UPDATE change_set SET wake = ?2 WHERE id = ?1 AND wake > ?2";
+    step.db.run(sql, (set, step.now))
 }
 
 /// Begins a run, or the time of another plan: rounds under way do not count any more, and what was seen only by the run
@@ -362,20 +322,19 @@ pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
          first_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, last_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, \
          delays = 0, round = NULL, last_round = NULL, must_take_others = 0, cut = NULL, missing = 0, missing_until = NULL, \
          is_accepted = 0, watched_since = CASE WHEN ?2 = 0 THEN watched_since END",
-        params![Sql(step.now), is_start],
+        (step.now, is_start),
     )?;
-    step.db.run("DELETE FROM stale_list", [])?;
+    step.db.run("DELETE FROM stale_list", ())?;
     step.db.run(
         "UPDATE change_list SET waits = 0, waits_until = NULL, ended = NULL WHERE waits = 1 OR ended IS NOT NULL",
-        [],
+        (),
     )?;
     // What was dropped while it was submitted may have held up what came after.
     step.db.run(
         "UPDATE channel SET deadline = ?1 WHERE kind = ?2 AND EXISTS (SELECT 1 FROM log_position p CROSS JOIN account a \
          ON a.channel = p.channel AND a.hub = p.hub WHERE p.channel = channel.id AND p.heard < channel.seq AND a.seq IS NULL)",
-        params![Sql(step.now), Sql(ChannelKind::Change)],
-    )?;
-    Ok(())
+        (step.now, ChannelKind::Change),
+    )
 }
 
 #[cfg(test)]

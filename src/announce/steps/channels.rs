@@ -11,15 +11,15 @@ use crate::announce::time::later;
 use crate::announce::topic::{default_topics, problem};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
-use rusqlite::params;
 
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
+use crate::announce::steps::delivery::clear_flight;
 use crate::announce::steps::documents::{Hold, SeenDocument, Touched, forget_if_done};
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::owed;
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, change_sets};
-use crate::state::{Db, DocId, HubId, Result, Sql};
+use crate::state::{Db, DocId, HubId, Result, from_row};
 
 /// A channel of a set.
 #[derive(Debug, Clone)]
@@ -34,39 +34,25 @@ pub struct Channel {
 
 const COLUMNS: &str = "SELECT id, source, kind, set_id, topic, retired IS NOT NULL FROM channel";
 
-fn read(row: &mut crate::state::Columns<'_>) -> rusqlite::Result<Channel> {
-    Ok(Channel {
-        id: row.sql()?,
-        source: row.take()?,
-        kind: row.sql()?,
-        set: row.sql()?,
-        topic: row.sql()?,
-        is_retired: row.take()?,
-    })
-}
+from_row! { Channel { id, source, kind, set, topic, is_retired } }
 
 pub fn channel(step: &Step<'_>, id: ChannelId) -> Result<Option<Channel>> {
-    step.db
-        .first(&format!("{COLUMNS} WHERE id = ?1"), [Sql(id)], read)
+    step.db.first(&format!("{COLUMNS} WHERE id = ?1"), id)
 }
 
 pub fn of_topic(db: Db<'_>, topic: &Topic) -> Result<Option<Channel>> {
-    db.first(&format!("{COLUMNS} WHERE topic = ?1"), [Sql(topic)], read)
+    db.first(&format!("{COLUMNS} WHERE topic = ?1"), topic)
 }
 
 pub fn live_of_set(step: &Step<'_>, set: DocId, kind: ChannelKind) -> Result<Option<Channel>> {
     let sql = format!("{COLUMNS} WHERE set_id = ?1 AND kind = ?2 AND retired IS NULL");
-    step.db.first(&sql, params![Sql(set), Sql(kind)], read)
+    step.db.first(&sql, (set, kind))
 }
 
 /// Returns the hubs that are told of all changes of a channel.
 pub fn listening(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
-    let hubs = step.db.all(
-        "SELECT hub FROM account WHERE channel = ?1 AND left_at IS NULL",
-        [Sql(id)],
-        |row| row.sql::<HubId>(),
-    )?;
-    Ok(hubs.into_iter().collect())
+    let sql = "SELECT hub FROM account WHERE channel = ?1 AND left_at IS NULL";
+    step.db.all(sql, id)
 }
 
 /// Retires the channels of sets that have ended, before their documents leave them (R11).
@@ -90,11 +76,10 @@ pub fn due_changes(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<usi
     if channel.kind == ChannelKind::Change {
         return change_log::backlog(step.db, channel.id, hub);
     }
-    let due = step.db.first(
+    let due = step.db.first::<usize>(
         "SELECT count(*) FROM (SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL \
          UNION SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)",
-        params![Sql(channel.id), Sql(hub)],
-        |row| row.count(),
+        (channel.id, hub),
     )?;
     Ok(due.unwrap_or_default())
 }
@@ -169,11 +154,8 @@ fn available(
         .iter()
         .rev()
         .find(|entry| entry.capability_list == *uri && entry.kind == kind);
-    let had: Vec<Topic> = step.db.all(
-        "SELECT topic FROM channel WHERE set_id = ?1 AND kind = ?2",
-        params![Sql(set), Sql(kind)],
-        |row| row.sql(),
-    )?;
+    let sql = "SELECT topic FROM channel WHERE set_id = ?1 AND kind = ?2";
+    let had: Vec<Topic> = step.db.all(sql, (set, kind))?;
     let default = default_topics(plan, source, uri, kind).map(|[topic, other]| {
         let keeps_other = had.contains(&other) && !had.contains(&topic);
         if keeps_other { other } else { topic }
@@ -203,10 +185,9 @@ fn available(
             },
         ))
     } else {
-        let advertised = step.db.all(
+        let advertised = step.db.all::<Vec<(Topic, String)>>(
             "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position",
-            params![Sql(set), Sql(kind)],
-            |row| Ok((row.sql::<Topic>()?, row.take::<String>()?)),
+            (set, kind),
         )?;
         if advertised.len() > 1 {
             findings.push(Finding::SeveralChannels { set: uri.clone() });
@@ -338,10 +319,8 @@ fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         }
     }
     let ends = later(step.now, step.plan.retired_topic);
-    step.db.run(
-        "UPDATE channel SET retired = ?2, ends = ?3 WHERE id = ?1",
-        params![Sql(channel.id), Sql(step.now), Sql(ends)],
-    )?;
+    let sql = "UPDATE channel SET retired = ?2, ends = ?3 WHERE id = ?1";
+    step.db.run(sql, (channel.id, step.now, ends))?;
     let set = step.db.uri_of(channel.set)?;
     step.freed.insert(channel.topic.clone());
     step.facts.push(Fact::ChannelRetired {
@@ -359,14 +338,13 @@ fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
          SELECT ?1, ?2, d.id, d.capability, d.form, d.fingerprint, 1 FROM member m CROSS JOIN document d ON d.id = m.document \
          WHERE m.set_id = ?3 AND d.presence BETWEEN 1 AND 3 ON CONFLICT (channel, hub, document) DO NOTHING",
-        params![Sql(channel.id), Sql(hub), Sql(channel.set)],
-    )?;
-    Ok(())
+        (channel.id, hub, channel.set),
+    )
 }
 
 /// Wakes what was written down: what is owed of the documents of the set is what differs from what is seen now.
 fn wake(step: &mut Step<'_>, channel: ChannelId, set: DocId, hub: HubId) -> Result<()> {
-    let key = params![Sql(channel), Sql(hub), Sql(set)];
+    let key = (channel, hub, set);
     step.db.run(
         "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 AND ?3 = ?3",
         key,
@@ -375,7 +353,7 @@ fn wake(step: &mut Step<'_>, channel: ChannelId, set: DocId, hub: HubId) -> Resu
         "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1 AND d.presence BETWEEN 1 AND 3",
         crate::announce::steps::documents::COLUMNS
     );
-    for document in step.db.all(&sql, [Sql(set)], SeenDocument::read)? {
+    for document in step.db.all::<Vec<SeenDocument>>(&sql, set)? {
         let told = document.was.filter(|_| document.baseline > 0);
         owed::owe_to(step, channel, hub, document.id, told, false)?;
     }
@@ -384,11 +362,8 @@ fn wake(step: &mut Step<'_>, channel: ChannelId, set: DocId, hub: HubId) -> Resu
 
 /// Has all that is owed on an account weighed at the end of the settling.
 fn weigh_account(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
-    let documents = step.db.all(
-        "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND dormant = 0",
-        params![Sql(channel), Sql(hub)],
-        |row| row.sql::<DocId>(),
-    )?;
+    let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND dormant = 0";
+    let documents = step.db.all::<Vec<DocId>>(sql, (channel, hub))?;
     step.weigh.extend(documents);
     Ok(())
 }
@@ -413,10 +388,8 @@ fn open(
             channel.id
         }
         Some(channel) if is_ours(&channel) => {
-            step.db.run(
-                "UPDATE channel SET retired = NULL, ends = NULL WHERE id = ?1",
-                [Sql(channel.id)],
-            )?;
+            let sql = "UPDATE channel SET retired = NULL, ends = NULL WHERE id = ?1";
+            step.db.run(sql, channel.id)?;
             if kind == ChannelKind::Framework {
                 for hub in listening(step, channel.id)? {
                     wake(step, channel.id, set, hub)?;
@@ -434,7 +407,7 @@ fn open(
             step.db.run(
                 "UPDATE channel SET source = ?2, kind = ?3, set_id = ?4, retired = NULL, ends = NULL, body = x'', \
                  untils = CASE WHEN kind = ?3 THEN untils ELSE x'' END WHERE id = ?1",
-                params![Sql(channel.id), source, Sql(kind), Sql(set)],
+                (channel.id, source, kind, set),
             )?;
             if !channel.is_retired {
                 let set = step.db.uri_of(channel.set)?;
@@ -447,10 +420,8 @@ fn open(
             channel.id
         }
         None => {
-            step.db.run(
-                "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4)",
-                params![source, Sql(kind), Sql(set), Sql(topic)],
-            )?;
+            let sql = "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4)";
+            step.db.run(sql, (source, kind, set, topic))?;
             let id = ChannelId(step.db.0.last_insert_rowid().cast_unsigned());
             opened(step, topic, set, hubs.len())?;
             id
@@ -485,10 +456,8 @@ fn open(
         step.ready.insert(id);
     }
     if kind == ChannelKind::Framework && !hubs.is_empty() {
-        step.db.run(
-            "UPDATE document SET is_new_set = 0 WHERE id = ?1 AND is_new_set = 1",
-            [Sql(set)],
-        )?;
+        let sql = "UPDATE document SET is_new_set = 0 WHERE id = ?1 AND is_new_set = 1";
+        step.db.run(sql, set)?;
     }
     if is_changed {
         step.serve.insert(id);
@@ -515,21 +484,17 @@ fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
         change_log::leave(step, channel.id, hub, is_told)?;
     }
     if !is_told {
-        let key = params![Sql(channel.id), Sql(hub)];
-        step.db.run(
-            "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2",
-            key,
-        )?;
+        let key = (channel.id, hub);
+        let sql = "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, key)?;
         withdraw(step, channel.id, hub)?;
     }
     if channel.kind == ChannelKind::Framework {
         write_down(step, channel, hub)?;
     }
     let ends = later(step.now, step.plan.retired_topic);
-    step.db.run(
-        "UPDATE account SET left_at = ?3, ends = ?4 WHERE channel = ?1 AND hub = ?2",
-        params![Sql(channel.id), Sql(hub), Sql(step.now), Sql(ends)],
-    )?;
+    let sql = "UPDATE account SET left_at = ?3, ends = ?4 WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (channel.id, hub, step.now, ends))?;
     weigh_account(step, channel.id, hub)
 }
 
@@ -537,20 +502,14 @@ fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
 /// one that left; on a channel without accounts, with what was seen before this step, and of a set that nobody was told of
 /// with nothing (R11, R13).
 fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
-    let left = step.db.exists(
-        "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2",
-        params![Sql(channel.id), Sql(hub)],
-    )?;
+    let sql = "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2";
+    let left = step.db.exists(sql, (channel.id, hub))?;
     if left {
-        step.db.run(
-            "UPDATE account SET left_at = NULL, ends = NULL WHERE channel = ?1 AND hub = ?2",
-            params![Sql(channel.id), Sql(hub)],
-        )?;
+        let sql = "UPDATE account SET left_at = NULL, ends = NULL WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, (channel.id, hub))?;
     } else {
-        step.db.run(
-            "INSERT INTO account (channel, hub) VALUES (?1, ?2)",
-            params![Sql(channel.id), Sql(hub)],
-        )?;
+        let sql = "INSERT INTO account (channel, hub) VALUES (?1, ?2)";
+        step.db.run(sql, (channel.id, hub))?;
     }
     if channel.kind == ChannelKind::Change {
         return change_log::join(step, channel.id, hub);
@@ -560,17 +519,13 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
     }
     let is_first = !step.live.sources[position].has_settled;
     let is_added = step.live.hubs.get(&hub).is_some_and(|hub| hub.is_added);
-    let mut others = step.db.all(
-        "SELECT hub FROM account WHERE channel = ?1 AND hub <> ?2 AND left_at IS NULL",
-        params![Sql(channel.id), Sql(hub)],
-        |row| row.sql::<HubId>(),
-    )?;
+    let sql = "SELECT hub FROM account WHERE channel = ?1 AND hub <> ?2 AND left_at IS NULL";
+    let mut others = step.db.all::<Vec<HubId>>(sql, (channel.id, hub))?;
     if others.is_empty() {
-        others = step.db.all(
+        others = step.db.all::<Vec<HubId>>(
             "SELECT hub FROM account WHERE channel = ?1 AND hub <> ?2 \
              AND left_at = (SELECT max(left_at) FROM account WHERE channel = ?1 AND hub <> ?2)",
-            params![Sql(channel.id), Sql(hub)],
-            |row| row.sql::<HubId>(),
+            (channel.id, hub),
         )?;
     }
     // R13: a hub that the configuration adds starts at now.
@@ -590,7 +545,7 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
         "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1",
         crate::announce::steps::documents::COLUMNS
     );
-    let members = step.db.all(&sql, [Sql(channel.set)], SeenDocument::read)?;
+    let members = step.db.all::<Vec<SeenDocument>>(&sql, channel.set)?;
     let source = &step.live.sources[position];
     let mut told: Vec<(DocId, Option<Told>)> = Vec::new();
     for document in members {
@@ -623,7 +578,7 @@ fn copy(step: &Step<'_>, channel: ChannelId, others: &[HubId], hub: HubId) -> Re
              CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?2 \
              ON CONFLICT (channel, hub, document) DO UPDATE SET told_fingerprint = \
              CASE WHEN told_fingerprint IS NOT DISTINCT FROM excluded.told_fingerprint THEN told_fingerprint END",
-            params![Sql(channel), Sql(*other), Sql(hub), others.len() as i64],
+            (channel, *other, hub, others.len()),
         )?;
     }
     Ok(())
@@ -631,16 +586,7 @@ fn copy(step: &Step<'_>, channel: ChannelId, others: &[HubId], hub: HubId) -> Re
 
 /// Withdraws what is in flight on an account, without following it up.
 fn withdraw(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
-    let key = params![Sql(channel), Sql(hub)];
-    step.db.run(
-        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
-        key,
-    )?;
-    step.db.run(
-        "UPDATE account SET seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
-         retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
-        key,
-    )?;
+    clear_flight(step, channel, hub)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
         && live.queue.is_waiting(channel)
     {
@@ -651,13 +597,12 @@ fn withdraw(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
 
 /// Ends the accounts of hubs that left a channel and were told all that was due, if another one goes on.
 pub fn end_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
-    let ended = step.db.all(
+    let ended = step.db.all::<Vec<HubId>>(
         "SELECT hub FROM account a WHERE a.channel = ?1 AND a.left_at IS NOT NULL AND a.seq IS NULL \
          AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub AND o.dormant = 0) \
          AND NOT EXISTS (SELECT 1 FROM log_position p WHERE p.channel = a.channel AND p.hub = a.hub AND p.heard < p.last) \
          AND EXISTS (SELECT 1 FROM account b WHERE b.channel = ?1 AND b.left_at IS NULL)",
-        [Sql(id)],
-        |row| row.sql::<HubId>(),
+        id,
     )?;
     for hub in ended {
         remove_account(step, id, hub)?;
@@ -667,12 +612,11 @@ pub fn end_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
 }
 
 fn remove_account(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let key = params![Sql(id), Sql(hub)];
-    let gone = step.db.all(
+    let key = (id, hub);
+    let gone = step.db.all::<Vec<DocId>>(
         "SELECT o.document FROM owed o CROSS JOIN document d ON d.id = o.document \
          WHERE o.channel = ?1 AND o.hub = ?2 AND d.presence = 4",
         key,
-        |row| row.sql::<DocId>(),
     )?;
     withdraw(step, id, hub)?;
     step.db
@@ -685,12 +629,8 @@ fn remove_account(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> 
 
 /// Ends a channel: what is still due on it is dropped, and reported (R11, C9).
 fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
-    let accounts = step.db.all(
-        "SELECT hub FROM account WHERE channel = ?1",
-        [Sql(channel.id)],
-        |row| row.sql::<HubId>(),
-    )?;
-    for hub in accounts {
+    let sql = "SELECT hub FROM account WHERE channel = ?1";
+    for hub in step.db.all::<Vec<HubId>>(sql, channel.id)? {
         let changes = due_changes(step, channel, hub)?;
         if changes > 0 {
             let hub = step.hub_uri(hub)?;
@@ -707,27 +647,26 @@ fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     }
     for table in ["said", "change_log"] {
         let sql = format!("DELETE FROM {table} WHERE channel = ?1");
-        step.db.run(&sql, [Sql(channel.id)])?;
+        step.db.run(&sql, channel.id)?;
     }
     step.db.run(
         "UPDATE channel SET window_first = NULL, deadline = NULL, page_until = NULL WHERE id = ?1",
-        [Sql(channel.id)],
-    )?;
-    Ok(())
+        channel.id,
+    )
 }
 
 /// Returns the channels of sources that are not configured.
 pub fn of_no_source(step: &Step<'_>) -> Result<Vec<Channel>> {
-    let all = step.db.all(COLUMNS, [], read)?.into_iter();
-    let of_none = all.filter(|channel| step.live.position(channel.source).is_none());
-    Ok(of_none.collect())
+    let mut channels: Vec<Channel> = step.db.all(COLUMNS, ())?;
+    channels.retain(|channel| step.live.position(channel.source).is_none());
+    Ok(channels)
 }
 
 /// Removes a channel with all that is due on it.
 pub fn remove(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     end(step, channel)?;
     step.db
-        .run("DELETE FROM channel WHERE id = ?1", [Sql(channel.id)])?;
+        .run("DELETE FROM channel WHERE id = ?1", channel.id)?;
     step.withdraw.insert(channel.topic.clone());
     Ok(())
 }
@@ -735,33 +674,31 @@ pub fn remove(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// Removes the channels that retired for long enough, and ends the accounts of hubs that left so long ago (R11).
 pub fn expire(step: &mut Step<'_>) -> Result<()> {
     let sql = format!("{COLUMNS} WHERE ends <= ?1 ORDER BY ends LIMIT ?2");
-    let values = params![Sql(step.now), CHANNELS_PER_STEP as i64];
-    for channel in step.db.all(&sql, values, read)? {
+    let values = (step.now, CHANNELS_PER_STEP);
+    for channel in step.db.all::<Vec<_>>(&sql, values)? {
         remove(step, &channel)?;
     }
-    let ended = step.db.all(
+    let ended = step.db.all::<Vec<(ChannelId, HubId)>>(
         "SELECT channel, hub FROM account WHERE ends <= ?1 ORDER BY ends LIMIT ?2",
         values,
-        |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?)),
     )?;
     for (channel, hub) in ended {
         report_dropped(step, channel, hub)?;
         // C20: a round may have waited for this hub.
         step.db.run(
             "UPDATE change_set SET wake = ?2 WHERE id = (SELECT set_id FROM channel WHERE id = ?1) AND wake > ?2",
-            params![Sql(channel), Sql(step.now)],
+            (channel, step.now),
         )?;
         change_log::drop_due(step, channel, hub)?;
-        let key = params![Sql(channel), Sql(hub)];
+        let key = (channel, hub);
         step.db.run(
             "UPDATE account SET ends = NULL WHERE channel = ?1 AND hub = ?2",
             key,
         )?;
-        let dropped = step.db.all(
+        let dropped = step.db.all::<Vec<DocId>>(
             "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (dormant = 0 OR document IN \
              (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)) RETURNING document",
             key,
-            |row| row.sql::<DocId>(),
         )?;
         withdraw(step, channel, hub)?;
         change_log::trim(step, channel)?;
@@ -775,20 +712,15 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
 pub fn is_name_only(db: Db<'_>, plan: &Plan, channel: &Channel) -> Result<bool> {
-    let hubs = db.all(
+    let hubs = db.all::<Vec<Hub>>(
         "SELECT h.uri FROM account a CROSS JOIN hub h ON h.id = a.hub WHERE a.channel = ?1 AND a.left_at IS NULL",
-        [Sql(channel.id)],
-        |row| row.sql::<Hub>(),
+        channel.id,
     )?;
     let is_for_brokers = !hubs.is_empty()
         && hubs
             .iter()
             .all(|hub| plan.mode_of(hub) == Some(Mode::Broker));
-    let name = db.first(
-        "SELECT name FROM source WHERE id = ?1",
-        [channel.source],
-        |row| row.take::<String>(),
-    )?;
+    let name = db.first::<String>("SELECT name FROM source WHERE id = ?1", channel.source)?;
     let source = plan
         .sources
         .iter()
@@ -797,10 +729,8 @@ pub fn is_name_only(db: Db<'_>, plan: &Plan, channel: &Channel) -> Result<bool> 
         return Ok(false);
     };
     let set = db.uri_of(channel.set)?;
-    let is_advertised = db.exists(
-        "SELECT 1 FROM advertised WHERE document = ?1 AND kind = ?2 AND topic = ?3",
-        params![Sql(channel.set), Sql(channel.kind), Sql(&channel.topic)],
-    )?;
+    let sql = "SELECT 1 FROM advertised WHERE document = ?1 AND kind = ?2 AND topic = ?3";
+    let is_advertised = db.exists(sql, (channel.set, channel.kind, &channel.topic))?;
     let is_configured = plan
         .channels
         .iter()

@@ -14,7 +14,6 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::{Topic, Uri};
-use rusqlite::params;
 use websub::topics::TopicPage;
 
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
@@ -24,7 +23,7 @@ use crate::announce::steps::delivery::{self, Flight, PING_APART, PING_FETCHED_WI
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
 use crate::announce::steps::owed::{self, Due};
 use crate::announce::steps::step::{HistoryChange, Step};
-use crate::state::{DocId, HubId, Result, Sql};
+use crate::state::{DocId, HubId, Result, columns, from_row};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
 const UNTILS: usize = 64;
@@ -67,24 +66,16 @@ struct Limits {
 pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
     for id in std::mem::take(&mut step.touched_channels) {
         let window = &step.plan.window;
-        let first = step.db.first(
-            "SELECT window_first FROM channel WHERE id = ?1",
-            [Sql(id)],
-            |row| row.option(),
-        )?;
-        let first = first.flatten().unwrap_or(step.now);
+        let sql = "SELECT window_first FROM channel WHERE id = ?1";
+        let first = step.db.first(sql, id)?.flatten().unwrap_or(step.now);
         let closes = later(step.now, window.quiet).min(later(first, window.max_wait));
         if closes <= step.now && step.ready.len() < CHANNELS_PER_STEP {
-            step.db.run(
-                "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id = ?1",
-                [Sql(id)],
-            )?;
+            let sql = "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id = ?1";
+            step.db.run(sql, id)?;
             step.ready.insert(id);
         } else {
-            step.db.run(
-                "UPDATE channel SET window_first = ?2, deadline = ?3 WHERE id = ?1",
-                params![Sql(id), Sql(first), Sql(closes)],
-            )?;
+            let sql = "UPDATE channel SET window_first = ?2, deadline = ?3 WHERE id = ?1";
+            step.db.run(sql, (id, first, closes))?;
         }
     }
     Ok(())
@@ -94,11 +85,10 @@ pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
 pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
     for source in step.live.sources.iter().filter(|it| it.is_settled()) {
         let room = CHANNELS_PER_STEP.saturating_sub(step.ready.len());
-        let closed = step.db.all(
+        let closed = step.db.all::<Vec<ChannelId>>(
             "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id IN (SELECT id FROM channel \
              WHERE source = ?1 AND deadline <= ?2 ORDER BY deadline LIMIT ?3) RETURNING id",
-            params![source.id, Sql(step.now), room as i64],
-            |row| row.sql::<ChannelId>(),
+            (source.id, step.now, room),
         )?;
         step.ready.extend(closed);
     }
@@ -122,26 +112,21 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     if channel.kind == ChannelKind::Change {
         return change_log::launch(step, &channel);
     }
-    let is_open = step.db.exists(
-        "SELECT 1 FROM channel WHERE id = ?1 AND deadline IS NOT NULL",
-        [Sql(id)],
-    )?;
+    let sql = "SELECT 1 FROM channel WHERE id = ?1 AND deadline IS NOT NULL";
+    let is_open = step.db.exists(sql, id)?;
     let Some(position) = step.live.position(channel.source).filter(|_| !is_open) else {
         return Ok(());
     };
     if !step.live.sources[position].is_settled() {
         // Its window closes as soon as the source is settled.
-        step.db.run(
-            "UPDATE channel SET window_first = ?2, deadline = ?2 WHERE id = ?1",
-            params![Sql(id), Sql(step.now)],
-        )?;
+        let sql = "UPDATE channel SET window_first = ?2, deadline = ?2 WHERE id = ?1";
+        step.db.run(sql, (id, step.now))?;
         return Ok(());
     }
-    let due = step.db.all(
+    let due = step.db.all::<Vec<HubId>>(
         "SELECT a.hub FROM account a WHERE a.channel = ?1 AND a.seq IS NULL \
          AND EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub AND o.due IS NOT NULL)",
-        [Sql(id)],
-        |row| row.sql::<HubId>(),
+        id,
     )?;
     let mut cuts: Vec<(Next, Vec<HubId>)> = Vec::new();
     for hub in due {
@@ -167,10 +152,9 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
 /// Returns the earliest time at which the next notification of an account may be cut; nothing while one is on its way
 /// although it was dropped (R22, R24).
 pub fn free_from(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Timestamp>> {
-    let account = step.db.first(
+    let account = step.db.first::<(bool, Option<_>, bool)>(
         "SELECT sending IS NOT NULL, pinged, fetched FROM account WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub)],
-        |row| Ok((row.take::<bool>()?, row.option()?, row.take::<bool>()?)),
+        (id, hub),
     )?;
     Ok(Some(match account {
         Some((true, ..)) => return Ok(None),
@@ -189,12 +173,8 @@ pub fn free_from(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Ti
 /// Returns the most entries that the next notification of an account may have: no more than is configured, and than the hub
 /// refused (R21, R23).
 pub fn entry_limit(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
-    let own = step.db.first(
-        "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub)],
-        |row| row.take::<Option<i64>>(),
-    )?;
-    let own = own.flatten().and_then(|own| usize::try_from(own).ok());
+    let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
+    let own: Option<usize> = step.db.first(sql, (id, hub))?.flatten();
     let size = step.live.hubs.get(&hub);
     let size = size.and_then(|hub| hub.queue.size_limit(step.now));
     let limits = own.into_iter().chain(size.map(|size| size.entries));
@@ -208,12 +188,8 @@ fn next(step: &Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Resu
         .hubs
         .get(&hub)
         .and_then(|hub| hub.queue.size_limit(step.now));
-    let before = step.db.first(
-        "SELECT until FROM account WHERE channel = ?1 AND hub = ?2",
-        params![Sql(channel.id), Sql(hub)],
-        |row| row.option::<Timestamp>(),
-    )?;
-    let before = before.flatten();
+    let sql = "SELECT until FROM account WHERE channel = ?1 AND hub = ?2";
+    let before: Option<Timestamp> = step.db.first(sql, (channel.id, hub))?.flatten();
     let limits = Limits {
         entries: entry_limit(step, channel.id, hub)?,
         bytes: size.map_or(plan.max_bytes, |size| plan.max_bytes.min(size.bytes)),
@@ -274,14 +250,8 @@ fn announced(
          ON d.id = o.document {flown} WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NOT NULL \
          ORDER BY CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END, d.uri LIMIT ?3"
     );
-    let values = params![
-        Sql(channel.id),
-        Sql(hub),
-        i64::try_from(max).unwrap_or(i64::MAX)
-    ];
-    let rows = step.db.all(&sql, values, |row| {
-        Ok((row.told()?, SeenDocument::read(row)?))
-    })?;
+    let values = (channel.id, hub, max);
+    let rows: Vec<(Option<Told>, SeenDocument)> = step.db.all(&sql, values)?;
     let mut beyond = None;
     let mut announced = Vec::new();
     for (number, (told, document)) in rows.into_iter().enumerate() {
@@ -319,14 +289,9 @@ fn announced(
 
 /// Returns the index of a component. R5: one that is missing from the tree is its index only if it still names it.
 fn index_to_announce(step: &Step<'_>, document: &SeenDocument) -> Result<Option<Uri>> {
-    step.db.first(
-        "SELECT uri FROM document WHERE id = ?1 AND (presence = 1 OR id = ?2)",
-        params![
-            document.index_parent.map(Sql),
-            document.names_index.map(Sql)
-        ],
-        |row| row.sql(),
-    )
+    let sql = "SELECT uri FROM document WHERE id = ?1 AND (presence = 1 OR id = ?2)";
+    step.db
+        .first(sql, (document.index_parent, document.names_index))
 }
 
 /// Returns the entries of what an account is due besides what is in flight, for a report.
@@ -378,16 +343,14 @@ fn waiting_since(
     channel: &Channel,
     hub: HubId,
 ) -> Result<Option<Timestamp>> {
-    let key = params![Sql(channel.id), Sql(hub)];
+    let key = (channel.id, hub);
     let sql = format!(
         "SELECT o.told_capability, o.told_form, o.told_fingerprint, {COLUMNS} FROM owed o CROSS JOIN document d \
          ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NULL AND o.dormant = 0"
     );
     let mut times = Vec::new();
-    for (told, document) in step
-        .db
-        .all(&sql, key, |row| Ok((row.told()?, SeenDocument::read(row)?)))?
-    {
+    let rows: Vec<(Option<Told>, SeenDocument)> = step.db.all(&sql, key)?;
+    for (told, document) in rows {
         if told != Some(Told::from(document.version)) {
             times.push(document.dated);
         }
@@ -405,15 +368,14 @@ fn waiting_since(
         let is_member = !channel.is_retired
             && step.db.exists(
                 "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2",
-                params![Sql(document.id), Sql(channel.set)],
+                (document.id, channel.set),
             )?;
         if !is_member && !document.is_description() {
             continue;
         }
-        let told = step.db.first(
+        let told = step.db.first::<Option<Told>>(
             "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-            params![Sql(channel.id), Sql(hub), Sql(document.id)],
-            |row| row.told(),
+            (channel.id, hub, document.id),
         )?;
         let told = told.unwrap_or(Some(Told::from(document.version)));
         let permission = Permission {
@@ -445,12 +407,8 @@ fn launch(
         false => next_span(step, channel.id, next.before, next.open)?,
     };
     span.fit(&mut next.entries);
-    let seq = step.db.first(
-        "UPDATE channel SET seq = seq + 1 WHERE id = ?1 RETURNING seq",
-        [Sql(channel.id)],
-        |row| row.take::<i64>(),
-    )?;
-    let seq = seq.unwrap_or_default();
+    let sql = "UPDATE channel SET seq = seq + 1 WHERE id = ?1 RETURNING seq";
+    let seq: u64 = step.db.first(sql, channel.id)?.unwrap_or_default();
     let payload = Payload {
         up: up(step, &next.entries, channel)?,
         from: span.from,
@@ -459,7 +417,7 @@ fn launch(
     };
     let body = payload.render();
     let flight = Flight {
-        seq: seq.cast_unsigned(),
+        seq,
         entries: payload.entries.len(),
         bytes: body.len(),
         until: span.until,
@@ -471,17 +429,8 @@ fn launch(
     let listening = listening(step, channel.id)?;
     for hub in hubs {
         for (document, told) in &next.covers {
-            step.db.run(
-                "INSERT INTO flight_entry VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![
-                    Sql(channel.id),
-                    Sql(*hub),
-                    Sql(*document),
-                    told.map(|told| Sql(told.capability)),
-                    told.map(|told| Sql(told.form)),
-                    told.and_then(|told| told.fingerprint).map(Sql)
-                ],
-            )?;
+            let sql = "INSERT INTO flight_entry VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            step.db.run(sql, (channel.id, hub, document, *told))?;
         }
         if channel.is_retired || !listening.contains(hub) {
             owed::rest_flown(step, channel.id, *hub)?;
@@ -489,7 +438,7 @@ fn launch(
     }
     step.facts.push(Fact::Cut {
         topic: channel.topic.clone(),
-        seq: seq.cast_unsigned(),
+        seq,
         changes: payload.entries.len(),
         hubs: hubs.len(),
     });
@@ -502,7 +451,7 @@ fn launch(
         NotificationView {
             kind: channel.kind,
             topic: channel.topic.clone(),
-            seq: seq.cast_unsigned(),
+            seq,
             cut: step.now,
             changes: Some(payload.entries.len()),
             hubs: outcomes,
@@ -512,11 +461,9 @@ fn launch(
     ));
     if pinged(step, channel.id)?.is_empty() {
         step.db
-            .run("DELETE FROM said WHERE channel = ?1", [Sql(channel.id)])?;
-        step.db.run(
-            "UPDATE channel SET body = ?2 WHERE id = ?1",
-            params![Sql(channel.id), &body[..]],
-        )?;
+            .run("DELETE FROM said WHERE channel = ?1", channel.id)?;
+        let sql = "UPDATE channel SET body = ?2 WHERE id = ?1";
+        step.db.run(sql, (channel.id, &body[..]))?;
     } else {
         if hubs.iter().any(|hub| step.mode(*hub) == Some(Mode::Ping)) {
             say(step, channel.id, &payload.entries)?;
@@ -538,19 +485,14 @@ fn next_span(
     before: Option<Timestamp>,
     open: Option<Timestamp>,
 ) -> Result<Span> {
-    let untils = step.db.first(
-        "SELECT untils FROM channel WHERE id = ?1",
-        [Sql(id)],
-        |row| row.take::<Vec<u8>>(),
-    )?;
-    let mut used = times(&untils.unwrap_or_default());
+    let sql = "SELECT untils FROM channel WHERE id = ?1";
+    let untils: Vec<u8> = step.db.first(sql, id)?.unwrap_or_default();
+    let mut used = times(&untils);
     let span = span(step.wall, before, open, &used);
     used.extend(span.until);
     let kept = &used[used.len().saturating_sub(UNTILS)..];
-    step.db.run(
-        "UPDATE channel SET untils = ?2 WHERE id = ?1",
-        params![Sql(id), bytes(kept)],
-    )?;
+    let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
+    step.db.run(sql, (id, bytes(kept)))?;
     Ok(span)
 }
 
@@ -572,18 +514,16 @@ pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
 
 /// Returns the Source Description above a set: the one that lists it, else the one that its list names.
 fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
-    let listing = step.db.first(
+    let listing = step.db.first::<Uri>(
         "SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
          AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1",
-        [Sql(set)],
-        |row| row.sql::<Uri>(),
+        set,
     )?;
     match listing {
         Some(uri) => Ok(Some(uri)),
         None => step.db.first(
             "SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1",
-            [Sql(set)],
-            |row| row.sql(),
+            set,
         ),
     }
 }
@@ -629,15 +569,10 @@ fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Option<Ur
 
 /// Returns the hubs of a channel that fetch its topic.
 pub fn pinged(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
-    let hubs = step.db.all(
-        "SELECT hub FROM account WHERE channel = ?1",
-        [Sql(id)],
-        |row| row.sql::<HubId>(),
-    )?;
-    Ok(hubs
-        .into_iter()
-        .filter(|hub| step.mode(*hub) == Some(Mode::Ping))
-        .collect())
+    let sql = "SELECT hub FROM account WHERE channel = ?1";
+    let mut hubs: Vec<HubId> = step.db.all(sql, id)?;
+    hubs.retain(|hub| step.mode(*hub) == Some(Mode::Ping));
+    Ok(hubs)
 }
 
 fn say(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
@@ -645,8 +580,7 @@ fn say(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
         step.db.run(
             "INSERT INTO said VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, uri, change, capability) DO UPDATE SET \
              at = excluded.at, datetime = excluded.datetime, index_uri = excluded.index_uri",
-            params![Sql(id), Sql(&entry.uri), entry.change as u8, Sql(entry.capability), Sql(step.now),
-                entry.datetime.map(Sql), entry.index.as_ref().map(Sql)],
+            (id, &entry.uri, entry.change as u8, entry.capability, step.now, entry.datetime, entry.index.as_ref()),
         )?;
     }
     Ok(())
@@ -655,30 +589,28 @@ fn say(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
 fn said(step: &Step<'_>, id: ChannelId) -> Result<Vec<(Timestamp, Entry)>> {
     step.db.all(
         "SELECT at, uri, change, capability, datetime, index_uri FROM said WHERE channel = ?1 ORDER BY datetime, uri",
-        [Sql(id)],
-        |row| {
-            let at = row.sql()?;
-            let uri = row.sql()?;
-            let change = match row.take::<u8>()? {
-                0 => ChangeKind::Created,
-                1 => ChangeKind::Updated,
-                _ => ChangeKind::Deleted,
-            };
-            let (capability, datetime, index) = (row.sql()?, row.option()?, row.option()?);
-            Ok((at, Entry { uri, change, capability, datetime, index }))
-        },
+        id,
     )
+}
+
+from_row! { Entry { uri, change, capability, datetime, index } }
+
+columns! {
+    ChangeKind: |value| Ok(match value.as_i64()? {
+        0 => ChangeKind::Created,
+        1 => ChangeKind::Updated,
+        _ => ChangeKind::Deleted,
+    });
 }
 
 /// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not fetched.
 fn flying(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
     let mut flying = BTreeSet::new();
     for hub in pinged(step, id)? {
-        flying.extend(step.db.all(
+        flying.extend(step.db.all::<Vec<Uri>>(
             "SELECT d.uri FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \
              UNION SELECT d.uri FROM unfetched u CROSS JOIN document d ON d.id = u.document WHERE u.channel = ?1 AND u.hub = ?2",
-            params![Sql(id), Sql(hub)],
-            |row| row.sql::<Uri>(),
+            (id, hub),
         )?);
     }
     Ok(flying)
@@ -701,7 +633,7 @@ fn forget_said(step: &Step<'_>, id: ChannelId) -> Result<()> {
         if (is_old || is_beyond) && !is_owed {
             step.db.run(
                 "DELETE FROM said WHERE channel = ?1 AND uri = ?2 AND change = ?3 AND capability = ?4",
-                params![Sql(id), Sql(&entry.uri), entry.change as u8, Sql(entry.capability)],
+                (id, &entry.uri, entry.change as u8, entry.capability),
             )?;
         }
     }
@@ -744,12 +676,8 @@ fn content(step: &Step<'_>, position: usize, channel: &Channel) -> Result<TopicC
             .min();
         let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
         foretold.extend(entries.map(|entry| (key(&entry), entry)));
-        let until = step.db.first(
-            "SELECT until FROM account WHERE channel = ?1 AND hub = ?2",
-            params![Sql(channel.id), Sql(*hub)],
-            |row| row.option::<Timestamp>(),
-        )?;
-        untils.push(until.flatten());
+        let sql = "SELECT until FROM account WHERE channel = ?1 AND hub = ?2";
+        untils.push(step.db.first(sql, (channel.id, hub))?.flatten());
     }
     let mut foretold: Vec<Entry> = foretold.into_values().collect();
     foretold.sort_by_key(|entry| entry.datetime);
@@ -820,11 +748,8 @@ fn write_page(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result
         until: span.until,
         entries,
     };
-    step.db.run(
-        "UPDATE channel SET body = ?2, page_until = ?3 WHERE id = ?1",
-        params![Sql(channel.id), payload.render(), span.until.map(Sql)],
-    )?;
-    Ok(())
+    let sql = "UPDATE channel SET body = ?2, page_until = ?3 WHERE id = ?1";
+    step.db.run(sql, (channel.id, payload.render(), span.until))
 }
 
 /// Serves what a hub that fetches is due and cannot be told yet, if its topic does not have it.
@@ -833,21 +758,15 @@ fn serve_what_waits(step: &mut Step<'_>, position: usize, channel: &Channel) -> 
     for hub in pinged(step, channel.id)? {
         is_due |= step.db.exists(
             "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL",
-            params![Sql(channel.id), Sql(hub)],
+            (channel.id, hub),
         )?;
     }
     if !is_due {
         return Ok(());
     }
     let entries = content(step, position, channel)?.entries;
-    let body = step.db.first(
-        "SELECT body FROM channel WHERE id = ?1",
-        [Sql(channel.id)],
-        |row| row.bytes(),
-    )?;
-    let served = Payload::parse(&body.unwrap_or_default())
-        .unwrap_or_default()
-        .entries;
+    let body = framework_body(step, channel.id, false)?;
+    let served = Payload::parse(&body).unwrap_or_default().entries;
     let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
     let alike = |(one, other): (&Entry, &Entry)| {
         key(one) == key(other) && moment(one) == moment(other) && one.index == other.index
@@ -899,8 +818,7 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
 
 fn framework_body(step: &Step<'_>, id: ChannelId, is_pinged: bool) -> Result<Arc<[u8]>> {
     let sql = "SELECT body FROM channel WHERE id = ?1";
-    let body = step.db.first(sql, [Sql(id)], |row| row.bytes())?;
-    let body = body.unwrap_or_default();
+    let body: Arc<[u8]> = step.db.first(sql, id)?.unwrap_or_default();
     // R25: some hubs never fetch an empty topic again.
     Ok(match body.is_empty() && is_pinged {
         true => Payload::default().render().into(),

@@ -16,7 +16,6 @@ use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Topic;
-use rusqlite::params;
 use websub::answer::Answer;
 use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::{Verdict, verdict};
@@ -28,7 +27,7 @@ use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::owed;
 use crate::announce::steps::step::{HistoryChange, Step};
 use crate::announce::steps::{change_log, change_sets};
-use crate::state::{DocId, HubId, Result, Sql};
+use crate::state::{DocId, HubId, Result, from_row};
 
 /// Least time between two pings of a hub about one topic.
 pub const PING_APART: Duration = Duration::from_secs(1);
@@ -58,21 +57,11 @@ fn flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Flight>> 
         "SELECT a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, \
          a.attempts, a.sending IS NOT NULL, a.body IS NULL FROM account a LEFT JOIN change_log l ON l.channel = a.channel \
          AND l.seq = a.seq WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
-        params![Sql(id), Sql(hub)],
-        |row| {
-            Ok(Flight {
-                seq: row.take::<i64>()?.cast_unsigned(),
-                entries: row.count()?,
-                bytes: row.count()?,
-                until: row.option()?,
-                cut: row.sql()?,
-                attempts: row.take()?,
-                is_sending: row.take()?,
-                is_logged: row.take()?,
-            })
-        },
+        (id, hub),
     )
 }
+
+from_row! { Flight { seq, entries, bytes, until, cut, attempts, is_sending, is_logged } }
 
 /// Puts a notification in flight to a hub, whose body the log has if it is not given.
 pub fn launch(
@@ -85,39 +74,22 @@ pub fn launch(
     step.db.run(
         "UPDATE account SET seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = ?8, \
          in_doubt = 0, fetched = 0 WHERE channel = ?1 AND hub = ?2",
-        params![
-            Sql(id),
-            Sql(hub),
-            flight.seq.cast_signed(),
-            body,
-            i64::try_from(flight.entries).unwrap_or(i64::MAX),
-            flight.until.map(Sql),
-            Sql(flight.cut),
-            Sql(step.now)
-        ],
+        (id, hub, flight.seq, body, flight.entries, flight.until, flight.cut, step.now),
     )?;
-    step.db.run(
-        "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub)],
-    )?;
+    let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (id, hub))?;
     enqueue(step, id, hub)
 }
 
 fn last_attempt(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Attempt>> {
     let sql = "SELECT last FROM account WHERE channel = ?1 AND hub = ?2";
-    let last = step
-        .db
-        .first(sql, params![Sql(id), Sql(hub)], Attempt::read)?;
-    Ok(last.flatten())
+    Ok(step.db.first(sql, (id, hub))?.flatten())
 }
 
 fn note_attempt(step: &Step<'_>, id: ChannelId, hub: HubId, attempt: &Attempt) -> Result<()> {
     let text = serde_json::to_string(attempt).unwrap_or_default();
-    step.db.run(
-        "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub), text],
-    )?;
-    Ok(())
+    let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (id, hub, text))
 }
 
 // Submissions.
@@ -138,15 +110,11 @@ pub fn enqueue(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
 }
 
 fn submit(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let row = step.db.first(
+    let row = step.db.first::<((u64, usize, Option<Vec<u8>>), _, _, _, _)>(
         "SELECT a.seq, a.entries, a.body, c.kind, c.topic, s.name, d.uri FROM account a CROSS JOIN channel c ON c.id = a.channel \
          CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id \
          WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
-        params![Sql(id), Sql(hub)],
-        |row| {
-            let (seq, entries, body) = (row.take::<i64>()?.cast_unsigned(), row.count()?, row.take::<Option<Vec<u8>>>()?);
-            Ok(((seq, entries, body), row.sql()?, row.sql()?, row.take()?, row.sql()?))
-        },
+        (id, hub),
     )?;
     let Some(((seq, entries, body), kind, topic, source, capability_list)) = row else {
         return Ok(());
@@ -171,11 +139,8 @@ fn submit(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
         body,
     };
     step.submit.push(submission);
-    step.db.run(
-        "UPDATE account SET sending = seq WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub)],
-    )?;
-    Ok(())
+    let sql = "UPDATE account SET sending = seq WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (id, hub))
 }
 
 /// Submits what may go now to every hub, and cuts again what was never answered and is out of date or too large.
@@ -230,14 +195,14 @@ fn is_stale(step: &Step<'_>, id: ChannelId, hub: HubId, flight: &Flight) -> Resu
          LEFT JOIN owed o ON o.channel = f.channel AND o.hub = f.hub AND o.document = f.document \
          WHERE f.channel = ?1 AND f.hub = ?2 AND (o.due IS NULL AND coalesce(o.dormant, 0) = 0 OR (f.capability IS NOT NULL \
          AND (f.fingerprint IS NOT d.fingerprint OR f.capability IS NOT d.capability OR f.form IS NOT d.form)))",
-        params![Sql(id), Sql(hub)],
+        (id, hub),
     )
 }
 
 /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub was told of its
 /// documents; a document that it was never told of counts as not told, unless it is away: its end is to be told then.
 pub fn withdraw(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let key = params![Sql(id), Sql(hub)];
+    let key = (id, hub);
     let in_doubt = step.db.exists(
         "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND (in_doubt = 1 OR sending IS NOT NULL)",
         key,
@@ -249,57 +214,49 @@ pub fn withdraw(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
         key,
     )?;
     if in_doubt {
-        step.db.run(
-            "UPDATE account SET until = NULL WHERE channel = ?1 AND hub = ?2",
-            key,
-        )?;
+        let sql = "UPDATE account SET until = NULL WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, key)?;
         for (document, flown) in &covered {
             let told = told(step, id, hub, *document)?;
-            let is_away = step.db.exists(
-                "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1",
-                [Sql(*document)],
-            )?;
+            let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1";
+            let is_away = step.db.exists(sql, *document)?;
             if let Some(told) = told.or(flown.filter(|_| is_away)) {
-                owed::set_told(
-                    step,
-                    id,
-                    hub,
-                    *document,
-                    Some(Told {
-                        fingerprint: None,
-                        ..told
-                    }),
-                )?;
+                let unclear = Told {
+                    fingerprint: None,
+                    ..told
+                };
+                owed::set_told(step, id, hub, *document, Some(unclear))?;
             }
         }
     }
-    step.db.run(
-        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
-        key,
-    )?;
+    clear_flight(step, id, hub)?;
+    step.ready.insert(id);
+    follow_up(step, id, covered.into_iter().map(|(document, _)| document))
+}
+
+/// Forgets what is in flight on an account.
+pub fn clear_flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (id, hub))?;
     step.db.run(
         "UPDATE account SET seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
          retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
-        key,
-    )?;
-    step.ready.insert(id);
-    follow_up(step, id, covered.into_iter().map(|(document, _)| document))
+        (id, hub),
+    )
 }
 
 fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Option<Told>)>> {
     step.db.all(
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub)],
-        |row| Ok((row.sql()?, row.told()?)),
+        (id, hub),
     )
 }
 
 /// Returns the version that a hub was told of a document, if it was told of it.
 fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<Option<Told>> {
-    let owed = step.db.first(
+    let owed = step.db.first::<Option<Told>>(
         "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-        params![Sql(id), Sql(hub), Sql(document)],
-        |row| row.told(),
+        (id, hub, document),
     )?;
     match owed {
         Some(told) => Ok(told),
@@ -332,11 +289,10 @@ fn follow_up(
 
 /// Queues the notifications whose time has come.
 pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all(
+    let due = step.db.all::<Vec<(ChannelId, HubId)>>(
         "UPDATE account SET retry_at = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
          WHERE retry_at <= ?1 ORDER BY retry_at LIMIT ?2) RETURNING channel, hub",
-        params![Sql(step.now), CHANNELS_PER_STEP as i64],
-        |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?)),
+        (step.now, CHANNELS_PER_STEP),
     )?;
     for (id, hub) in due {
         enqueue(step, id, hub)?;
@@ -375,10 +331,8 @@ pub fn answered(
         .hubs
         .get_mut(&hub)
         .is_some_and(|live| live.queue_mut().answered(id, seq));
-    let awaited = step.db.run(
-        "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3",
-        params![Sql(id), Sql(hub), seq.cast_signed()],
-    )?;
+    let sql = "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
+    let awaited = step.db.change(sql, (id, hub, seq))?;
     if awaited == 0 {
         return Ok(());
     }
@@ -393,7 +347,7 @@ pub fn answered(
     let attempts = flight.attempts + 1;
     step.db.run(
         "UPDATE account SET attempts = ?3, in_doubt = max(in_doubt, ?4), retry_at = NULL WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub), attempts, answer.leaves_doubt()],
+        (id, hub, attempts, answer.leaves_doubt()),
     )?;
     let before = last_attempt(step, id, hub)?.filter(|last| last.seq == seq);
     let answered = Answered {
@@ -454,12 +408,10 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     step.history
         .push(HistoryChange::Note(id, answered.flight.seq, accepted));
     let is_pinged = step.mode(hub) == Some(Mode::Ping);
-    let key = params![Sql(id), Sql(hub)];
+    let key = (id, hub);
     let covered = covered(step, id, hub)?;
-    step.db.run(
-        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
-        key,
-    )?;
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, key)?;
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
@@ -476,13 +428,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
              flight_until = NULL, cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0, is_answer_old = 0{ping} \
              WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
         ),
-        params![
-            Sql(id),
-            Sql(hub),
-            Sql(now),
-            Sql(later(now, PING_APART)),
-            is_whole
-        ],
+        (id, hub, now, later(now, PING_APART), is_whole),
     )?;
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
@@ -493,7 +439,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
         if is_pinged {
             step.db.run(
                 "INSERT INTO unfetched VALUES (?1, ?2, ?3) ON CONFLICT (channel, hub, document) DO NOTHING",
-                params![Sql(id), Sql(hub), Sql(*document)],
+                (id, hub, *document),
             )?;
         }
     }
@@ -527,10 +473,8 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
         &Attempt::new(answered.flight.seq, answered.answer, Some(refusal), now),
     )?;
     withdraw(step, id, hub)?;
-    step.db.run(
-        "UPDATE account SET max_entries = ?3 WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub), i64::try_from(limit).unwrap_or(i64::MAX)],
-    )?;
+    let sql = "UPDATE account SET max_entries = ?3 WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (id, hub, limit))?;
     let uri = step.hub_uri(hub)?;
     if !answered.flight.is_logged {
         let withdrawn = OutcomeView::new(uri.clone(), Outcome::Withdrawn);
@@ -572,10 +516,9 @@ fn refused(
     );
     let scope = attempt.scope();
     note_attempt(step, id, hub, &attempt)?;
-    let account = step.db.first(
+    let account = step.db.first::<(bool, Option<i64>, bool)>(
         "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub)],
-        |row| Ok((row.take::<bool>()?, row.take::<Option<i64>>()?, row.take::<bool>()?)),
+        (id, hub),
     )?;
     let (Some(live), Some((is_answer_old, acceptances, was_at_fault))) =
         (step.live.hubs.get_mut(&hub), account)
@@ -622,7 +565,7 @@ fn refused(
     let acceptances = queue.acceptances().cast_signed();
     step.db.run(
         "UPDATE account SET retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5 WHERE channel = ?1 AND hub = ?2",
-        params![Sql(id), Sql(hub), Sql(retry_at), acceptances, is_at_fault],
+        (id, hub, retry_at, acceptances, is_at_fault),
     )?;
     step.facts.push(Fact::Refused {
         topic: answered.channel.topic.clone(),
@@ -643,16 +586,9 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
     let Some(outage) = ended else {
         return Ok(());
     };
-    let flying = step.db.all(
+    let flying = step.db.all::<Vec<(ChannelId, u64, Option<String>)>>(
         "SELECT channel, seq, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL",
-        [Sql(hub)],
-        |row| {
-            Ok((
-                row.sql::<ChannelId>()?,
-                row.take::<i64>()?.cast_unsigned(),
-                row.take::<Option<String>>()?,
-            ))
-        },
+        hub,
     )?;
     let mut notifications = 0;
     for (id, seq, last) in flying {
@@ -696,11 +632,10 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
 
 /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
 pub fn retry(step: &mut Step<'_>, only: Option<(ChannelId, HubId)>) -> Result<()> {
-    let flying = step.db.all(
+    let flying = step.db.all::<Vec<(ChannelId, HubId)>>(
         "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
          WHERE a.seq IS NOT NULL AND a.sending IS NULL",
-        [],
-        |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?)),
+        (),
     )?;
     let mut notifications = 0;
     for (id, hub) in flying {
@@ -708,10 +643,8 @@ pub fn retry(step: &mut Step<'_>, only: Option<(ChannelId, HubId)>) -> Result<()
             continue;
         }
         notifications += 1;
-        step.db.run(
-            "UPDATE account SET retry_at = ?3 WHERE channel = ?1 AND hub = ?2",
-            params![Sql(id), Sql(hub), Sql(step.now)],
-        )?;
+        let sql = "UPDATE account SET retry_at = ?3 WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, (id, hub, step.now))?;
         let now = step.now;
         if let Some(live) = step.live.hubs.get_mut(&hub) {
             match only {
@@ -730,7 +663,7 @@ pub fn retry(step: &mut Step<'_>, only: Option<(ChannelId, HubId)>) -> Result<()
 pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
     step.db.run(
         "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL",
-        params![Sql(hub), Sql(step.now)],
+        (hub, step.now),
     )?;
     let now = step.now;
     if let Some(live) = step.live.hubs.get_mut(&hub) {
@@ -745,7 +678,7 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
     let Some(channel) = channel(step, id)? else {
         return Ok(0);
     };
-    let key = params![Sql(id), Sql(hub)];
+    let key = (id, hub);
     let seq = flight(step, id, hub)?.map(|flight| flight.seq);
     let (changes, documents) = match channel.kind {
         ChannelKind::Framework => drop_documents(step, id, hub)?,
@@ -754,10 +687,8 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
     if changes == 0 {
         return Ok(0);
     }
-    step.db.run(
-        "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2",
-        key,
-    )?;
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, key)?;
     step.db.run(
         "UPDATE account SET until = NULL, max_entries = NULL, seq = NULL, body = NULL, entries = NULL, flight_until = NULL, \
          cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
@@ -774,7 +705,7 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
     }
     let is_last = !step.db.exists(
         "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
-        [Sql(hub)],
+        hub,
     )?;
     if let Some(live) = step.live.hubs.get_mut(&hub) {
         live.queue_mut().remove(id);
@@ -794,12 +725,9 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
 
 /// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
 fn drop_documents(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<(usize, BTreeSet<DocId>)> {
-    let key = params![Sql(id), Sql(hub)];
-    let due = step.db.all(
-        "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL",
-        key,
-        |row| row.sql::<DocId>(),
-    )?;
+    let key = (id, hub);
+    let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
+    let due = step.db.all::<Vec<DocId>>(sql, key)?;
     let flown = covered(step, id, hub)?;
     let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
     owed.extend(flown.iter().map(|(document, _)| *document));
@@ -820,10 +748,8 @@ fn drop_documents(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<(usize, 
 }
 
 fn told_row(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<bool> {
-    step.db.exists(
-        "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-        params![Sql(id), Sql(hub), Sql(document)],
-    )
+    let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+    step.db.exists(sql, (id, hub, document))
 }
 
 // Fetches (R24, R26).
@@ -833,15 +759,10 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
     let Some(channel) = channels::of_topic(step.db, topic)? else {
         return Ok(());
     };
-    let accounts = step.db.all(
+    let accounts = step.db.all::<Vec<(HubId, Option<_>, bool, bool, u64, Option<_>)>>(
         "SELECT a.hub, a.pinged, a.fetched, a.unfetched_reported, c.seq, a.sending FROM account a CROSS JOIN channel c ON c.id = a.channel \
          WHERE a.channel = ?1",
-        [Sql(channel.id)],
-        |row| {
-            let (hub, pinged): (HubId, Option<Timestamp>) = (row.sql()?, row.option()?);
-            Ok((hub, pinged, row.take::<bool>()?, row.take::<bool>()?, row.take::<i64>()?.cast_unsigned(),
-                row.take::<Option<i64>>()?.map(i64::cast_unsigned)))
-        },
+        channel.id,
     )?;
     for (hub, at, was_fetched, was_reported, latest, sending) in accounts {
         if step.mode(hub) != Some(Mode::Ping) {
@@ -849,19 +770,17 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
         }
         step.db.run(
             "UPDATE account SET until = (SELECT page_until FROM channel WHERE id = ?1) WHERE channel = ?1 AND hub = ?2",
-            params![Sql(channel.id), Sql(hub)],
+            (channel.id, hub),
         )?;
-        step.db.run(
-            "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2",
-            params![Sql(channel.id), Sql(hub)],
-        )?;
+        let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, (channel.id, hub))?;
         if sending.is_none() && (at.is_none() || was_fetched) {
             continue;
         }
         let pinged = at.unwrap_or(step.now);
         step.db.run(
             "UPDATE account SET pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4 WHERE channel = ?1 AND hub = ?2",
-            params![Sql(channel.id), Sql(hub), Sql(pinged), Sql(later(pinged, PING_APART))],
+            (channel.id, hub, pinged, later(pinged, PING_APART)),
         )?;
         let last = last_attempt(step, channel.id, hub)?.map(|last| last.seq);
         let hub = step.hub_uri(hub)?;
@@ -877,23 +796,11 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
 
 /// Handles the end of the least time between two pings, and of that within which the topic should have been fetched.
 pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all(
+    let due = step.db.all::<Vec<(ChannelId, HubId, Option<_>, bool, bool, bool)>>(
         "UPDATE account SET ping_due = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
          WHERE ping_due <= ?1 ORDER BY ping_due LIMIT ?2) \
          RETURNING channel, hub, pinged, fetched, unfetched_reported, seq IS NOT NULL",
-        params![Sql(step.now), CHANNELS_PER_STEP as i64],
-        |row| {
-            let (id, hub, pinged): (ChannelId, HubId, Option<Timestamp>) =
-                (row.sql()?, row.sql()?, row.option()?);
-            Ok((
-                id,
-                hub,
-                pinged,
-                row.take::<bool>()?,
-                row.take::<bool>()?,
-                row.take::<bool>()?,
-            ))
-        },
+        (step.now, CHANNELS_PER_STEP),
     )?;
     for (id, hub, pinged, fetched, reported, is_flying) in due {
         step.ready.insert(id);
@@ -904,24 +811,18 @@ pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
             continue;
         };
         if ends > step.now {
-            step.db.run(
-                "UPDATE account SET ping_due = ?3 WHERE channel = ?1 AND hub = ?2",
-                params![Sql(id), Sql(hub), Sql(ends)],
-            )?;
+            let sql = "UPDATE account SET ping_due = ?3 WHERE channel = ?1 AND hub = ?2";
+            step.db.run(sql, (id, hub, ends))?;
             continue;
         }
-        step.db.run(
-            "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2",
-            params![Sql(id), Sql(hub)],
-        )?;
+        let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, (id, hub))?;
         // While the next one flies, `fetched` is about that one.
         if reported || is_flying {
             continue;
         }
-        step.db.run(
-            "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2",
-            params![Sql(id), Sql(hub)],
-        )?;
+        let sql = "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, (id, hub))?;
         if let Some(channel) = channel(step, id)? {
             let last = last_attempt(step, id, hub)?.map(|last| last.seq);
             let hub = step.hub_uri(hub)?;

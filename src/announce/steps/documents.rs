@@ -1,6 +1,9 @@
 //! Documents as last seen complete: looks at them, their versions, and what is owed of a version before it changes
 //! (R3, R4, R13, R14, R19).
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::announce::difference::{Permission, Told, Version, is_end_said};
 use crate::announce::event::Fact;
 use crate::announce::observation::{
@@ -11,11 +14,10 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::{Form, Parsed};
 use resourcesync::uri::Uri;
-use rusqlite::params;
 
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{findings, owed};
-use crate::state::{Columns, Db, DocId, Result, Sql};
+use crate::state::{Db, DocId, Result, columns, from_row};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,54 +86,32 @@ pub const COLUMNS: &str = "d.id, d.uri, d.source, d.mount, d.path, d.size, d.mod
      d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.index_parent, d.archived, d.is_new_set, d.baseline, d.touched, \
      d.was_capability, d.was_form, d.was_fingerprint";
 
-impl SeenDocument {
-    pub fn read(columns: &mut Columns<'_>) -> rusqlite::Result<SeenDocument> {
-        Ok(SeenDocument {
-            id: columns.sql()?,
-            uri: columns.sql()?,
-            source: columns.take()?,
-            path: DocumentPath {
-                mount: columns.sql()?,
-                below: columns.bytes()?,
-            },
-            stat: stat(columns)?,
-            version: columns
-                .version()?
-                .ok_or(rusqlite::types::FromSqlError::InvalidType)?,
-            up: columns.option()?,
-            names_index: columns.option()?,
-            named_form: columns.option()?,
-            newly_indexed: columns.take()?,
-            dated: columns.sql()?,
-            looked: columns.sql()?,
-            presence: match columns.take::<u8>()? {
-                1 => Presence::Present,
-                2 => Presence::Missing,
-                3 => Presence::Accepted,
-                _ => Presence::Gone,
-            },
-            absent_since: columns.option()?,
-            grace_ends: columns.option()?,
-            is_replaced: columns.take()?,
-            hold: match columns.take::<u8>()? {
-                0 => Hold::Free,
-                1 => Hold::Waiting,
-                _ => Hold::Expired,
-            },
-            index_parent: columns.option()?,
-            archived: columns.take()?,
-            is_new_set: columns.take()?,
-            baseline: columns.take()?,
-            touched: match columns.take::<u8>()? {
-                0 => Touched::Nothing,
-                1 => Touched::Relations,
-                2 => Touched::Presence,
-                _ => Touched::Version,
-            },
-            was: columns.told()?,
-        })
-    }
+from_row! { SeenDocument {
+    id, uri, source, path, stat, version, up, names_index, named_form, newly_indexed, dated, looked, presence, absent_since,
+    grace_ends, is_replaced, hold, index_parent, archived, is_new_set, baseline, touched, was
+} }
 
+columns! {
+    Presence: |value| Ok(match value.as_i64()? {
+        1 => Presence::Present,
+        2 => Presence::Missing,
+        3 => Presence::Accepted,
+        _ => Presence::Gone,
+    });
+    Hold: |value| Ok(match value.as_i64()? {
+        0 => Hold::Free,
+        1 => Hold::Waiting,
+        _ => Hold::Expired,
+    });
+    Touched: |value| Ok(match value.as_i64()? {
+        0 => Touched::Nothing,
+        1 => Touched::Relations,
+        2 => Touched::Presence,
+        _ => Touched::Version,
+    });
+}
+
+impl SeenDocument {
     pub fn is_gone(&self) -> bool {
         self.presence == Presence::Gone
     }
@@ -172,26 +152,17 @@ pub fn is_set(version: &Version) -> bool {
     (version.capability, version.form) == (Capability::CapabilityList, Form::List)
 }
 
-pub fn stat(columns: &mut Columns<'_>) -> rusqlite::Result<Stat> {
-    Ok(Stat {
-        size: columns.take::<i64>()?.cast_unsigned(),
-        modified: columns.sql()?,
-        changed: columns.sql()?,
-        inode: columns.take::<i64>()?.cast_unsigned(),
-    })
-}
-
 impl<'a> Db<'a> {
     /// Returns a document, if it was ever seen and is not forgotten.
     pub fn document(self, id: DocId) -> Result<Option<SeenDocument>> {
         let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.id = ?1 AND d.presence > 0");
-        self.first(&sql, [Sql(id)], SeenDocument::read)
+        self.first(&sql, id)
     }
 
     /// Returns the document with this URI, if it was ever seen and is not forgotten.
     pub fn document_at(self, uri: &Uri) -> Result<Option<SeenDocument>> {
         let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.uri = ?1 AND d.presence > 0");
-        self.first(&sql, [Sql(uri)], SeenDocument::read)
+        self.first(&sql, uri)
     }
 
     /// Returns the row of a URI, which is added unless it is there.
@@ -199,22 +170,16 @@ impl<'a> Db<'a> {
         if let Some(id) = self.id_of(uri)? {
             return Ok(id);
         }
-        self.run("INSERT INTO document (uri) VALUES (?1)", [Sql(uri)])?;
+        self.run("INSERT INTO document (uri) VALUES (?1)", uri)?;
         Ok(DocId(self.0.last_insert_rowid()))
     }
 
     pub fn id_of(self, uri: &Uri) -> Result<Option<DocId>> {
-        self.first(
-            "SELECT id FROM document WHERE uri = ?1",
-            [Sql(uri)],
-            |row| row.sql(),
-        )
+        self.first("SELECT id FROM document WHERE uri = ?1", uri)
     }
 
     pub fn uri_of(self, id: DocId) -> Result<Uri> {
-        let uri = self.first("SELECT uri FROM document WHERE id = ?1", [Sql(id)], |row| {
-            row.sql()
-        })?;
+        let uri = self.first("SELECT uri FROM document WHERE id = ?1", id)?;
         Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
     }
 }
@@ -223,7 +188,7 @@ impl<'a> Db<'a> {
 #[derive(Debug)]
 pub struct Sighting {
     pub path: DocumentPath,
-    pub parsed: Parsed,
+    pub parsed: Arc<Parsed>,
     pub stat: Stat,
     pub at: Timestamp,
 }
@@ -258,7 +223,7 @@ pub fn observe(
         Look::Document { parsed, stat } => {
             let sighting = Sighting {
                 path,
-                parsed: *parsed,
+                parsed,
                 stat,
                 at,
             };
@@ -287,8 +252,7 @@ pub fn observe(
                 "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
                  size = excluded.size, modified = excluded.modified, changed = excluded.changed, inode = excluded.inode, \
                  looked = excluded.looked",
-                params![Sql(path.mount), &path.below[..], stat.size.cast_signed(), Sql(stat.modified), Sql(stat.changed),
-                    stat.inode.cast_signed(), Sql(at)],
+                (&path, &stat, at),
             )?;
         }
         // R15: what is missing or out of reach with its mount was not deleted, nor found again.
@@ -301,10 +265,8 @@ pub fn observe(
         Look::Missing => {
             forget_trouble(step, &uri)?;
             question(step, position, &uri, &path)?;
-            step.db.run(
-                "DELETE FROM other_file WHERE mount = ?1 AND path = ?2",
-                params![Sql(path.mount), &path.below[..]],
-            )?;
+            let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
+            step.db.run(sql, &path)?;
             if !step.live.sources[position].note_unfound(path.mount, &uri)
                 && let Some(before) = step.db.document_at(&uri)?
             {
@@ -363,10 +325,8 @@ pub fn seen(
             let is_known = step.live.sources[position].first_look(uri, &sighting, predates);
             baseline = if is_known { 1 } else { 2 };
         }
-        step.db.run(
-            "DELETE FROM other_file WHERE mount = ?1 AND path = ?2",
-            params![Sql(mount), &sighting.path.below[..]],
-        )?;
+        let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
+        step.db.run(sql, &sighting.path)?;
     }
     if let Some(before) = &before {
         step.successors.remove(&before.id);
@@ -388,16 +348,16 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
     {
         return Ok(());
     }
-    let stat = &sighting.stat;
+    let touched = match before.is_missing() {
+        true => Touched::Presence,
+        false => Touched::Nothing,
+    };
     step.db.run(
         "UPDATE document SET mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
          presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
          touched = max(touched, ?9) WHERE id = ?1",
-        params![Sql(before.id), Sql(sighting.path.mount), &sighting.path.below[..], stat.size.cast_signed(),
-            Sql(stat.modified), Sql(stat.changed), stat.inode.cast_signed(), Sql(sighting.at),
-            if before.is_missing() { Touched::Presence } else { Touched::Nothing } as u8],
-    )?;
-    Ok(())
+        (before.id, &sighting.path, &sighting.stat, sighting.at, touched as u8),
+    )
 }
 
 /// Takes in a document that is new or changed.
@@ -419,16 +379,12 @@ fn put(
         stat,
         at,
     } = sighting;
-    let document = parsed.document;
-    let up = document
-        .up
-        .map(|uri| db.row_of(&plan.canonical(&uri)))
-        .transpose()?;
-    let index = document
-        .index
-        .as_ref()
-        .map(|uri| db.row_of(&plan.canonical(uri)))
-        .transpose()?;
+    let document = &parsed.document;
+    let row_of = |uri: &Option<Uri>| {
+        let uri = uri.as_ref().map(|uri| plan.canonical(uri));
+        uri.map(|uri| db.row_of(&uri)).transpose()
+    };
+    let (up, index) = (row_of(&document.up)?, row_of(&document.index)?);
     let named_form = match index {
         Some(index) => db
             .document(index)?
@@ -455,11 +411,6 @@ fn put(
         Some(before) => before.is_new_set,
         None => is_set(&version) && baseline == 0,
     };
-    let is_same_kind = before.as_ref().is_some_and(|before| {
-        !before.is_gone()
-            && (before.version.capability, before.version.form)
-                == (version.capability, version.form)
-    });
     // R13: what a baseline holds counts as told, but for content that may be newer.
     let was = match baseline {
         0 => previous.map(|before| Told::from(before.version)),
@@ -471,35 +422,29 @@ fn put(
     };
     if let Some(before) = &before {
         owed::see(step, position, before, Some(&version))?;
-        if !is_same_kind {
-            touch_dependents(step, before.id)?;
-        }
-        db.run("INSERT INTO seeing VALUES (?1)", [Sql(before.id)])?;
+        db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     }
     let hold = previous.map_or(Hold::Free, |before| before.hold);
-    let id = db.first(
-        "INSERT INTO document (uri, source, mount, path, size, modified, changed, inode, capability, form, fingerprint, up, \
-         names_index, named_form, newly_indexed, dated, looked, presence, hold, is_new_set, baseline, touched, \
-         was_capability, was_form, was_fingerprint) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 1, ?18, ?19, ?20, 3, ?21, ?22, ?23) \
-         ON CONFLICT (uri) DO UPDATE SET source = ?2, mount = ?3, path = ?4, size = ?5, modified = ?6, changed = ?7, \
-         inode = ?8, capability = ?9, form = ?10, fingerprint = ?11, up = ?12, names_index = ?13, named_form = ?14, \
+    let id = before
+        .as_ref()
+        .map_or_else(|| db.row_of(uri), |before| Ok(before.id))?;
+    db.run(
+        "UPDATE document SET source = ?2, mount = ?3, path = ?4, size = ?5, modified = ?6, changed = ?7, inode = ?8, \
+         capability = ?9, form = ?10, fingerprint = ?11, up = ?12, names_index = ?13, named_form = ?14, \
          newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, grace_ends = NULL, \
          look_at = NULL, is_replaced = 0, hold = ?18, held_until = CASE WHEN ?18 = 1 THEN held_until END, \
          is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
          was_capability = CASE WHEN touched = 3 THEN was_capability ELSE ?21 END, \
          was_form = CASE WHEN touched = 3 THEN was_form ELSE ?22 END, \
-         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE ?23 END RETURNING id",
-        params![Sql(uri), step.live.sources[position].id, Sql(path.mount), &path.below[..], stat.size.cast_signed(),
-            Sql(stat.modified), Sql(stat.changed), stat.inode.cast_signed(), Sql(version.capability), Sql(version.form),
-            Sql(version.fingerprint), up.map(Sql), index.map(Sql), named_form.map(Sql), newly_indexed, Sql(dated),
-            Sql(at), hold as u8, is_new_set, baseline, was.map(|was| Sql(was.capability)), was.map(|was| Sql(was.form)),
-            was.and_then(|was| was.fingerprint).map(Sql)],
-        |row| row.sql::<DocId>(),
+         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE ?23 END WHERE id = ?1",
+        (
+            (id, step.live.sources[position].id, &path, &stat, &version),
+            (up, index, named_form, newly_indexed, dated, at),
+            (hold as u8, is_new_set, baseline, was),
+        ),
     )?;
-    let id = id.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     if before.is_some() {
-        db.run("DELETE FROM seeing", [])?;
+        db.run("DELETE FROM seeing", ())?;
     }
     let is_structural = resourcesync::document::is_structural(version.capability, version.form);
     let was_structural = before.as_ref().is_some_and(|before| {
@@ -510,24 +455,21 @@ fn put(
         set_mentions(step, id, members.map(|uri| plan.canonical(uri)))?;
     }
     if before.as_ref().is_some_and(SeenDocument::is_set) {
-        db.run("DELETE FROM advertised WHERE document = ?1", [Sql(id)])?;
+        db.run("DELETE FROM advertised WHERE document = ?1", id)?;
     }
     let advertised = document.channels.iter().filter(|_| is_set(&version));
     for (position, channel) in advertised.enumerate() {
         let hubs: Vec<&str> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
         db.run(
             "INSERT INTO advertised VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![
-                Sql(id),
-                position as i64,
-                Sql(channel.kind),
-                Sql(&channel.topic),
-                serde_json::json!(hubs).to_string()
-            ],
+            (
+                id,
+                position,
+                channel.kind,
+                &channel.topic,
+                serde_json::json!(hubs).to_string(),
+            ),
         )?;
-    }
-    if !is_same_kind {
-        touch_dependents(step, id)?;
     }
     Ok(())
 }
@@ -539,51 +481,31 @@ fn set_mentions(
     members: impl Iterator<Item = Uri>,
 ) -> Result<()> {
     let db = step.db;
-    let before = db.all(
-        "SELECT document FROM mention WHERE list = ?1",
-        [Sql(list)],
-        |row| row.sql::<DocId>(),
-    )?;
-    let mut gone: std::collections::BTreeSet<DocId> = before.into_iter().collect();
+    let sql = "SELECT document FROM mention WHERE list = ?1";
+    let mut gone = db.all::<BTreeSet<DocId>>(sql, list)?;
     let mut seen = std::collections::BTreeSet::new();
     for member in members {
-        let id = db.row_of(&member)?;
+        let known = db.id_of(&member)?;
+        let id = known.map_or_else(|| db.row_of(&member), Ok)?;
         if !seen.insert(id) || gone.remove(&id) {
             continue;
         }
-        db.run(
-            "INSERT INTO mention VALUES (?1, ?2)",
-            params![Sql(list), Sql(id)],
-        )?;
-        touch(step, id)?;
+        db.run("INSERT INTO mention VALUES (?1, ?2)", (list, id))?;
+        if known.is_some() {
+            touch(step, id)?;
+        }
     }
     for id in gone {
-        db.run(
-            "DELETE FROM mention WHERE list = ?1 AND document = ?2",
-            params![Sql(list), Sql(id)],
-        )?;
+        let sql = "DELETE FROM mention WHERE list = ?1 AND document = ?2";
+        db.run(sql, (list, id))?;
         touch(step, id)?;
     }
     Ok(())
 }
 
 pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
-    step.db.run(
-        "UPDATE document SET touched = 1 WHERE id = ?1 AND presence > 0 AND touched = 0",
-        [Sql(id)],
-    )?;
-    Ok(())
-}
-
-/// Touches the documents that a document lists, and those that link to it.
-pub fn touch_dependents(step: &Step<'_>, id: DocId) -> Result<()> {
-    step.db.run(
-        "UPDATE document SET touched = 1 WHERE touched = 0 AND presence > 0 AND id IN \
-         (SELECT document FROM mention WHERE list = ?1 UNION SELECT id FROM document WHERE up = ?1 \
-          UNION SELECT id FROM document WHERE names_index = ?1)",
-        [Sql(id)],
-    )?;
-    Ok(())
+    let sql = "UPDATE document SET touched = 1 WHERE id = ?1 AND presence > 0 AND touched = 0";
+    step.db.run(sql, id)
 }
 
 // Missing documents.
@@ -602,7 +524,7 @@ pub fn vanished(
     if before.presence == Presence::Present {
         step.db.run(
             "UPDATE document SET presence = 2, absent_since = ?2, touched = max(touched, 2) WHERE id = ?1",
-            params![Sql(before.id), Sql(at)],
+            (before.id, at),
         )?;
     }
     let grace = step.plan.sources[position].deletion_grace;
@@ -610,7 +532,7 @@ pub fn vanished(
     let is_new = before.grace_ends.is_none();
     step.db.run(
         "UPDATE document SET is_replaced = ?2, grace_ends = ?3, look_at = CASE WHEN ?4 THEN ?3 ELSE look_at END WHERE id = ?1",
-        params![Sql(before.id), is_replaced, Sql(ends), is_new],
+        (before.id, is_replaced, ends, is_new),
     )?;
     step.successors.insert(before.id, None);
     Ok(())
@@ -619,23 +541,18 @@ pub fn vanished(
 /// Takes a document to be deleted.
 pub fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result<()> {
     owed::see(step, position, before, None)?;
-    step.db
-        .run("INSERT INTO seeing VALUES (?1)", [Sql(before.id)])?;
+    step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     step.db.run(
         "UPDATE document SET presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
          was_capability = CASE WHEN touched = 3 THEN was_capability ELSE capability END, \
          was_form = CASE WHEN touched = 3 THEN was_form ELSE form END, \
          was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE fingerprint END WHERE id = ?1",
-        [Sql(before.id)],
+        before.id,
     )?;
-    step.db.run("DELETE FROM seeing", [])?;
-    touch_dependents(step, before.id)?;
+    step.db.run("DELETE FROM seeing", ())?;
     set_mentions(step, before.id, std::iter::empty())?;
-    step.db.run(
-        "DELETE FROM advertised WHERE document = ?1",
-        [Sql(before.id)],
-    )?;
-    touch_dependents(step, before.id)
+    step.db
+        .run("DELETE FROM advertised WHERE document = ?1", before.id)
 }
 
 /// Forgets a deleted document of which nothing is owed to any hub.
@@ -644,7 +561,7 @@ pub fn forget_if_done(db: Db<'_>, id: DocId) -> Result<()> {
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
          AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND o.dormant = 0) \
          AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
-        [Sql(id)],
+        id,
     )?;
     if is_done {
         forget(db, id)?;
@@ -662,22 +579,21 @@ pub fn forget(db: Db<'_>, id: DocId) -> Result<()> {
         "mention WHERE list",
         "advertised WHERE document",
     ] {
-        db.run(&format!("DELETE FROM {rows} = ?1"), [Sql(id)])?;
+        db.run(&format!("DELETE FROM {rows} = ?1"), id)?;
     }
     db.run(
         "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
-        [Sql(id)],
+        id,
     )?;
-    db.run("INSERT INTO seeing VALUES (?1)", [Sql(id)])?;
+    db.run("INSERT INTO seeing VALUES (?1)", id)?;
     db.run(
         "UPDATE document SET source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
          up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \
          held_until = NULL, index_parent = NULL, archived = 0, orphan = 0, is_new_set = 0, baseline = 0, touched = 0, \
          newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL WHERE id = ?1",
-        [Sql(id)],
+        id,
     )?;
-    db.run("DELETE FROM seeing", [])?;
-    Ok(())
+    db.run("DELETE FROM seeing", ())
 }
 
 // Candidates that cannot be read (R3).
@@ -699,13 +615,11 @@ fn incomplete(
             step.db.run(
                 "UPDATE document SET presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
                  touched = max(touched, 2) WHERE id = ?1",
-                [Sql(document.id)],
+                document.id,
             )?;
         } else {
-            step.db.run(
-                "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1",
-                [Sql(document.id)],
-            )?;
+            let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1";
+            step.db.run(sql, document.id)?;
         }
     }
     let predates = document.is_none() && step.live.sources[position].is_new_ground(path);
@@ -713,39 +627,33 @@ fn incomplete(
     step.db.run(
         "INSERT INTO trouble VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) \
          ON CONFLICT (uri) DO UPDATE SET reason = excluded.reason",
-        params![
-            Sql(uri),
+        (
+            uri,
             step.live.sources[position].id,
-            Sql(path.mount),
-            &path.below[..],
-            Sql(at),
+            path,
+            at,
             reason.to_string(),
             predates,
-            Sql(report_at)
-        ],
-    )?;
-    Ok(())
+            report_at,
+        ),
+    )
 }
 
 /// Forgets a candidate that can be read, or is gone. Returns whether it predates its baseline, and was reported.
 fn forget_trouble(step: &Step<'_>, uri: &Uri) -> Result<Option<(bool, bool)>> {
-    step.db.first(
-        "DELETE FROM trouble WHERE uri = ?1 RETURNING predates, reported",
-        [Sql(uri)],
-        |row| Ok((row.take()?, row.take()?)),
-    )
+    let sql = "SELECT predates, reported FROM trouble WHERE uri = ?1";
+    let trouble = step.db.first::<(_, _)>(sql, uri)?;
+    if trouble.is_some() {
+        step.db.run("DELETE FROM trouble WHERE uri = ?1", uri)?;
+    }
+    Ok(trouble)
 }
 
 /// Reports the candidates that could not be read for long, once each.
 pub fn report_troubles(step: &mut Step<'_>) -> Result<()> {
-    let lasting = step.db.all(
+    let lasting = step.db.all::<Vec<(Uri, i64, DocumentPath, String)>>(
         "UPDATE trouble SET reported = 1, report_at = NULL WHERE report_at <= ?1 RETURNING uri, source, mount, path, reason",
-        [Sql(step.now)],
-        |row| {
-            let (uri, source): (Uri, i64) = (row.sql()?, row.take()?);
-            let path = DocumentPath { mount: row.sql()?, below: row.bytes()? };
-            Ok((uri, source, path, row.take::<String>()?))
-        },
+        step.now,
     )?;
     for (uri, source, path, reason) in lasting {
         let document = step.db.document_at(&uri)?;
@@ -769,7 +677,7 @@ fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath
         && step.db.exists(
             "SELECT 1 FROM document d JOIN mention m ON m.document = d.id JOIN document l ON l.id = m.list \
              WHERE d.uri = ?1 AND d.presence IN (0, 4) AND l.capability <> 0 AND l.source = ?2",
-            params![Sql(uri), step.live.sources[position].id],
+            (uri, step.live.sources[position].id),
         )?;
     if is_named {
         step.explain.insert(path.clone());
@@ -779,15 +687,10 @@ fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath
 
 /// Forgets what was read of a mount whose baseline was not finished.
 pub fn forget_mount(step: &Step<'_>, mount: MountId) -> Result<()> {
-    let documents = step.db.all(
-        "SELECT id FROM document WHERE mount = ?1",
-        [Sql(mount)],
-        |row| row.sql::<DocId>(),
-    )?;
+    let sql = "SELECT id FROM document WHERE mount = ?1";
+    let documents = step.db.all::<Vec<DocId>>(sql, mount)?;
     for id in documents {
         forget(step.db, id)?;
     }
-    step.db
-        .run("DELETE FROM trouble WHERE mount = ?1", [Sql(mount)])?;
-    Ok(())
+    step.db.run("DELETE FROM trouble WHERE mount = ?1", mount)
 }

@@ -14,12 +14,11 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
-use rusqlite::params;
 
 use crate::announce::steps::documents::{SeenDocument, Touched};
 use crate::announce::steps::naming::wrong_urls;
 use crate::announce::steps::step::Step;
-use crate::state::{Db, DocId, Result, Sql};
+use crate::state::{Db, DocId, Result};
 
 /// Number of findings of one kind that are told each; the others are counted.
 pub const EXAMPLES: usize = 3;
@@ -88,12 +87,8 @@ pub fn replace(
     part: FindingPart,
     findings: Vec<Finding>,
 ) -> Result<()> {
-    let before = step.db.all(
-        "SELECT what FROM finding WHERE about = ?1 AND part = ?2",
-        params![Sql(about), part as u8],
-        |row| row.take::<String>(),
-    )?;
-    let mut ended: BTreeSet<String> = before.into_iter().collect();
+    let sql = "SELECT what FROM finding WHERE about = ?1 AND part = ?2";
+    let mut ended = step.db.all::<BTreeSet<String>>(sql, (about, part as u8))?;
     for finding in &findings {
         let what = json(finding);
         let is_number = matches!(finding, Finding::MoreWithoutFile { .. });
@@ -102,10 +97,8 @@ pub fn replace(
         }
     }
     for what in ended {
-        step.db.run(
-            "DELETE FROM finding WHERE about = ?1 AND part = ?2 AND what = ?3",
-            params![Sql(about), part as u8, what],
-        )?;
+        let sql = "DELETE FROM finding WHERE about = ?1 AND part = ?2 AND what = ?3";
+        step.db.run(sql, (about, part as u8, what))?;
     }
     Ok(())
 }
@@ -122,23 +115,16 @@ fn note(
     let was_counted = matches!(finding, Finding::NoFile { .. })
         && step.db.exists(
             "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL AND tell_at IS NULL",
-            [Sql(about)],
+            about,
         )?;
     step.db.run(
         "INSERT INTO finding (about, part, what, source, kind, document, count, tell_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
          ON CONFLICT (about, part, what) DO UPDATE SET count = excluded.count",
-        params![
-            Sql(about),
-            part as u8,
-            json(finding),
-            step.live.sources[position].id,
-            finding.kind(),
-            finding.without_document().map(Sql),
-            finding.count() as i64,
-            (!was_counted).then_some(Sql(tell_at))
-        ],
-    )?;
-    Ok(())
+        (
+            (about, part as u8, json(finding), step.live.sources[position].id, finding.kind()),
+            (finding.without_document(), finding.count(), (!was_counted).then_some(tell_at)),
+        ),
+    )
 }
 
 /// Notes the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
@@ -212,16 +198,13 @@ fn about_members(
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let plan = &step.plan.sources[position];
-    let known = step.db.all(
+    let known: BTreeMap<Uri, String> = step.db.all(
         "SELECT document, what FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
-        [Sql(&list.uri)],
-        |row| Ok((row.sql::<Uri>()?, row.take::<String>()?)),
+        &list.uri,
     )?;
-    let known: BTreeMap<Uri, String> = known.into_iter().collect();
-    let members = step.db.all(
+    let members = step.db.all::<Vec<(Uri, bool)>>(
         "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1",
-        [Sql(list.id)],
-        |row| Ok((row.sql::<Uri>()?, row.take::<bool>()?)),
+        list.id,
     )?;
     let max = if step.live.find_each {
         usize::MAX
@@ -269,29 +252,25 @@ fn lists_naming(
     step.db.all(
         "SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
          AND l.capability = 1 AND l.presence BETWEEN 1 AND 3 AND (l.touched = 0 OR ?3 = 0)",
-        params![Sql(document), step.live.sources[position].id, only_untouched],
-        |row| row.sql(),
+        (document, step.live.sources[position].id, only_untouched),
     )
 }
 
 /// Notes for the lists that name a document, and are not touched themselves, that it came or went.
 fn came_or_went(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<()> {
     for set in lists_naming(step, position, document.id, true)? {
-        let key = params![Sql(&set), Sql(&document.uri)];
+        let key = (&set, &document.uri);
         if !document.is_gone() {
-            let named = step.db.run(
-                "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2",
-                key,
-            )?;
+            let sql = "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2";
+            let named = step.db.change(sql, key)?;
             if named == 0 {
                 count_more(step, &set, -1)?;
             }
             continue;
         }
-        let named = step.db.first(
+        let named = step.db.first::<usize>(
             "SELECT count(*) FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
-            [Sql(&set)],
-            |row| row.count(),
+            &set,
         )?;
         if named.unwrap_or_default() < MAX_WITHOUT_FILE || step.live.find_each {
             let uri = document.uri.clone();
@@ -315,13 +294,13 @@ fn came_or_went(step: &mut Step<'_>, position: usize, document: &SeenDocument) -
 
 /// Counts more or fewer documents that a list names, and that are not found one by one. Returns false if none was counted.
 fn count_more(step: &Step<'_>, set: &Uri, by: i64) -> Result<bool> {
-    let counted = step.db.run(
+    let counted = step.db.change(
         "UPDATE finding SET count = count + ?2 WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL",
-        params![Sql(set), by],
+        (set, by),
     )?;
     step.db.run(
         "DELETE FROM finding WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL AND count < 1",
-        [Sql(set)],
+        set,
     )?;
     Ok(counted > 0)
 }
@@ -344,9 +323,9 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
                 cause: cause.clone(),
             },
         };
-        let is_other = step.db.run(
+        let is_other = step.db.change(
             "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
-            params![Sql(&about), Sql(&uri), json(&found)],
+            (&about, &uri, json(&found)),
         )?;
         if is_other > 0 {
             note(step, position, &about, FindingPart::Document, &found)?;
@@ -358,11 +337,8 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
 /// Has all findings of a source told, as each run does once it has seen the tree.
 pub fn tell_again(step: &Step<'_>, position: usize) -> Result<()> {
     let at = later(step.now, step.plan.sources[position].broken_after);
-    step.db.run(
-        "UPDATE finding SET tell_at = ?2 WHERE source = ?1 AND tell_at IS NULL",
-        params![step.live.sources[position].id, Sql(at)],
-    )?;
-    Ok(())
+    let sql = "UPDATE finding SET tell_at = ?2 WHERE source = ?1 AND tell_at IS NULL";
+    step.db.run(sql, (step.live.sources[position].id, at))
 }
 
 /// Returns the sets that lack a channel because another set has one of these topics.
@@ -371,11 +347,8 @@ pub fn without_topic(
     position: usize,
     topics: &BTreeSet<Topic>,
 ) -> Result<Vec<Uri>> {
-    let shared = step.db.all(
-        "SELECT what FROM finding WHERE source = ?1 AND kind = 'shared_topic'",
-        [step.live.sources[position].id],
-        |row| row.take::<String>(),
-    )?;
+    let sql = "SELECT what FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
+    let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
     let findings = shared.iter().filter_map(|what| parse(what, 1));
     Ok(findings
         .filter_map(|finding| match finding {
@@ -393,11 +366,10 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
         kinds.insert((position, "broken"));
         tell_one(step, position, "broken", 1, fact);
     }
-    let mut lasting = step.db.all(
+    let mut lasting = step.db.all::<Vec<(i64, Uri, String, usize)>>(
         "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
          WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, what, count",
-        params![Sql(step.now), AT_ONCE],
-        |row| Ok((row.take::<i64>()?, row.sql::<Uri>()?, row.take::<String>()?, row.count()?)),
+        (step.now, AT_ONCE),
     )?;
     lasting.sort();
     let mut wrong = BTreeMap::new();
@@ -488,10 +460,9 @@ pub fn sum_up_again(step: &mut Step<'_>) {
 /// Returns the findings about a source. Where the `url` of a mount is wrong, that is returned instead of what follows from
 /// it.
 pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
-    let rows = db.all(
+    let rows = db.all::<Vec<(Uri, String, usize)>>(
         "SELECT f.about, f.what, f.count FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
-        [&plan.name],
-        |row| Ok((row.sql::<Uri>()?, row.take::<String>()?, row.count()?)),
+        &plan.name,
     )?;
     let mut all = BTreeSet::new();
     if rows.is_empty() {

@@ -7,20 +7,19 @@ use std::time::Duration;
 use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
-use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::observation::Stat;
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
-use rusqlite::params;
 
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, retry_delay};
-use crate::announce::steps::documents::{self, Presence, SeenDocument};
+use crate::announce::steps::documents::{Presence, SeenDocument};
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::step::Step;
-use crate::state::{DocId, Result, Sql};
+use crate::state::{DocId, Result, from_row};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
@@ -72,13 +71,13 @@ pub fn compared(
     let has_change_list = step.db.exists(
         "SELECT 1 FROM member m CROSS JOIN document d ON d.id = m.document \
          WHERE m.set_id = ?1 AND d.capability = ?2 AND d.presence BETWEEN 1 AND 3",
-        params![Sql(set.id), Sql(Capability::ChangeList)],
+        (set.id, Capability::ChangeList),
     )?;
     let has_inventory = set.learned == Some(ListKind::ResourceLists)
         || step.db.exists(
             "SELECT 1 FROM member m CROSS JOIN document d ON d.id = m.document \
              WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.archived = 0 AND d.presence BETWEEN 1 AND 3",
-            params![Sql(set.id), Sql(Capability::ResourceList)],
+            (set.id, Capability::ResourceList),
         )?;
     Ok(match has_inventory && !has_change_list {
         true => ListKind::ResourceLists,
@@ -107,42 +106,29 @@ fn listed(
              l.left_count, l.waits, l.waits_until IS NOT NULL FROM {from} \
              AND d.capability = ?2 AND d.form = 0 AND {condition}"
         );
-        lists.extend(
-            step.db
-                .all(&sql, params![Sql(set.id), Sql(capability)], |row| {
-                    let (id, list) = (row.sql()?, row.sql()?);
-                    let path = DocumentPath {
-                        mount: row.sql()?,
-                        below: row.bytes()?,
-                    };
-                    let (stat, fingerprint) = (documents::stat(row)?, row.sql()?);
-                    let (is_archived, is_learned) = (row.take()?, row.take::<bool>()?);
-                    let closed = row.option::<Timestamp>()?.zip(row.option::<Timestamp>()?);
-                    let is_version: bool = row.take()?;
-                    let (first, count) = (row.option()?, row.take::<Option<i64>>()?);
-                    let (waits, is_waiting) = (row.take::<Option<bool>>()?, row.take::<bool>()?);
-                    let left = first.zip(count).map(|(first, count)| LeftEntries {
-                        first,
-                        count: usize::try_from(count).unwrap_or_default(),
-                    });
-                    Ok(ListOfRound {
-                        id,
-                        left: left.filter(|_| is_version),
-                        list: ListToRead {
-                            list,
-                            path,
-                            stat,
-                            fingerprint,
-                            is_learned: set.learned.is_none() || is_learned,
-                            is_archived,
-                            closed_until: closed
-                                .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
-                                .map(|(_, last)| last),
-                            waits: !(is_version && waits == Some(true)) || is_waiting,
-                        },
-                    })
-                })?,
-        );
+        let rows: Vec<((_, _, _, _, _), (_, bool), _, _)> =
+            step.db.all(&sql, (set.id, capability))?;
+        for ((id, list, path, stat, fingerprint), (is_archived, is_learned), taken, wait) in rows {
+            let (closed, is_version, left): (Option<(Timestamp, _)>, bool, Option<_>) = taken;
+            let (waits, is_waiting): (Option<bool>, bool) = wait;
+            let left = left.filter(|_| is_version);
+            lists.push(ListOfRound {
+                id,
+                left: left.map(|(first, count)| LeftEntries { first, count }),
+                list: ListToRead {
+                    list,
+                    path,
+                    stat,
+                    fingerprint,
+                    is_learned: set.learned.is_none() || is_learned,
+                    is_archived,
+                    closed_until: closed
+                        .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
+                        .map(|(_, last)| last),
+                    waits: !(is_version && waits == Some(true)) || is_waiting,
+                },
+            });
+        }
     }
     lists.sort_by(|one, other| one.list.list.cmp(&other.list.list));
     Ok(lists)
@@ -299,17 +285,15 @@ pub fn has_unreadable_member(step: &Step<'_>, set: DocId) -> Result<bool> {
         "SELECT 1 FROM trouble t CROSS JOIN document d ON d.uri = t.uri WHERE t.report_at IS NOT NULL \
          AND d.presence IN (0, 4) AND (d.id = ?1 OR EXISTS (SELECT 1 FROM mention m WHERE m.document = d.id \
          AND EXISTS (SELECT 1 FROM member i WHERE i.document = m.list AND i.set_id = ?1)))",
-        [Sql(set)],
+        set,
     )
 }
 
 // Lists as far as their entries were taken.
 
 fn has_taken(step: &Step<'_>, set: DocId, list: DocId, version: Fingerprint) -> Result<bool> {
-    step.db.exists(
-        "SELECT 1 FROM change_list WHERE set_id = ?1 AND list = ?2 AND fingerprint = ?3",
-        params![Sql(set), Sql(list), Sql(version)],
-    )
+    let sql = "SELECT 1 FROM change_list WHERE set_id = ?1 AND list = ?2 AND fingerprint = ?3";
+    step.db.exists(sql, (set, list, version))
 }
 
 /// Notes that what a list has when it is read next counts as taken (C10, R13).
@@ -317,9 +301,8 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
     step.db.run(
         "INSERT INTO change_list (set_id, list, to_learn) VALUES (?1, ?2, 1) ON CONFLICT (set_id, list) DO UPDATE SET \
          to_learn = 1, fingerprint = NULL, listed = 0, taken = 0, closed = NULL, last = NULL",
-        params![Sql(set), Sql(list)],
-    )?;
-    Ok(())
+        (set, list),
+    )
 }
 
 /// What is known of a list from earlier rounds.
@@ -332,6 +315,8 @@ struct KnownList {
     waits_until: Option<Timestamp>,
 }
 
+from_row! { KnownList { to_learn, closed, is_version, waits, waits_until } }
+
 /// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_unfinished`.
 pub fn take(
     step: &Step<'_>,
@@ -341,25 +326,14 @@ pub fn take(
     is_unfinished: bool,
 ) -> Result<()> {
     let list = step.db.row_of(&taken.list)?;
-    step.db.run(
-        "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2",
-        params![Sql(set.id), Sql(list)],
-    )?;
+    let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
+    step.db.run(sql, (set.id, list))?;
     let known = step.db.first(
         "SELECT to_learn, closed, last, version IS NOT DISTINCT FROM ?3, waits, waits_until FROM change_list \
          WHERE set_id = ?1 AND list = ?2",
-        params![Sql(set.id), Sql(list), Sql(taken.version)],
-        |row| {
-            Ok(KnownList {
-                to_learn: row.take()?,
-                closed: row.option()?.zip(row.option()?),
-                is_version: row.take()?,
-                waits: row.take()?,
-                waits_until: row.option()?,
-            })
-        },
+        (set.id, list, taken.version),
     )?;
-    let known = known.unwrap_or_default();
+    let known: KnownList = known.unwrap_or_default();
     if is_unfinished && (set.learned.is_none() || known.to_learn) {
         return learn(step, set.id, list);
     }
@@ -386,28 +360,17 @@ pub fn take(
     } else {
         (known.waits, known.waits_until)
     };
-    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     step.db.run(
         "INSERT INTO change_list (set_id, list, fingerprint, listed, taken, closed, last, left_first, left_count, \
          waits, waits_until) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (set_id, list) DO UPDATE \
          SET to_learn = 0, fingerprint = excluded.fingerprint, listed = excluded.listed, taken = excluded.taken, \
          closed = excluded.closed, last = excluded.last, left_first = excluded.left_first, left_count = excluded.left_count, \
          waits = excluded.waits, waits_until = excluded.waits_until",
-        params![
-            Sql(set.id),
-            Sql(list),
-            taken.fingerprint.map(Sql),
-            count(taken.listed),
-            count(taken.taken),
-            closed.map(|(since, _)| Sql(since)),
-            closed.map(|(_, last)| Sql(last)),
-            taken.left.map(|left| Sql(left.first)),
-            taken.left.map(|left| count(left.count)),
-            waits,
-            waits_until.map(Sql)
-        ],
-    )?;
-    Ok(())
+        (
+            (set.id, list, taken.fingerprint, taken.listed, taken.taken, closed),
+            (taken.left.map(|left| (left.first, left.count)), waits, waits_until),
+        ),
+    )
 }
 
 /// Notes what is wrong with the entries of a list that was read. What rounds find in one version of it adds up; entries that
@@ -423,27 +386,24 @@ pub fn find_odd(
     let before = step.db.first(
         "SELECT skipped, version IS NOT DISTINCT FROM ?3, back_dated, ahead, rewritten FROM change_list \
          WHERE set_id = ?1 AND list = ?2",
-        params![Sql(set), Sql(list), Sql(taken.version)],
-        |row| {
-            let (skipped, is_same) = (row.count()?, row.take::<bool>()?);
-            let sums = (row.count()?, row.count()?, row.take::<Option<i64>>()?);
-            Ok((skipped, if is_same { sums } else { (0, 0, None) }))
-        },
+        (set, list, taken.version),
     )?;
-    let (skipped, (back_dated_before, ahead_before, rewritten_before)) = before.unwrap_or_default();
-    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let (skipped, is_same, sums): (usize, bool, (usize, usize, Option<usize>)) =
+        before.unwrap_or_default();
+    let (back_dated_before, ahead_before, rewritten_before) =
+        if is_same { sums } else { Default::default() };
     let (back_dated, ahead) = (
         back_dated + back_dated_before,
         taken.undated.ahead + ahead_before,
     );
-    let rewritten = match (taken.rewritten.map(count), rewritten_before) {
+    let rewritten = match (taken.rewritten, rewritten_before) {
         (Some(now), Some(before)) => Some(now + before),
         (now, before) => now.or(before),
     };
     step.db.run(
         "UPDATE change_list SET version = ?3, skipped = ?4, back_dated = ?5, ahead = ?6, rewritten = ?7 \
          WHERE set_id = ?1 AND list = ?2",
-        params![Sql(set), Sql(list), Sql(taken.version), count(taken.skipped), count(back_dated), count(ahead), rewritten],
+        (set, list, taken.version, taken.skipped, back_dated, ahead, rewritten),
     )?;
     let uri = &taken.list;
     let mut findings = Vec::new();
@@ -467,8 +427,7 @@ pub fn find_odd(
             count: ahead,
         });
     }
-    let untold = rewritten.and_then(|untold| usize::try_from(untold).ok());
-    if let Some(untold) = untold.filter(|untold| *untold > 0) {
+    if let Some(untold) = rewritten.filter(|untold| *untold > 0) {
         findings.push(Finding::ClosedListRewritten {
             list: uri.clone(),
             untold,
@@ -492,10 +451,8 @@ pub fn keep_only(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()>
         kept.insert(step.db.row_of(&taken.list)?);
     }
     for list in known_inventory(step, set)?.difference(&kept) {
-        step.db.run(
-            "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2",
-            params![Sql(set), Sql(*list)],
-        )?;
+        let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
+        step.db.run(sql, (set, *list))?;
     }
     Ok(())
 }
@@ -503,13 +460,11 @@ pub fn keep_only(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()>
 /// Returns those of the known lists of a set that are not Change Lists, and were none until a moment ago: what was taken of
 /// these still counts (C7).
 fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
-    let lists = step.db.all(
+    step.db.all(
         "SELECT l.list FROM change_list l CROSS JOIN document d ON d.id = l.list WHERE l.set_id = ?1 AND l.ended IS NULL \
          AND NOT (d.presence BETWEEN 1 AND 3 AND d.capability = ?2 AND d.form = 0)",
-        params![Sql(set), Sql(Capability::ChangeList)],
-        |row| row.sql::<DocId>(),
-    )?;
-    Ok(lists.into_iter().collect())
+        (set, Capability::ChangeList),
+    )
 }
 
 // Lists that are stale (C8).
@@ -532,20 +487,14 @@ pub fn note_stale(
     let (mut reported, mut are_left_out) = (Vec::new(), true);
     for (uri, stat) in lists {
         let list = step.db.row_of(&uri)?;
-        let key = params![Sql(set.id), Sql(list)];
+        let key = (set.id, list);
         let sql = "SELECT times FROM stale_list WHERE set_id = ?1 AND list = ?2";
-        let before = step.db.first(sql, key, |row| row.take::<u32>())?;
+        let before = step.db.first::<u32>(sql, key)?;
         let times = before.unwrap_or_default().saturating_add(1);
         step.db.run(
             "INSERT INTO stale_list VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, list) DO UPDATE SET \
              stat = excluded.stat, times = excluded.times, until = excluded.until",
-            params![
-                Sql(set.id),
-                Sql(list),
-                stat_text(&stat),
-                times,
-                Sql(later(step.now, retry_delay(times)))
-            ],
+            (set.id, list, stat_text(&stat), times, later(step.now, retry_delay(times))),
         )?;
         are_left_out &= times >= ROUNDS;
         if times == ROUNDS_TO_REPORT {
@@ -566,21 +515,12 @@ fn leave_stale_out(
     set: &ChangeSet,
     lists: &mut Vec<ListOfRound>,
 ) -> Result<BTreeSet<DocId>> {
-    let stale = step.db.all(
-        "SELECT list, stat, times, until FROM stale_list WHERE set_id = ?1",
-        [Sql(set.id)],
-        |row| {
-            let (list, stat): (DocId, String) = (row.sql()?, row.take()?);
-            Ok((list, (stat, row.take::<u32>()?, row.sql::<Timestamp>()?)))
-        },
-    )?;
-    let stale: BTreeMap<DocId, (String, u32, Timestamp)> = stale.into_iter().collect();
+    let sql = "SELECT list, stat, times, until FROM stale_list WHERE set_id = ?1";
+    let stale: BTreeMap<DocId, (String, u32, Timestamp)> = step.db.all(sql, set.id)?;
     for list in stale.keys() {
         if !lists.iter().any(|listed| listed.id == *list) {
-            step.db.run(
-                "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2",
-                params![Sql(set.id), Sql(*list)],
-            )?;
+            let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
+            step.db.run(sql, (set.id, *list))?;
         }
     }
     let is_stale = |listed: &&ListOfRound| {
@@ -607,25 +547,18 @@ fn leave_stale_out(
 /// Returns the earliest time at which a stale list is asked for again; nothing if there is none.
 pub fn next_stale(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
     let sql = "SELECT min(until) FROM stale_list WHERE set_id = ?1";
-    Ok(step
-        .db
-        .first(sql, [Sql(set)], |row| row.option())?
-        .flatten())
+    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
 }
 
 // Lists that end (C7), and entries that wait.
 
 /// Forgets what was taken of a list in a set. A round under way compares with keys that are gone: another one follows.
 fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
-    let key = params![Sql(set), Sql(list)];
-    step.db.run(
-        "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2",
-        key,
-    )?;
-    step.db.run(
-        "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2",
-        key,
-    )?;
+    let key = (set, list);
+    let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
+    step.db.run(sql, key)?;
+    let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
+    step.db.run(sql, key)?;
     let Some(mut set) = change_sets::load(step, set)? else {
         return Ok(());
     };
@@ -639,11 +572,8 @@ fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 
 /// Forgets what was taken of the lists of a set that ended a grace ago.
 pub fn forget_ended(step: &Step<'_>, set: DocId) -> Result<()> {
-    let ended = step.db.all(
-        "SELECT list FROM change_list WHERE set_id = ?1 AND ended <= ?2",
-        params![Sql(set), Sql(step.now)],
-        |row| row.sql::<DocId>(),
-    )?;
+    let sql = "SELECT list FROM change_list WHERE set_id = ?1 AND ended <= ?2";
+    let ended = step.db.all::<Vec<DocId>>(sql, (set, step.now))?;
     for list in ended {
         forget(step, set, list)?;
     }
@@ -652,20 +582,16 @@ pub fn forget_ended(step: &Step<'_>, set: DocId) -> Result<()> {
 
 /// Ends the waits for entries that no list had in time: the next round takes them. Returns their number.
 pub fn end_waits(step: &Step<'_>, set: DocId) -> Result<usize> {
-    step.db.run(
-        "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2",
-        params![Sql(set), Sql(step.now)],
-    )
+    let sql = "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
+    step.db.change(sql, (set, step.now))
 }
 
 /// Returns the first time at which entries wait no more or a list is forgotten.
 pub fn next_end(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
-    let next = step.db.first(
-        "SELECT min(waits_until), min(ended) FROM change_list WHERE set_id = ?1",
-        [Sql(set)],
-        |row| Ok([row.option()?, row.option()?]),
-    )?;
-    Ok(next.into_iter().flatten().flatten().min())
+    let sql = "SELECT min(waits_until), min(ended) FROM change_list WHERE set_id = ?1";
+    let next = step.db.first::<(Option<_>, Option<_>)>(sql, set)?;
+    let (waits_until, ended) = next.unwrap_or_default();
+    Ok(waits_until.into_iter().chain(ended).min())
 }
 
 // Lists that were seen to change, come or end (C6, C7, C11, C27).
@@ -679,18 +605,17 @@ pub fn note_seen(
 ) -> Result<()> {
     let source = step.live.sources[position].id;
     let sets = "SELECT id FROM change_set WHERE source = ?1";
-    if !step.db.exists(sets, [source])? {
+    if !step.db.exists(sets, source)? {
         return Ok(());
     }
     let mut known = Vec::new();
     if is_first {
-        for id in step.db.all(sets, [source], |row| row.sql::<DocId>())? {
+        for id in step.db.all::<Vec<DocId>>(sets, source)? {
             note_first(step, position, id)?;
         }
-        known = step.db.all(
+        known = step.db.all::<Vec<DocId>>(
             "SELECT DISTINCT l.list FROM change_set s CROSS JOIN change_list l ON l.set_id = s.id WHERE s.source = ?1",
-            [source],
-            |row| row.sql::<DocId>(),
+            source,
         )?;
     }
     for list in affected.iter().chain(&known) {
@@ -720,29 +645,21 @@ fn note_first(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()> {
 
 /// Returns the touched documents of a source that sets with changes have, or have taken entries of.
 pub fn touched_lists(step: &Step<'_>, position: usize) -> Result<BTreeSet<DocId>> {
-    let lists = step.db.all(
+    step.db.all(
         "SELECT d.id FROM document d WHERE d.source = ?1 AND d.touched > 0 \
          AND (EXISTS (SELECT 1 FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = d.id) \
-         OR EXISTS (SELECT 1 FROM change_list l WHERE l.list = d.id))",
-        [step.live.sources[position].id],
-        |row| row.sql(),
-    )?;
-    Ok(lists.into_iter().collect())
+         OR EXISTS (SELECT 1 FROM change_list l WHERE l.list = d.id))", step.live.sources[position].id)
 }
 
 /// Returns the sets of changes that have a document, and those that have taken entries of it.
 fn sets_of(step: &Step<'_>, list: DocId) -> Result<(BTreeSet<DocId>, BTreeSet<DocId>)> {
     let having = step.db.all(
         "SELECT s.id FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = ?1",
-        [Sql(list)],
-        |row| row.sql::<DocId>(),
+        list,
     )?;
-    let knowing = step.db.all(
-        "SELECT set_id FROM change_list WHERE list = ?1",
-        [Sql(list)],
-        |row| row.sql::<DocId>(),
-    )?;
-    Ok((having.into_iter().collect(), knowing.into_iter().collect()))
+    let sql = "SELECT set_id FROM change_list WHERE list = ?1";
+    let knowing = step.db.all(sql, list)?;
+    Ok((having, knowing))
 }
 
 fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
@@ -768,10 +685,8 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
             note_change(step, *id, document.as_ref(), !is_present)?;
         }
     } else if is_there && is_list(Capability::ChangeList) {
-        step.db.run(
-            "UPDATE change_list SET ended = NULL WHERE list = ?1 AND ended IS NOT NULL",
-            [Sql(list)],
-        )?;
+        let sql = "UPDATE change_list SET ended = NULL WHERE list = ?1 AND ended IS NOT NULL";
+        step.db.run(sql, list)?;
         for id in knowing.difference(&having).filter(|_| compares) {
             look_at_inventory(step, *id)?;
         }
@@ -790,12 +705,10 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
             // Its entries may stand in other lists now, as in the components of an index.
             step.db.run(
                 "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL",
-                params![Sql(id), Sql(list), Sql(later(step.now, plan.deletion_grace))],
+                (id, list, later(step.now, plan.deletion_grace)),
             )?;
-            step.db.run(
-                "UPDATE change_set SET wake = ?2 WHERE id = ?1",
-                params![Sql(id), Sql(step.now)],
-            )?;
+            let sql = "UPDATE change_set SET wake = ?2 WHERE id = ?1";
+            step.db.run(sql, (id, step.now))?;
         }
     }
     Ok(())

@@ -16,7 +16,6 @@ use crate::announce::plan::{MassDeletion, MountPlan, Plan, SourcePlan};
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
-use rusqlite::params;
 
 use crate::announce::steps::baseline::{Baseline, EndedSweep};
 use crate::announce::steps::change_sets;
@@ -25,7 +24,7 @@ use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::nested::{Below, NestedFileSystems, NestedRow, tops_of};
 use crate::announce::steps::root::{MountRoot, MountState, RootJudgement};
 use crate::announce::steps::step::Step;
-use crate::state::{Columns, Db, Result, Sql};
+use crate::state::{Columns, Db, FromRow, Result};
 
 /// The wait for the answer to a look at a missing document, before another look.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -107,34 +106,19 @@ impl KnownMount {
              source = excluded.source, directory = excluded.directory, prefix = excluded.prefix, device = excluded.device, \
              inode = excluded.inode, baselined = excluded.baselined, held_document = excluded.held_document, \
              swept = excluded.swept, include = excluded.include, exclude = excluded.exclude",
-            params![
-                Sql(self.plan.id),
-                source,
-                self.plan.directory.as_os_str().as_bytes(),
-                Sql(&self.plan.prefix),
-                self.root.identity().map(|identity| identity.device.cast_signed()),
-                self.root.identity().map(|identity| identity.inode.cast_signed()),
-                self.baseline.is_complete(),
-                self.root.held_document(),
-                self.baseline.swept().map(Sql),
-                globs(Candidates::include),
-                globs(Candidates::exclude),
-            ],
+            (
+                (self.plan.id, source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
+                self.root.identity().map(|identity| (identity.device, identity.inode)),
+                (self.baseline.is_complete(), self.root.held_document(), self.baseline.swept()),
+                (globs(Candidates::include), globs(Candidates::exclude)),
+            ),
         )?;
-        db.run(
-            "DELETE FROM nested_file_system WHERE mount = ?1",
-            [Sql(self.plan.id)],
-        )?;
+        let sql = "DELETE FROM nested_file_system WHERE mount = ?1";
+        db.run(sql, self.plan.id)?;
         for (below, row) in self.nested.rows() {
             db.run(
                 "INSERT INTO nested_file_system VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![
-                    Sql(self.plan.id),
-                    &below[..],
-                    row.device.map(u64::cast_signed),
-                    row.is_link,
-                    row.is_away
-                ],
+                (self.plan.id, below, row.device, row.is_link, row.is_away),
             )?;
         }
         Ok(())
@@ -143,17 +127,9 @@ impl KnownMount {
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
 pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
-    let known = db.all(
+    let known = db.all::<Vec<(String, Uri, Vec<u8>, MountId)>>(
         "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source",
-        [],
-        |row| {
-            Ok((
-                row.take::<String>()?,
-                row.sql::<Uri>()?,
-                row.take::<Vec<u8>>()?,
-                row.sql::<MountId>()?,
-            ))
-        },
+        (),
     )?;
     let mut next = known
         .iter()
@@ -196,60 +172,47 @@ pub fn load(
 ) -> Result<BTreeMap<MountId, Arc<KnownMount>>> {
     let mut mounts = BTreeMap::new();
     for plan in &source.mounts {
-        let row = db.first(
+        let mut row: Option<MountRow> = db.first(
             "SELECT directory, prefix, device, inode, baselined, held_document, swept, include, exclude \
              FROM mount WHERE id = ?1",
-            [Sql(plan.id)],
-            |row| read(row, &source.name),
+            plan.id,
         )?;
-        let row = match row {
-            None => None,
-            Some(mut row) => {
-                let nested = db.all(
-                    "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
-                    [Sql(plan.id)],
-                    |row| {
-                        let below = row.bytes()?;
-                        let device: Option<i64> = row.take()?;
-                        let device = device.map(i64::cast_unsigned);
-                        Ok((below, NestedRow { device, is_link: row.take()?, is_away: row.take()? }))
-                    },
-                )?;
-                row.nested = nested.into_iter().collect();
-                Some(row)
-            }
-        };
+        if let Some(row) = &mut row {
+            row.source = source.name.clone();
+            row.nested = db.all(
+                "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
+                plan.id,
+            )?;
+        }
         mounts.insert(plan.id, Arc::new(KnownMount::new(plan, source, row, wall)));
     }
     Ok(mounts)
 }
 
-fn read(row: &mut Columns<'_>, source: &str) -> rusqlite::Result<MountRow> {
-    let directory = PathBuf::from(std::ffi::OsString::from_vec(row.take()?));
-    let prefix = row.sql()?;
-    let (device, inode): (Option<i64>, Option<i64>) = (row.take()?, row.take()?);
-    let (baselined, held_document, swept) = (row.take()?, row.take()?, row.option()?);
-    let globs = |text: Option<String>| {
-        text.and_then(|text| serde_json::from_str::<Vec<String>>(&text).ok())
-    };
-    let (include, exclude) = (globs(row.take()?), globs(row.take()?));
-    let candidates = include
-        .zip(exclude)
-        .and_then(|(include, exclude)| Candidates::new(include, exclude).ok());
-    Ok(MountRow {
-        source: source.to_owned(),
-        directory,
-        prefix,
-        identity: device.zip(inode).map(|(device, inode)| Identity {
-            device: device.cast_unsigned(),
-            inode: inode.cast_unsigned(),
-        }),
-        baselined,
-        held_document,
-        swept,
-        candidates,
-        nested: BTreeMap::new(),
-    })
+impl FromRow for MountRow {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<MountRow> {
+        let (directory, prefix, identity): (_, _, Option<(u64, u64)>) = row.read()?;
+        let (baselined, held_document, swept) = row.read()?;
+        let globs: Option<(String, String)> = row.read()?;
+        let candidates = globs.and_then(|(include, exclude)| {
+            let (include, exclude) = (
+                serde_json::from_str(&include).ok()?,
+                serde_json::from_str(&exclude).ok()?,
+            );
+            Candidates::new(include, exclude).ok()
+        });
+        Ok(MountRow {
+            source: String::new(),
+            directory: PathBuf::from(std::ffi::OsString::from_vec(directory)),
+            prefix,
+            identity: identity.map(|(device, inode)| Identity { device, inode }),
+            baselined,
+            held_document,
+            swept,
+            candidates,
+            nested: BTreeMap::new(),
+        })
+    }
 }
 
 impl LiveSource {
@@ -370,9 +333,8 @@ fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
     change_sets::stop_watching(step, step.live.sources[position].id)?;
     step.db.run(
         "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)",
-        [Sql(id)],
-    )?;
-    Ok(())
+        id,
+    )
 }
 
 /// Ends a complete sweep of a mount, which met so many candidates.
@@ -404,11 +366,8 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
         .end_sweep(&plan.sources[position].candidates, step.wall);
     mount.save(step.db, source.id)?;
     if is_first {
-        let documents = step.db.first(
-            "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1",
-            [Sql(id)],
-            |row| row.count(),
-        )?;
+        let sql = "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
+        let documents: Option<usize> = step.db.first(sql, id)?;
         step.facts.push(Fact::Baselined {
             source: plan.sources[position].name.clone(),
             mount: id,
@@ -423,7 +382,7 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
     for (uri, fingerprint) in unclear {
         step.db.run(
             "UPDATE document SET baseline = 1, was_fingerprint = ?2 WHERE uri = ?1 AND baseline = 2",
-            params![Sql(&uri), Sql(fingerprint)],
+            (&uri, fingerprint),
         )?;
     }
     look_at_missing(step, position, Some(id))
@@ -441,11 +400,10 @@ fn below(step: &Step<'_>, position: usize, id: MountId) -> Result<BTreeMap<Arc<[
         from.push(b'/');
         let mut to = top.to_vec();
         to.push(b'0');
-        let found = step.db.all(
+        let found = step.db.all::<Vec<(u8, bool)>>(
             "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
              WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
-            params![Sql(id), from, to],
-            |row| Ok((row.take::<u8>()?, row.take::<bool>()?)),
+            (id, from, to),
         )?;
         let below = known.entry(top).or_default();
         for (presence, is_broken) in found {
@@ -493,16 +451,11 @@ fn accept_root(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp)
     }
     if accepted.was_absent {
         // While it was empty, missing documents were not noted, so each is looked at now.
-        let paths = step.db.all(
-            "SELECT path FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3",
-            [Sql(id)],
-            |row| {
-                Ok(DocumentPath {
-                    mount: id,
-                    below: row.bytes()?,
-                })
-            },
-        )?;
+        let sql = "SELECT path FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3";
+        let paths = step.db.all::<Vec<_>>(sql, id)?;
+        let paths = paths
+            .into_iter()
+            .map(|below| DocumentPath { mount: id, below });
         step.look.extend(paths);
     }
     Ok(())
@@ -567,10 +520,8 @@ pub fn set_nested(
         if document.path.mount == id
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
-            step.db.run(
-                "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1",
-                [Sql(document.id)],
-            )?;
+            let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1";
+            step.db.run(sql, document.id)?;
         }
     }
     match step.live.sources[position].is_settled() {
@@ -586,16 +537,16 @@ pub fn missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.presence IN (2, 3) ORDER BY d.uri"
     );
-    db.all(&sql, [source], SeenDocument::read)
+    db.all::<Vec<SeenDocument>>(&sql, source)
 }
 
 /// Asks for a look at each document whose grace may have ended.
 pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
     let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.look_at <= ?1 ORDER BY d.look_at");
-    for document in step.db.all(&sql, [Sql(step.now)], SeenDocument::read)? {
+    for document in step.db.all::<Vec<SeenDocument>>(&sql, step.now)? {
         step.db.run(
             "UPDATE document SET look_at = NULL WHERE id = ?1",
-            [Sql(document.id)],
+            document.id,
         )?;
         if let Some(position) = step.live.position(document.source) {
             verify(step, position, &document)?;
@@ -618,11 +569,8 @@ fn verify(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Resu
     }
     step.look.insert(document.path.clone());
     let again = later(step.now, LOOK_AGAIN);
-    step.db.run(
-        "UPDATE document SET look_at = ?2 WHERE id = ?1",
-        params![Sql(document.id), Sql(again)],
-    )?;
-    Ok(())
+    let sql = "UPDATE document SET look_at = ?2 WHERE id = ?1";
+    step.db.run(sql, (document.id, again))
 }
 
 /// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this run
@@ -649,10 +597,8 @@ pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
     let mut accepted = 0;
     for document in missing(step.db, step.live.sources[position].id)? {
         if !step.live.sources[position].is_absent(document.path.mount) {
-            step.db.run(
-                "UPDATE document SET presence = 3 WHERE id = ?1",
-                [Sql(document.id)],
-            )?;
+            let sql = "UPDATE document SET presence = 3 WHERE id = ?1";
+            step.db.run(sql, document.id)?;
             accepted += 1;
         }
     }
@@ -705,10 +651,9 @@ type MountCounts = BTreeMap<MountId, [[usize; 3]; 2]>;
 fn census(db: Db<'_>, source: &LiveSource) -> Result<MountCounts> {
     let mut counts = MountCounts::new();
     for id in source.mounts.keys() {
-        let rows = db.all(
+        let rows = db.all::<Vec<(bool, usize, usize)>>(
             "SELECT capability = 1 AND form = 0, presence, count FROM census WHERE mount = ?1",
-            [Sql(*id)],
-            |row| Ok((row.take::<bool>()?, row.count()?, row.count()?)),
+            *id,
         )?;
         for (is_set, presence, count) in rows {
             let of_mount = counts.entry(*id).or_default();

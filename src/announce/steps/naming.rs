@@ -8,7 +8,7 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{MountPlan, SourcePlan};
 use resourcesync::uri::Uri;
 
-use crate::state::{Db, DocId, Result, Sql};
+use crate::state::{Db, DocId, Result};
 
 /// Lists and entries that are looked at: enough to know, and quickly done.
 const MAX_LISTS: usize = 2_000;
@@ -39,11 +39,10 @@ pub fn wrong_urls(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeMap<MountId, Fin
 impl Naming {
     /// Counts the entries of the lists of a mount.
     pub fn of(db: Db<'_>, plan: &SourcePlan, mount: &MountPlan) -> Result<Naming> {
-        let lists = db.all(
+        let lists = db.all::<Vec<(DocId, Uri)>>(
             "SELECT d.id, d.uri FROM source s CROSS JOIN document d ON d.source = s.id WHERE s.name = ?1 \
              AND d.capability IN (0, 1) AND d.presence BETWEEN 1 AND 3 LIMIT ?2",
-            rusqlite::params![plan.name, MAX_LISTS as i64],
-            |row| Ok((row.sql::<DocId>()?, row.sql::<Uri>()?)),
+            (&plan.name, MAX_LISTS),
         )?;
         let mut naming = Naming::default();
         let mut members = 0;
@@ -51,11 +50,10 @@ impl Naming {
             .into_iter()
             .filter(|(_, uri)| uri.is_below(&mount.prefix))
         {
-            let some = db.all(
+            let some = db.all::<Vec<(Uri, bool)>>(
                 "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document \
                  WHERE m.list = ?1 LIMIT 50",
-                [Sql(list)],
-                |row| Ok((row.sql::<Uri>()?, row.take::<bool>()?)),
+                list,
             )?;
             members += some.len();
             for (member, is_there) in some {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::announce::observation::NestedFileSystem;
+use crate::state::from_row;
 
 /// A directory below the root of a mount where another file system begins, or began when its documents were last seen
 /// (R15).
@@ -17,6 +18,8 @@ pub struct NestedRow {
     /// True while another file system is there, or none, and documents are missing with it.
     pub is_away: bool,
 }
+
+from_row! { NestedRow { device, is_link, is_away } }
 
 /// The stored rows of one mount.
 type Rows = BTreeMap<Arc<[u8]>, NestedRow>;

@@ -9,13 +9,12 @@ use crate::announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::payload::ChangeKind;
-use rusqlite::params;
 
 use crate::announce::steps::documents::{
     Hold, SeenDocument, forget_if_done, is_description, is_set,
 };
 use crate::announce::steps::step::Step;
-use crate::state::{DocId, HubId, Result, Sql};
+use crate::state::{DocId, HubId, Result};
 
 /// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
 const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
@@ -57,17 +56,7 @@ fn owe(
          SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {accounts} AND ?2 = ?2 ON CONFLICT (channel, hub, document) \
          DO UPDATE SET dormant = 0 WHERE owed.dormant = 1"
     );
-    step.db.run(
-        &sql,
-        params![
-            Sql(document),
-            source,
-            told.map(|told| Sql(told.capability)),
-            told.map(|told| Sql(told.form)),
-            told.and_then(|told| told.fingerprint).map(Sql)
-        ],
-    )?;
-    Ok(())
+    step.db.run(&sql, (document, source, told))
 }
 
 /// Notes that no account of a source was told of a new Source Description.
@@ -94,17 +83,8 @@ pub fn owe_to(
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, hub, document) DO NOTHING",
-        params![
-            Sql(channel),
-            Sql(hub),
-            Sql(document),
-            told.map(|told| Sql(told.capability)),
-            told.map(|told| Sql(told.form)),
-            told.and_then(|told| told.fingerprint).map(Sql),
-            dormant
-        ],
-    )?;
-    Ok(())
+        (channel, hub, document, told, dormant),
+    )
 }
 
 /// Takes a version as told to an account; nothing of a document that ended.
@@ -120,16 +100,8 @@ pub fn set_told(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO UPDATE SET \
          told_capability = excluded.told_capability, told_form = excluded.told_form, \
          told_fingerprint = excluded.told_fingerprint",
-        params![
-            Sql(channel),
-            Sql(hub),
-            Sql(document),
-            told.map(|told| Sql(told.capability)),
-            told.map(|told| Sql(told.form)),
-            told.and_then(|told| told.fingerprint).map(Sql)
-        ],
-    )?;
-    Ok(())
+        (channel, hub, document, told),
+    )
 }
 
 /// R11: nothing follows what is in flight on a retired channel, or to a hub that left, if it is what is seen there: nothing
@@ -142,9 +114,8 @@ pub fn rest_flown(step: &Step<'_>, channel: ChannelId, hub: HubId) -> Result<()>
          WHERE m.document = d.id AND m.set_id = (SELECT set_id FROM channel WHERE id = ?1)) \
          ELSE d.presence <> 4 AND f.capability = d.capability AND f.form = d.form \
          AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END)",
-        params![Sql(channel), Sql(hub)],
-    )?;
-    Ok(())
+        (channel, hub),
+    )
 }
 
 /// A document's change that is due on an account.
@@ -167,10 +138,8 @@ pub fn due(
     told: Option<Told>,
 ) -> Result<Due> {
     let is_member = || {
-        step.db.exists(
-            "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2",
-            params![Sql(document.id), Sql(set)],
-        )
+        let sql = "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2";
+        step.db.exists(sql, (document.id, set))
     };
     let version = &document.version;
     let is_index_of_descriptions =
@@ -224,7 +193,7 @@ pub fn is_a_set(step: &Step<'_>, position: usize, set: DocId) -> Result<bool> {
 pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
     step.db.exists(
         "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0",
-        [Sql(set)],
+        set,
     )
 }
 
@@ -233,7 +202,7 @@ pub fn is_listed(step: &Step<'_>, document: &SeenDocument) -> Result<bool> {
     step.db.exists(
         "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
          AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3",
-        params![Sql(document.id), document.source],
+        (document.id, document.source),
     )
 }
 
@@ -266,20 +235,15 @@ pub fn weigh(
     is_changed: bool,
 ) -> Result<()> {
     let id = document.id;
-    let rows = step.db.all(
+    let rows = step.db.all::<Vec<(ChannelId, HubId, DocId, bool, Option<Told>, bool)>>(
         "SELECT o.channel, o.hub, c.set_id, a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
          o.told_capability, o.told_form, o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
          CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
-        params![Sql(id), !document.is_description()],
-        |row| {
-            let (channel, hub): (ChannelId, HubId) = (row.sql()?, row.sql()?);
-            let (set, is_over): (DocId, bool) = (row.sql()?, row.take()?);
-            Ok((channel, hub, set, is_over, row.told()?, row.take::<bool>()?))
-        },
+        (id, !document.is_description()),
     )?;
     let mut is_held = false;
     for (channel, hub, set, is_over, told, was_due) in rows {
-        let key = params![Sql(channel), Sql(hub), Sql(id)];
+        let key = (channel, hub, id);
         match due(step, position, set, &document, told)? {
             // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
             Due::Nothing if is_over && !document.is_gone() => {
@@ -290,10 +254,8 @@ pub fn weigh(
                 step.relieved.insert((channel, hub));
             }
             Due::Nothing => {
-                step.db.run(
-                    "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-                    key,
-                )?;
+                let sql = "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+                step.db.run(sql, key)?;
                 step.relieved.insert((channel, hub));
             }
             Due::Later { is_held: held } => {
@@ -307,7 +269,7 @@ pub fn weigh(
                 if !was_due {
                     step.db.run(
                         "UPDATE owed SET due = ?4 WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-                        params![Sql(channel), Sql(hub), Sql(id), Sql(step.now)],
+                        (channel, hub, id, step.now),
                     )?;
                 }
                 if !was_due || is_changed {
@@ -319,16 +281,12 @@ pub fn weigh(
     match (is_held, document.hold) {
         (true, Hold::Free) => {
             let until = later(step.now, step.plan.window.hold);
-            step.db.run(
-                "UPDATE document SET hold = 1, held_until = ?2 WHERE id = ?1",
-                params![Sql(id), Sql(until)],
-            )?;
+            let sql = "UPDATE document SET hold = 1, held_until = ?2 WHERE id = ?1";
+            step.db.run(sql, (id, until))?;
         }
         (false, Hold::Waiting) => {
-            step.db.run(
-                "UPDATE document SET hold = 0, held_until = NULL WHERE id = ?1",
-                [Sql(id)],
-            )?;
+            let sql = "UPDATE document SET hold = 0, held_until = NULL WHERE id = ?1";
+            step.db.run(sql, id)?;
         }
         _ => {}
     }

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use crate::announce::difference::Told;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
-use rusqlite::params;
 
-use crate::announce::steps::documents::{COLUMNS, SeenDocument, touch_dependents};
+use crate::announce::steps::documents::{COLUMNS, SeenDocument};
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{findings, owed};
-use crate::state::{DocId, Result, Sql};
+use crate::state::{DocId, Result, from_row};
 
 /// A document that lists another.
 struct Lister {
@@ -18,6 +17,8 @@ struct Lister {
     capability: Capability,
     form: Form,
 }
+
+from_row! { Lister { id, capability, form } }
 
 /// Resolves the relations of the documents of a source that are touched, indexes first: an index has no index.
 pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
@@ -28,6 +29,26 @@ pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Documents of a source that are touched, and are not what their dependents knew.
+const OF_ANOTHER_KIND: &str = "d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND (d.baseline > 0 OR d.presence = 4 \
+     OR d.was_capability IS DISTINCT FROM d.capability OR d.was_form IS DISTINCT FROM d.form)";
+
+/// Touches the documents that depend on those that came, ended or became others since the source last settled.
+pub fn touch_dependents_of_others(step: &Step<'_>, position: usize) -> Result<()> {
+    touch_dependents(step, OF_ANOTHER_KIND, step.live.sources[position].id)
+}
+
+/// Touches the documents that some list, and those that link to these.
+fn touch_dependents(step: &Step<'_>, condition: &str, value: i64) -> Result<()> {
+    let sql = format!(
+        "UPDATE document SET touched = 1 WHERE touched = 0 AND presence > 0 AND id IN \
+         (SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE {condition} \
+          UNION ALL SELECT b.id FROM document d CROSS JOIN document b ON b.up = d.id WHERE {condition} \
+          UNION ALL SELECT b.id FROM document d CROSS JOIN document b ON b.names_index = d.id WHERE {condition})"
+    );
+    step.db.run(&sql, value)
 }
 
 /// Visits the documents of a source that are touched and fulfil a condition, a few at a time: a first sweep touches all.
@@ -44,9 +65,7 @@ pub fn each_touched<'a>(
     );
     let mut last = DocId(0);
     loop {
-        let some = step
-            .db
-            .all(&sql, params![source, Sql(last)], SeenDocument::read)?;
+        let some = step.db.all::<Vec<SeenDocument>>(&sql, (source, last))?;
         let Some(document) = some.last() else {
             return Ok(());
         };
@@ -59,17 +78,10 @@ pub fn each_touched<'a>(
 
 /// Returns true if the document is in a set of resources.
 fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<bool> {
-    let listers = step.db.all(
+    let listers: Vec<Lister> = step.db.all(
         "SELECT l.id, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
          WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri",
-        params![Sql(document.id), document.source],
-        |row| {
-            Ok(Lister {
-                id: row.sql()?,
-                capability: row.sql()?,
-                form: row.sql()?,
-            })
-        },
+        (document.id, document.source),
     )?;
     let index = index_of(step, document, &listers)?;
     let sets = sets_of(step, position, document, &listers, index)?;
@@ -78,28 +90,21 @@ fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) ->
     step.db.run(
         "UPDATE document SET index_parent = ?2, archived = ?3, orphan = ?4 \
          WHERE id = ?1 AND (index_parent IS DISTINCT FROM ?2 OR archived <> ?3 OR orphan <> ?4)",
-        params![Sql(document.id), index.map(Sql), archived, orphan],
+        (document.id, index, archived, orphan),
     )?;
     let mut before = BTreeSet::new();
     // One of a baseline is in none yet.
     if document.baseline == 0 {
-        let sets = "SELECT set_id FROM member WHERE document = ?1";
-        let sets = step
-            .db
-            .all(sets, [Sql(document.id)], |row| row.sql::<DocId>())?;
-        before.extend(sets);
+        let sql = "SELECT set_id FROM member WHERE document = ?1";
+        before = step.db.all(sql, document.id)?;
     }
     for set in sets.difference(&before) {
-        step.db.run(
-            "INSERT INTO member VALUES (?1, ?2)",
-            params![Sql(document.id), Sql(*set)],
-        )?;
+        step.db
+            .run("INSERT INTO member VALUES (?1, ?2)", (document.id, *set))?;
         // R13: what a baseline holds is told, and so is all else in a set whose Capability List came with it.
         let is_baseline_set = || {
-            step.db.exists(
-                "SELECT 1 FROM document WHERE id = ?1 AND baseline > 0",
-                [Sql(*set)],
-            )
+            let sql = "SELECT 1 FROM document WHERE id = ?1 AND baseline > 0";
+            step.db.exists(sql, *set)
         };
         if document.baseline > 0 {
             if document.was != document.seen().map(Told::from) {
@@ -110,13 +115,11 @@ fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) ->
         }
     }
     for set in before.difference(&sets) {
-        step.db.run(
-            "DELETE FROM member WHERE document = ?1 AND set_id = ?2",
-            params![Sql(document.id), Sql(*set)],
-        )?;
+        let sql = "DELETE FROM member WHERE document = ?1 AND set_id = ?2";
+        step.db.run(sql, (document.id, *set))?;
     }
     if document.version.form == Form::Index && sets != before {
-        touch_dependents(step, document.id)?;
+        touch_dependents(step, "d.id = ?1", document.id.0)?;
     }
     Ok(!sets.is_empty())
 }
@@ -166,12 +169,8 @@ fn sets_of(
     let mut candidates: BTreeSet<DocId> =
         listing.map(|lister| lister.id).chain(document.up).collect();
     if let Some(index) = index {
-        let of_index = step.db.all(
-            "SELECT set_id FROM member WHERE document = ?1",
-            [Sql(index)],
-            |row| row.sql::<DocId>(),
-        )?;
-        candidates.extend(of_index);
+        let sql = "SELECT set_id FROM member WHERE document = ?1";
+        candidates.extend(step.db.all::<Vec<DocId>>(sql, index)?);
     }
     let mut sets = BTreeSet::new();
     for set in candidates {

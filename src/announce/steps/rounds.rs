@@ -13,7 +13,6 @@ use crate::announce::finding::Finding;
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
-use rusqlite::params;
 
 use crate::announce::steps::change_log;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, inventory_window};
@@ -21,7 +20,7 @@ use crate::announce::steps::channels::Channel;
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::lists::{self, NextLists};
 use crate::announce::steps::step::Step;
-use crate::state::{DocId, Result, Sql};
+use crate::state::{DocId, Result};
 
 /// Maximum wait of fresh changes because no hub has what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
@@ -33,11 +32,8 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         if !source.is_settled() {
             continue;
         }
-        let due = step.db.all(
-            "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2",
-            params![source.id, Sql(step.now)],
-            |row| row.sql::<DocId>(),
-        )?;
+        let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
+        let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
             lists::forget_ended(step, id)?;
             let ended_waits = lists::end_waits(step, id)?;
@@ -300,30 +296,26 @@ fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
         };
         list = Some((uri, id));
         let Some(row) = row else {
-            step.db.run(
-                "DELETE FROM change_key WHERE set_id = ?1 AND list = ?2 AND first = ?3",
-                params![Sql(set), Sql(id), first],
-            )?;
+            let sql = "DELETE FROM change_key WHERE set_id = ?1 AND list = ?2 AND first = ?3";
+            step.db.run(sql, (set, id, first))?;
             continue;
         };
         step.db.run(
             "INSERT INTO change_key VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, list, first) DO UPDATE SET \
              keys = excluded.keys, vanished = excluded.vanished",
-            params![Sql(set), Sql(id), first, &row.bytes[..], row.vanished.map(Sql)],
+            (set, id, first, &row.bytes[..], row.vanished),
         )?;
     }
     for (resource, row) in &taken.inventory {
         let Some(row) = row else {
-            step.db.run(
-                "DELETE FROM inventory WHERE set_id = ?1 AND resource = ?2",
-                params![Sql(set), resource.0],
-            )?;
+            let sql = "DELETE FROM inventory WHERE set_id = ?1 AND resource = ?2";
+            step.db.run(sql, (set, resource.0))?;
             continue;
         };
         step.db.run(
             "INSERT INTO inventory VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, resource) DO UPDATE SET \
              state = excluded.state, uri = excluded.uri, missing = excluded.missing",
-            params![Sql(set), resource.0, row.state.0, row.uri, row.missing.map(Sql)],
+            (set, resource.0, row.state.0, &*row.uri, row.missing),
         )?;
     }
     Ok(())

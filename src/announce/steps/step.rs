@@ -13,7 +13,7 @@ use crate::announce::plan::{Mode, Plan, Replaces};
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use websub::retention::end_of;
 
 use crate::announce::steps::documents::{COLUMNS, SeenDocument, Sighting, Touched};
@@ -23,7 +23,7 @@ use crate::announce::steps::{
     change_sets, channels, cut, delivery, documents, findings, lists, mounts, owed, relations,
     rounds,
 };
-use crate::state::{Db, DocId, HubId, Result, Sql, StateError, save_time};
+use crate::state::{Db, DocId, HubId, Result, StateError, save_time};
 
 /// A change of what is remembered of the last notifications.
 #[derive(Debug)]
@@ -105,11 +105,7 @@ impl<'a> Step<'a> {
         if let Some(live) = self.live.hubs.get(&hub) {
             return Ok(live.hub.clone());
         }
-        let uri = self
-            .db
-            .first("SELECT uri FROM hub WHERE id = ?1", [Sql(hub)], |row| {
-                row.sql()
-            })?;
+        let uri = self.db.first("SELECT uri FROM hub WHERE id = ?1", hub)?;
         Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
     }
 
@@ -286,20 +282,16 @@ impl<'a> Step<'a> {
 
     /// Ends the holds that have lasted: the changes are announced although nothing lists the documents (R17).
     fn end_holds(&mut self) -> Result<()> {
-        let ended = self.db.all(
+        let ended = self.db.all::<Vec<(DocId, Uri, u8, Option<Uri>)>>(
             "SELECT d.id, d.uri, d.presence, (SELECT s.uri FROM member m CROSS JOIN document s ON s.id = m.set_id \
              WHERE m.document = d.id ORDER BY s.uri LIMIT 1) FROM document d WHERE d.held_until <= ?1",
-            [Sql(self.now)],
-            |row| {
-                let (id, uri): (DocId, Uri) = (row.sql()?, row.sql()?);
-                Ok((id, uri, row.take::<u8>()?, row.option::<Uri>()?))
-            },
+            self.now,
         )?;
         for (id, uri, presence, set) in ended {
             if presence == 1 {
                 self.db.run(
                     "UPDATE document SET hold = 2, held_until = NULL, touched = max(touched, 2) WHERE id = ?1",
-                    [Sql(id)],
+                    id,
                 )?;
                 self.facts.push(Fact::HoldExpired { uri, set });
             } else {
@@ -308,10 +300,8 @@ impl<'a> Step<'a> {
                     self.now,
                     self.plan.window.hold.max(std::time::Duration::from_secs(1)),
                 );
-                self.db.run(
-                    "UPDATE document SET held_until = ?2 WHERE id = ?1",
-                    params![Sql(id), Sql(again)],
-                )?;
+                let sql = "UPDATE document SET held_until = ?2 WHERE id = ?1";
+                self.db.run(sql, (id, again))?;
             }
         }
         Ok(())
@@ -324,13 +314,12 @@ impl<'a> Step<'a> {
             (source.id, !source.has_settled)
         };
         let freed = self.sets.remove(&position);
-        let is_touched = self.db.exists(
-            "SELECT 1 FROM document WHERE source = ?1 AND touched > 0",
-            [id],
-        )?;
+        let sql = "SELECT 1 FROM document WHERE source = ?1 AND touched > 0";
+        let is_touched = self.db.exists(sql, id)?;
         if !is_first && !is_touched && freed.is_none() && self.weigh.is_empty() {
             return Ok(());
         }
+        relations::touch_dependents_of_others(self, position)?;
         let mut sets = self.sets_to_route(position)?;
         sets.extend(freed.into_iter().flatten());
         // What is due on the channel of a set that ended stays due; then its documents leave it.
@@ -355,18 +344,17 @@ impl<'a> Step<'a> {
         for (channel, _) in std::mem::take(&mut self.relieved) {
             channels::end_accounts(self, channel)?;
         }
-        self.db.run(
-            "UPDATE document SET touched = 0, baseline = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL \
-             WHERE source = ?1 AND touched > 0",
-            [id],
-        )?;
+        // A few at a time: a statement that fails is taken back from memory.
+        let settle = "UPDATE document SET touched = 0, baseline = 0, was_capability = NULL, was_form = NULL, \
+             was_fingerprint = NULL WHERE id IN (SELECT id FROM document WHERE source = ?1 AND touched > 0 LIMIT 1024)";
+        while self.db.change(settle, id)? > 0 {}
         if is_first {
             findings::tell_again(self, position)?;
             for (hub, _) in self.live.hubs.iter().filter(|(_, hub)| hub.is_inherited) {
                 self.db.run(
                     "UPDATE account SET retry_at = ?2 WHERE hub = ?1 AND seq IS NOT NULL AND retry_at IS NULL \
                      AND (SELECT source FROM channel WHERE id = account.channel) = ?3",
-                    params![Sql(*hub), Sql(self.now), id],
+                    (*hub, self.now, id),
                 )?;
             }
         }
@@ -386,8 +374,7 @@ impl<'a> Step<'a> {
              UNION SELECT set_id FROM channel WHERE source = ?1 \
              UNION SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = f.about WHERE f.source = ?1 AND f.part = 1"
         };
-        let sets = self.db.all(sql, [source.id], |row| row.sql::<DocId>())?;
-        let mut sets: BTreeSet<DocId> = sets.into_iter().collect();
+        let mut sets = self.db.all::<BTreeSet<DocId>>(sql, source.id)?;
         if !source.has_settled {
             sets.extend(source.configured.iter());
         }
@@ -407,7 +394,7 @@ impl<'a> Step<'a> {
             "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND d.capability = 0 \
              AND d.form = 0 AND d.baseline = 0"
         );
-        for document in self.db.all(&sql, [id], SeenDocument::read)? {
+        for document in self.db.all::<Vec<SeenDocument>>(&sql, id)? {
             if document.was.is_none() && !document.is_gone() {
                 owed::owe_description(self, document.id, id)?;
             }
@@ -456,7 +443,7 @@ impl<'a> Step<'a> {
 
     /// Returns the time of the next deadline.
     fn next_deadline(&self) -> Result<Option<Timestamp>> {
-        let next = self.db.first(
+        let next: Option<Option<Timestamp>> = self.db.first(
             "SELECT min(at) FROM (SELECT min(ends) AS at FROM channel WHERE ends IS NOT NULL \
              UNION ALL SELECT min(retry_at) FROM account WHERE retry_at IS NOT NULL \
              UNION ALL SELECT min(ping_due) FROM account WHERE ping_due IS NOT NULL \
@@ -465,8 +452,7 @@ impl<'a> Step<'a> {
              UNION ALL SELECT min(held_until) FROM document WHERE held_until IS NOT NULL \
              UNION ALL SELECT min(report_at) FROM trouble WHERE report_at IS NOT NULL \
              UNION ALL SELECT min(tell_at) FROM finding WHERE tell_at IS NOT NULL)",
-            [],
-            |row| row.option::<Timestamp>(),
+            (),
         )?;
         let mut next = next.flatten();
         // The windows and rounds of the others wait until their sources are settled.
@@ -479,7 +465,7 @@ impl<'a> Step<'a> {
             let sql = "SELECT min(at) FROM (SELECT min(deadline) AS at FROM channel \
                        WHERE source = ?1 AND deadline IS NOT NULL \
                        UNION ALL SELECT min(wake) FROM change_set WHERE source = ?1 AND wake IS NOT NULL)";
-            let wake = self.db.first(sql, [source.id], |row| row.option())?;
+            let wake = self.db.first::<Option<_>>(sql, source.id)?;
             next = next.into_iter().chain(wake.flatten()).min();
         }
         let told = self
@@ -638,12 +624,7 @@ fn put_into_effect(
 fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
     let mut live = Live::default();
     for source in &plan.sources {
-        let id = db.first(
-            "SELECT id FROM source WHERE name = ?1",
-            [&source.name],
-            |row| row.take::<i64>(),
-        )?;
-        let id = id.unwrap_or_default();
+        let id = db.first("SELECT id FROM source WHERE name = ?1", &source.name)?;
         let mut configured = BTreeSet::new();
         for channel in &plan.channels {
             if plan.may_hold(source, &channel.capability_list) {
@@ -651,28 +632,22 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
             }
         }
         live.sources.push(LiveSource {
-            id,
+            id: id.unwrap_or_default(),
             mounts: mounts::load(db, source, wall)?,
             configured: configured.into(),
             ..LiveSource::default()
         });
     }
     for (hub, mode) in plan.destinations() {
-        let id = db.first("SELECT id FROM hub WHERE uri = ?1", [Sql(hub)], |row| {
-            row.sql::<HubId>()
-        })?;
-        if let Some(id) = id {
-            let hub = hub.clone();
-            live.hubs.insert(
-                id,
-                LiveHub {
-                    hub,
-                    mode,
-                    queue: Default::default(),
-                    is_added: false,
-                    is_inherited: false,
-                },
-            );
+        if let Some(id) = db.first("SELECT id FROM hub WHERE uri = ?1", hub)? {
+            let live_hub = LiveHub {
+                hub: hub.clone(),
+                mode,
+                queue: Default::default(),
+                is_added: false,
+                is_inherited: false,
+            };
+            live.hubs.insert(id, live_hub);
         }
     }
     Ok(live)
@@ -683,10 +658,8 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     let db = step.db;
     let is_start = before.is_none();
     for plan in &step.plan.sources {
-        db.run(
-            "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING",
-            [&plan.name],
-        )?;
+        let sql = "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING";
+        db.run(sql, &plan.name)?;
         for channel in &step.plan.channels {
             if step.plan.may_hold(plan, &channel.capability_list) {
                 db.row_of(&channel.capability_list)?;
@@ -715,49 +688,39 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
         }
     }
     if is_start {
-        db.run(
-            "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE presence IN (2, 3)",
-            [],
-        )?;
+        let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE presence IN (2, 3)";
+        db.run(sql, ())?;
         // What ended while nobody ran is served and sent for a while first (R11).
         let kept = end_of(step.now, step.plan.retired_topic, step.now);
         for table in ["channel", "account"] {
             db.run(
                 &format!("UPDATE {table} SET ends = ?1 WHERE ends < ?1"),
-                [Sql(kept)],
+                kept,
             )?;
         }
         // What was under way may have been taken.
         db.run(
             "UPDATE account SET in_doubt = max(in_doubt, sending IS NOT NULL), sending = NULL, is_answer_old = 0, \
              acceptances = NULL, is_at_fault = 0 WHERE sending IS NOT NULL OR acceptances IS NOT NULL",
-            [],
+            (),
         )?;
         for (position, plan) in step.plan.sources.iter().enumerate() {
-            let report_at = Sql(later(step.now, plan.broken_after));
-            db.run(
-                "UPDATE trouble SET reported = 0, report_at = ?1 WHERE source = ?2",
-                params![report_at, step.live.sources[position].id],
-            )?;
+            let report_at = later(step.now, plan.broken_after);
+            let sql = "UPDATE trouble SET reported = 0, report_at = ?1 WHERE source = ?2";
+            db.run(sql, (report_at, step.live.sources[position].id))?;
         }
     } else if let Some(before) = before {
         step.live.last_round = before.last_round;
     }
     change_sets::restart(step, is_start)?;
-    let sending = db.all(
-        "SELECT channel, hub, sending FROM account WHERE sending IS NOT NULL",
-        [],
-        |row| {
-            let key = (row.sql::<ChannelId>()?, row.sql::<HubId>()?);
-            Ok((key, row.take::<i64>()?.cast_unsigned()))
-        },
-    )?;
+    let sql = "SELECT channel, hub, sending FROM account WHERE sending IS NOT NULL";
+    let sending = db.all::<Vec<((ChannelId, HubId), u64)>>(sql, ())?;
     for ((id, hub), seq) in sending {
         if let Some(live) = step.live.hubs.get_mut(&hub) {
             live.queue_mut().sent(id, seq);
         }
     }
-    db.run("UPDATE finding SET tell_at = NULL", [])?;
+    db.run("UPDATE finding SET tell_at = NULL", ())?;
     forget_unconfigured(step)?;
     withdraw_unserved(step)?;
     // A window that is open closes no later than the plan says.
@@ -766,25 +729,23 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     db.run(
         "UPDATE channel SET deadline = min(deadline, ?1, window_first + ?2) WHERE deadline IS NOT NULL \
          AND window_first IS NOT NULL AND kind = 0",
-        params![Sql(quiet), i64::try_from(max_wait).unwrap_or(i64::MAX / 4)],
+        (quiet, i64::try_from(max_wait).unwrap_or(i64::MAX / 4)),
     )?;
     // What was dropped while it was submitted may have held up what is due since then.
     db.run(
         "UPDATE channel SET deadline = ?1 WHERE deadline IS NULL AND id IN (SELECT o.channel FROM owed o \
          CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub \
          WHERE o.due IS NOT NULL AND a.seq IS NULL AND a.sending IS NULL)",
-        [Sql(step.now)],
+        step.now,
     )?;
     // Whatever waits is tried at once.
     for (id, hub) in &step.live.hubs {
         // R13: a list that still advertises the hub that was replaced is read first.
-        let retry_at = (!hub.is_inherited).then_some(Sql(step.now));
-        db.run(
-            "UPDATE account SET retry_at = ?2 WHERE hub = ?1 AND seq IS NOT NULL",
-            params![Sql(*id), retry_at],
-        )?;
+        let retry_at = (!hub.is_inherited).then_some(step.now);
+        let sql = "UPDATE account SET retry_at = ?2 WHERE hub = ?1 AND seq IS NOT NULL";
+        db.run(sql, (*id, retry_at))?;
     }
-    let served = db.all("SELECT id FROM channel", [], |row| row.sql::<ChannelId>())?;
+    let served = db.all::<Vec<ChannelId>>("SELECT id FROM channel", ())?;
     step.serve.extend(served);
     Ok(())
 }
@@ -793,14 +754,8 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
 /// that are new, and those that replace others.
 fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
     let db = step.db;
-    let known = db.all("SELECT id, uri, mode, configured FROM hub", [], |row| {
-        Ok((
-            row.sql::<HubId>()?,
-            row.sql::<Hub>()?,
-            row.take::<String>()?,
-            row.take::<bool>()?,
-        ))
-    })?;
+    let known =
+        db.all::<Vec<(HubId, Hub, String, bool)>>("SELECT id, uri, mode, configured FROM hub", ())?;
     let mut added = BTreeSet::new();
     for (hub, mode) in step.plan.destinations() {
         let was_configured = known
@@ -812,7 +767,7 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
         db.run(
             "INSERT INTO hub (uri, mode, configured) VALUES (?1, ?2, 1) \
              ON CONFLICT (uri) DO UPDATE SET mode = excluded.mode, configured = 1",
-            params![Sql(hub), mode_text(mode)],
+            (hub, mode_text(mode)),
         )?;
     }
     let removed = known
@@ -845,14 +800,14 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
     }
     let mut inherited = BTreeSet::new();
     for (old, new) in replacements {
-        let channels = db.run(
+        let channels = db.change(
             "UPDATE account SET hub = (SELECT id FROM hub WHERE uri = ?2), max_entries = NULL, pinged = NULL, fetched = 0, \
              unfetched_reported = 0, ping_due = NULL, last = NULL, sending = NULL, is_answer_old = 0, acceptances = NULL, \
              is_at_fault = 0, \
              attempts = CASE WHEN seq IS NOT NULL THEN 0 END \
              WHERE hub = (SELECT id FROM hub WHERE uri = ?1) AND NOT EXISTS (SELECT 1 FROM account b \
              WHERE b.channel = account.channel AND b.hub = (SELECT id FROM hub WHERE uri = ?2))",
-            params![Sql(&old), Sql(&new)],
+            (&old, &new),
         )?;
         if channels > 0 {
             added.remove(&new);
@@ -865,16 +820,13 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
         }
     }
     for (id, ..) in removed {
-        let channels = db.all(
-            "SELECT channel FROM account WHERE hub = ?1",
-            [Sql(id)],
-            |row| row.sql::<ChannelId>(),
-        )?;
+        let channels =
+            db.all::<Vec<ChannelId>>("SELECT channel FROM account WHERE hub = ?1", id)?;
         for channel in channels {
             channels::report_dropped(step, channel, id)?;
         }
-        db.run("DELETE FROM account WHERE hub = ?1", [Sql(id)])?;
-        db.run("UPDATE hub SET configured = 0 WHERE id = ?1", [Sql(id)])?;
+        db.run("DELETE FROM account WHERE hub = ?1", id)?;
+        db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
     }
     Ok((added, inherited))
 }
@@ -892,21 +844,8 @@ fn mode_text(mode: Mode) -> &'static str {
 /// Forgets documents, files and channels that are not configured any more, and baselines that were not finished.
 fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
     let db = step.db;
-    let documents = db.all(
-        "SELECT id, uri, mount, path FROM document WHERE presence > 0",
-        [],
-        |row| {
-            let (id, uri): (DocId, Uri) = (row.sql()?, row.sql()?);
-            Ok((
-                id,
-                uri,
-                DocumentPath {
-                    mount: row.sql()?,
-                    below: row.bytes()?,
-                },
-            ))
-        },
-    )?;
+    let sql = "SELECT id, uri, mount, path FROM document WHERE presence > 0";
+    let documents = db.all::<Vec<(DocId, Uri, DocumentPath)>>(sql, ())?;
     let mut forgotten: BTreeMap<(ChannelId, HubId), usize> = BTreeMap::new();
     let is_wanted = |step: &Step<'_>, path: &DocumentPath| {
         let (position, source) = step.plan.source_of(path.mount)?;
@@ -920,16 +859,13 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
         match position {
             Some(position) => {
                 let source = step.live.sources[position].id;
-                db.run(
-                    "UPDATE document SET source = ?2 WHERE id = ?1 AND source IS NOT ?2",
-                    params![Sql(id), source],
-                )?;
+                let sql = "UPDATE document SET source = ?2 WHERE id = ?1 AND source IS NOT ?2";
+                db.run(sql, (id, source))?;
             }
             None => {
-                let due = db.all(
+                let due = db.all::<Vec<(ChannelId, HubId)>>(
                     "SELECT o.channel, o.hub FROM owed o WHERE o.document = ?1 AND o.due IS NOT NULL",
-                    [Sql(id)],
-                    |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?)),
+                    id,
                 )?;
                 due.into_iter()
                     .for_each(|account| *forgotten.entry(account).or_insert(0) += 1);
@@ -952,25 +888,20 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
         channels::remove(step, &channel)?;
     }
     for table in ["other_file", "trouble"] {
-        let files = db.all(&format!("SELECT mount, path FROM {table}"), [], |row| {
-            Ok(DocumentPath {
-                mount: row.sql()?,
-                below: row.bytes()?,
-            })
-        })?;
+        let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
             if is_wanted(step, &path).is_none() {
                 db.run(
                     &format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2"),
-                    params![Sql(path.mount), &path.below[..]],
+                    &path,
                 )?;
             }
         }
     }
     // R13: one that is configured again is new.
-    for mount in db.all("SELECT id FROM mount", [], |row| row.sql())? {
+    for mount in db.all::<Vec<_>>("SELECT id FROM mount", ())? {
         if step.plan.source_of(mount).is_none() {
-            db.run("DELETE FROM mount WHERE id = ?1", [Sql(mount)])?;
+            db.run("DELETE FROM mount WHERE id = ?1", mount)?;
         }
     }
     Ok(())
@@ -979,11 +910,10 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
 /// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
 /// what they cannot fetch.
 fn withdraw_unserved(step: &mut Step<'_>) -> Result<()> {
-    let flying = step.db.all(
+    let flying = step.db.all::<Vec<(ChannelId, HubId, Vec<u8>, Vec<u8>)>>(
         "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
          WHERE a.seq IS NOT NULL AND c.kind = 0",
-        [],
-        |row| Ok((row.sql::<ChannelId>()?, row.sql::<HubId>()?, row.bytes()?, row.bytes()?)),
+        (),
     )?;
     for (channel, hub, flying, served) in flying {
         if step.mode(hub) == Some(Mode::Ping) && cut::lacks(&served, &flying) {

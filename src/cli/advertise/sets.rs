@@ -169,7 +169,7 @@ fn compared(
     };
     // Only the state knows which hubs were ours: another program's may have the address of an embedded one.
     let former = "SELECT uri FROM hub WHERE configured = 0";
-    let former = reader.db.all(former, [], |row| row.sql::<Hub>())?;
+    let former = reader.db.all::<Vec<Hub>>(former, ())?;
     let former = former.into_iter().collect();
     let mut after = None;
     for channel in channels {

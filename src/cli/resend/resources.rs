@@ -17,7 +17,7 @@ use crate::announce::observation::Stat;
 use crate::config::broker::Broker;
 use crate::report::documents::DocumentState;
 use crate::report::{self, Reader};
-use crate::state::{self, Sql};
+use crate::state;
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::file_path;
 
@@ -134,7 +134,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> state::Result<Vec<Set>> {
     };
     let is_gone = |uri: &Uri| {
         let gone = "SELECT 1 FROM document WHERE uri = ?1 AND presence = 4";
-        reader.db.exists(gone, [Sql(uri)]).unwrap_or_default()
+        reader.db.exists(gone, uri).unwrap_or_default()
     };
     let channels = channels.filter(|channel| {
         channel.kind == ChannelKind::Change && channel.retired.is_none() && is_told(&channel.source)

@@ -14,7 +14,7 @@ use crate::daemon::announcer::{Announcer, RunParts};
 use crate::report;
 use crate::report::figures::Counts;
 use crate::report::status::{Detail, Status};
-use crate::state::{Sql, StateError};
+use crate::state::StateError;
 use crate::tree::TreeReport;
 
 /// Time for which the status shows that a hub fell behind.
@@ -58,11 +58,10 @@ impl Announcer {
     /// Counts a fact that the operator is told.
     pub(super) fn count_fact(&self, fact: &Fact, parts: &mut RunParts) {
         let kind = |topic: &Topic| {
-            let kind = self.engine.db().first(
-                "SELECT kind FROM channel WHERE topic = ?1",
-                [Sql(topic)],
-                |row| row.sql::<ChannelKind>(),
-            );
+            let kind = self
+                .engine
+                .db()
+                .first::<ChannelKind>("SELECT kind FROM channel WHERE topic = ?1", topic);
             kind.ok().flatten().unwrap_or_default()
         };
         parts.counts.tell(fact, kind, Timestamp::now());
@@ -76,10 +75,9 @@ impl Announcer {
         took: Duration,
         parts: &mut RunParts,
     ) {
-        let source = self.engine.db().first(
+        let source = self.engine.db().first::<String>(
             "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
-            [Sql(&request.set)],
-            |row| row.take::<String>(),
+            &request.set,
         );
         if let Ok(Some(source)) = source {
             parts.counts.read_changes(&source, request, outcome, took);

@@ -2,32 +2,38 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, sync_channel};
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Plan, SourcePlan};
-use crate::announce::steps::documents::stat;
 use crate::config::Config;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::report::figures::Hints;
-use crate::state::{self, Db, Sql};
-use crate::tree::{KnownFile, RecentKeys, Tree, TreeReport, TreeSettings};
+use crate::state::{self, Db};
+use crate::tree::{KnownFile, KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings};
 
 /// Number of a set of trees. Each reload that changes them has one of its own.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(u64);
 
+/// Maximum reports of trees that wait to be taken.
+const MAX_WAITING: usize = 8;
+
 /// Trees that are watched, and whose reports do not count yet.
 pub struct NextTrees {
     generation: Generation,
+    waiting: Receiver<()>,
     trees: Vec<Tree>,
 }
 
 /// One tree for each source of the plan, in the order of the plan.
 pub struct WatchedTrees {
+    /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
+    /// trees, which end with it.
+    waiting: Option<Receiver<()>>,
     trees: Vec<Tree>,
     generation: Generation,
     /// The last generation that was tried; it may have failed.
@@ -47,6 +53,7 @@ impl WatchedTrees {
     /// Watches nothing yet. `began` is the start of the process.
     pub fn new(inputs: Sender<RunInput>, began: Timestamp) -> WatchedTrees {
         WatchedTrees {
+            waiting: None,
             trees: Vec::new(),
             generation: Generation::default(),
             last_generation: Generation::default(),
@@ -68,30 +75,36 @@ impl WatchedTrees {
     ) -> anyhow::Result<NextTrees> {
         self.last_generation.0 += 1;
         let generation = self.last_generation;
+        let (ahead, waiting) = sync_channel(MAX_WAITING);
         let watch = |source: usize| {
             let tree = TreeSettings {
                 recent_keys: self.recent_keys(),
                 ..config.sources[source].tree(&plan.sources[source])
             };
             let known = known(db, &plan.sources[source])?;
-            let inputs = self.inputs.clone();
+            let (inputs, ahead) = (self.inputs.clone(), ahead.clone());
             let tree = Tree::watch(tree, known, move |report| {
                 let input = SourceInput::Tree(generation, report);
-                match inputs.send(Input::Work(input)) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
+                let is_wanted = ahead.send(()).is_ok() && inputs.send(Input::Work(input)).is_ok();
+                match is_wanted {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
                 }
             })?;
             Ok(tree)
         };
         let trees: anyhow::Result<Vec<Tree>> = (0..config.sources.len()).map(watch).collect();
-        let trees = trees?;
-        Ok(NextTrees { generation, trees })
+        Ok(NextTrees {
+            generation,
+            waiting,
+            trees: trees?,
+        })
     }
 
     /// Puts the first trees in use.
     pub fn begin(&mut self, next: NextTrees) {
         self.generation = next.generation;
+        self.waiting = Some(next.waiting);
         self.trees = next.trees;
     }
 
@@ -108,6 +121,7 @@ impl WatchedTrees {
     pub fn stop(&mut self) {
         self.last_generation.0 += 1;
         self.generation = self.last_generation;
+        self.waiting = None;
         drop_elsewhere(std::mem::take(&mut self.trees));
     }
 
@@ -119,6 +133,7 @@ impl WatchedTrees {
     /// Takes note of a report. R13: a change made while the daemon starts is one, although no tree is watched yet, so
     /// that a mount counts as found when the daemon began.
     pub fn note(&mut self, report: &mut TreeReport) {
+        let _ = self.waiting.as_ref().map(Receiver::try_recv);
         match report {
             TreeReport::MountFound { started, .. } => {
                 *started = self.began.map_or(*started, |began| began.min(*started));
@@ -197,48 +212,25 @@ fn drop_elsewhere(trees: Vec<Tree>) {
 }
 
 /// Returns the files of a source that earlier runs read, with the stat data that spares reading them again.
-fn known(db: Db<'_>, source: &SourcePlan) -> state::Result<Vec<KnownFile>> {
-    let mut known = Vec::new();
+fn known(db: Db<'_>, source: &SourcePlan) -> state::Result<KnownFiles> {
+    let mut known = KnownFiles::default();
     for mount in &source.mounts {
-        let files = db.all(
-            "SELECT path, size, modified, changed, inode, looked FROM document \
-             WHERE mount = ?1 AND presence = 1 \
-             UNION ALL SELECT path, size, modified, changed, inode, looked FROM other_file WHERE mount = ?1",
-            [Sql(mount.id)],
-            |row| {
-                Ok(KnownFile {
-                    path: DocumentPath {
-                        mount: mount.id,
-                        below: row.bytes()?,
-                    },
-                    stat: stat(row)?,
-                    read_at: row.sql()?,
-                })
-            },
-        )?;
-        known.extend(files);
-        // No file has this size: it is read again, and missed if it is not there.
-        let unknown = db.all(
-            "SELECT path FROM trouble WHERE mount = ?1 \
-             UNION SELECT path FROM document WHERE mount = ?1 AND presence IN (2, 3)",
-            [Sql(mount.id)],
-            |row| {
-                Ok(KnownFile {
-                    path: DocumentPath {
-                        mount: mount.id,
-                        below: row.bytes()?,
-                    },
-                    stat: Stat {
-                        size: u64::MAX,
-                        modified: Timestamp::MIN,
-                        changed: Timestamp::MIN,
-                        inode: 0,
-                    },
-                    read_at: Timestamp::MIN,
-                })
-            },
-        )?;
-        known.extend(unknown);
+        // No file has a size below 0: such a one is read again, and missed if it is not there.
+        let sql = "SELECT path, size, modified, changed, inode, looked FROM document WHERE mount = ?1 AND presence = 1 \
+             UNION ALL SELECT path, size, modified, changed, inode, looked FROM other_file WHERE mount = ?1 \
+             UNION ALL SELECT path, -1, 0, 0, 0, 0 FROM trouble WHERE mount = ?1 \
+             UNION ALL SELECT path, -1, 0, 0, 0, 0 FROM document WHERE mount = ?1 AND presence IN (2, 3)";
+        let mut statement = db.statement(sql, mount.id)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            let (below, stat, read_at) = state::read(row)?;
+            let mount = mount.id;
+            known.add(KnownFile {
+                path: DocumentPath { mount, below },
+                stat,
+                read_at,
+            });
+        }
     }
     Ok(known)
 }

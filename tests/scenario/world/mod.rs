@@ -24,7 +24,7 @@ use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::ids::ChannelId;
-use rsnotify::announce::observation::{DocumentPath, NestedFileSystem, Observation};
+use rsnotify::announce::observation::{DocumentPath, NestedFileSystem, Observation, Stat};
 use rsnotify::announce::plan::Plan;
 use rsnotify::announce::steps::step::Engine;
 use rsnotify::report;
@@ -32,7 +32,7 @@ use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountName;
 use rsnotify::report::status::account::AccountView;
 use rsnotify::state::open::StateFile;
-use rsnotify::state::{Db, HubId, Sql, StateError};
+use rsnotify::state::{Db, HubId, StateError};
 use websub::answer::Answer;
 use websub::topics::TopicPage;
 
@@ -428,15 +428,8 @@ impl World {
             return;
         };
         let mut unchanged = Vec::new();
-        let known = engine.db().all(
-            "SELECT mount, path, size, modified, changed, inode, presence = 1 FROM document WHERE presence BETWEEN 1 AND 3",
-            [],
-            |row| {
-                let (mount, below) = (row.sql()?, row.bytes()?);
-                let stat = rsnotify::announce::steps::documents::stat(row)?;
-                Ok((DocumentPath { mount, below }, stat, row.take::<bool>()?))
-            },
-        );
+        let known = engine.db().all::<Vec<(DocumentPath, Stat, bool)>>(
+            "SELECT mount, path, size, modified, changed, inode, presence = 1 FROM document WHERE presence BETWEEN 1 AND 3", ());
         for (path, stat, is_present) in known.unwrap() {
             let name = uri_of(&self.plan, &path).to_string();
             match is_present && self.tree.stat(&name) == Some(stat) {
@@ -448,7 +441,7 @@ impl World {
         }
         let broken = engine
             .db()
-            .all("SELECT uri FROM trouble", [], |row| row.take::<String>());
+            .all::<Vec<String>>("SELECT uri FROM trouble", ());
         names.extend(broken.unwrap());
         if position == 0 {
             self.tell_nested();
@@ -530,7 +523,7 @@ impl World {
     fn channel(&self, topic: &str) -> Option<ChannelId> {
         let topic = tree::absolute(topic);
         let sql = "SELECT id FROM channel WHERE topic = ?1";
-        let channel = self.engine().db().first(sql, [topic], |row| row.sql());
+        let channel = self.engine().db().first(sql, topic);
         channel.unwrap()
     }
 
@@ -803,23 +796,21 @@ impl World {
                    coalesce(sum(CASE WHEN vanished IS NOT NULL THEN length(keys) ELSE 0 END) / 16, 0) \
                    FROM change_key WHERE list = (SELECT id FROM document WHERE uri = ?1)";
         let list = tree::absolute(list);
-        let keys = self
-            .db()
-            .first(sql, [list], |row| Ok((row.count()?, row.count()?)));
+        let keys = self.db().first::<(usize, usize)>(sql, list);
         keys.unwrap().unwrap()
     }
 
     /// Returns the number of sets of which changes are taken.
     pub fn change_sets(&self) -> usize {
         let sql = "SELECT count(*) FROM change_set";
-        let sets = self.db().first(sql, [], |row| row.count());
+        let sets = self.db().first::<usize>(sql, ());
         sets.unwrap().unwrap()
     }
 
     /// Returns the numbers of the notifications of change channels that are kept.
     pub fn logged(&self) -> Vec<u64> {
         let sql = "SELECT seq FROM change_log ORDER BY channel, seq";
-        let logged = self.db().all(sql, [], |row| row.take::<i64>());
+        let logged = self.db().all::<Vec<i64>>(sql, ());
         logged
             .unwrap()
             .into_iter()
@@ -830,7 +821,7 @@ impl World {
     /// Returns the number of changes that each hub is due, in order.
     pub fn changes_due(&self) -> Vec<usize> {
         let sql = "SELECT p.channel, p.hub FROM log_position p JOIN hub h ON h.id = p.hub ORDER BY p.channel, h.uri";
-        let accounts = self.db().all(sql, [], |row| Ok((row.sql()?, row.sql()?)));
+        let accounts = self.db().all::<Vec<(_, _)>>(sql, ());
         let accounts: Vec<(ChannelId, HubId)> = accounts.unwrap();
         let due = accounts.into_iter().map(|(channel, hub)| {
             rsnotify::announce::steps::change_log::backlog(self.db(), channel, hub)
@@ -842,7 +833,7 @@ impl World {
     pub fn has_account(&self, topic: &str, hub: &str) -> bool {
         let sql = "SELECT 1 FROM account WHERE channel = ?1 AND hub = (SELECT id FROM hub WHERE uri = ?2)";
         let channel = self.channel(topic).unwrap();
-        let known = self.db().exists(sql, rusqlite::params![Sql(channel), hub]);
+        let known = self.db().exists(sql, (channel, hub));
         known.unwrap()
     }
 
@@ -850,7 +841,7 @@ impl World {
     pub fn is_archived(&self, name: &str, set: &str) -> bool {
         let sql = "SELECT 1 FROM document d JOIN member m ON m.document = d.id JOIN document s ON s.id = m.set_id \
                    WHERE d.uri = ?1 AND d.archived = 1 AND s.uri = ?2";
-        let names = [tree::absolute(name), tree::absolute(set)];
+        let names = (tree::absolute(name), tree::absolute(set));
         self.db().exists(sql, names).unwrap()
     }
 

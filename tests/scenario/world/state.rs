@@ -5,7 +5,6 @@ use rsnotify::announce::delivery::attempt::Attempt;
 use rsnotify::announce::difference::Told;
 use rsnotify::announce::event::Suspension;
 use rsnotify::announce::finding::Finding;
-use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::steps::root::MountState;
 use rsnotify::state::HubId;
 
@@ -35,7 +34,7 @@ pub struct KnownAccount {
 
 impl World {
     fn count(&self, sql: &str) -> usize {
-        let count = self.db().first(sql, [], |row| row.count());
+        let count = self.db().first::<usize>(sql, ());
         count.unwrap().unwrap_or_default()
     }
 
@@ -93,7 +92,7 @@ impl World {
     /// Returns when the last complete sweep of each mount began.
     pub fn sweeps(&self) -> Vec<Option<Timestamp>> {
         let sql = "SELECT swept FROM mount ORDER BY id";
-        self.db().all(sql, [], |row| row.option()).unwrap()
+        self.db().all::<Vec<_>>(sql, ()).unwrap()
     }
 
     pub fn directories(&self) -> Vec<String> {
@@ -106,24 +105,23 @@ impl World {
     }
 
     fn texts(&self, sql: &str) -> Vec<String> {
-        let read = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let texts = self.db().all(sql, [], |row| row.take().map(read));
-        texts.unwrap()
+        let texts = self.db().all::<Vec<Vec<u8>>>(sql, ()).unwrap();
+        let texts = texts.iter().map(|bytes| String::from_utf8_lossy(bytes));
+        texts.map(|text| text.into_owned()).collect()
     }
 
     /// Returns all channels, in the order of their numbers.
     pub fn channels(&self) -> Vec<KnownChannel> {
         let sql = "SELECT c.id, d.uri, c.topic, c.retired IS NOT NULL FROM channel c JOIN document d ON d.id = c.set_id \
                    ORDER BY c.id";
-        let channels = self.db().all(sql, [], |row| {
-            Ok(KnownChannel {
-                id: row.sql::<ChannelId>()?.0,
-                set: row.take()?,
-                topic: row.take()?,
-                is_retired: row.take()?,
-            })
+        let channels = self.db().all::<Vec<_>>(sql, ()).unwrap().into_iter();
+        let channels = channels.map(|(id, set, topic, is_retired)| KnownChannel {
+            id,
+            set,
+            topic,
+            is_retired,
         });
-        channels.unwrap()
+        channels.collect()
     }
 
     /// Returns what a hub is due on the channel of a topic, if it is told on it.
@@ -134,34 +132,29 @@ impl World {
                    a.fetched, a.unfetched_reported, a.hub FROM channel c JOIN account a ON a.channel = c.id \
                    JOIN hub h ON h.id = a.hub WHERE c.topic = ?1 AND h.uri = ?2";
         let topic = tree::absolute(topic);
-        let account = self.db().first(sql, [topic.as_str(), hub], |row| {
-            let (due, seq) = (row.count()?, row.take::<Option<i64>>()?);
-            let attempts = row.take()?;
-            let (sending, retry_at, last) = (row.take()?, row.option()?, row.take()?);
-            let pinged: Option<Timestamp> = row.option()?;
-            let (fetched, reported) = (row.take::<bool>()?, row.take::<bool>()?);
-            let last: Option<String> = last;
-            let last = last.and_then(|last| serde_json::from_str::<Attempt>(&last).ok());
-            let refusal = last.and_then(|last| last.refusal);
-            let hub = row.sql::<HubId>()?;
-            let outage = self.engine().live.hubs[&hub].queue.outage();
-            Ok(KnownAccount {
-                due,
-                in_flight: seq.map(i64::cast_unsigned),
-                attempts,
-                sending,
-                next_try: outage.map(|outage| outage.next_probe).or(retry_at),
-                needs_operator: seq.is_some()
-                    && refusal.is_some_and(|refusal| refusal.needs_operator)
-                    || outage.is_some_and(|outage| outage.refusal.needs_operator),
-                fetch_confirmed: match (pinged, fetched, reported) {
-                    (Some(_), true, _) => Some(true),
-                    (Some(_), false, true) => Some(false),
-                    _ => None,
-                },
-            })
-        });
-        account.unwrap()
+        type Try = (Option<u64>, u32, bool, Option<Timestamp>, Option<Attempt>);
+        type Ping = (Option<Timestamp>, bool, bool);
+        let account = self
+            .db()
+            .first::<(usize, Try, Ping, HubId)>(sql, (topic.as_str(), hub));
+        let (due, (in_flight, attempts, sending, retry_at, last), ping, hub) = account.unwrap()?;
+        let refusal = last.and_then(|last| last.refusal);
+        let outage = self.engine().live.hubs[&hub].queue.outage();
+        Some(KnownAccount {
+            due,
+            in_flight,
+            attempts,
+            sending,
+            next_try: outage.map(|outage| outage.next_probe).or(retry_at),
+            needs_operator: in_flight.is_some()
+                && refusal.is_some_and(|refusal| refusal.needs_operator)
+                || outage.is_some_and(|outage| outage.refusal.needs_operator),
+            fetch_confirmed: match ping {
+                (Some(_), true, _) => Some(true),
+                (Some(_), false, true) => Some(false),
+                _ => None,
+            },
+        })
     }
 
     /// Returns the number of documents that a hub is due on the channel of a set.
@@ -207,16 +200,14 @@ impl World {
     pub fn told_to(&self, hub: &str) -> Vec<(String, Option<Told>)> {
         let sql = "SELECT d.uri, o.told_capability, o.told_form, o.told_fingerprint FROM owed o JOIN document d \
                    ON d.id = o.document JOIN hub h ON h.id = o.hub WHERE h.uri = ?1 ORDER BY o.channel, d.uri";
-        let told = self
-            .db()
-            .all(sql, [hub], |row| Ok((row.take()?, row.told()?)));
+        let told = self.db().all::<Vec<(_, Option<Told>)>>(sql, hub);
         told.unwrap()
     }
 
     /// Returns true if the state holds anything about a document.
     pub fn remembers(&self, name: &str) -> bool {
         let sql = "SELECT 1 FROM document WHERE uri = ?1 AND presence > 0";
-        let known = self.db().exists(sql, [tree::absolute(name)]);
+        let known = self.db().exists(sql, tree::absolute(name));
         known.unwrap()
     }
 }

@@ -20,7 +20,10 @@ const SMALL: [&str; 9] = [
 ];
 
 /// Statements that pass over a table that grows, each by its beginning, with the reason.
-const WHOLE_PASSES: [(&str, &str); 0] = [];
+const WHOLE_PASSES: [(&str, &str); 1] = [(
+    "SELECT 0, a.channel, c.topic, a.seq",
+    "at a start, what is remembered of the last notifications",
+)];
 
 /// Statements whose plans are known to be right.
 static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -64,20 +67,6 @@ impl Statements {
             let scans = plan.iter().filter_map(|line| scanned(line, &sql));
             let scans: Vec<_> = scans.collect();
             let max = usize::from(is_start);
-            if scans.len() > max {
-                use std::io::Write;
-                writeln!(
-                    std::fs::OpenOptions::new()
-                        .append(true)
-                        .create(true)
-                        .open("/tmp/wt/findings/target/scans.log")
-                        .unwrap(),
-                    "{is_start} {sql}\n  scans {scans:?}: {plan:#?}"
-                )
-                .unwrap();
-                KNOWN.lock().unwrap().insert(key);
-                continue;
-            }
             assert!(scans.len() <= max, "{sql}\n  scans {scans:?}: {plan:#?}");
             KNOWN.lock().unwrap().insert(key);
         }

@@ -151,7 +151,10 @@ impl FakeTree {
             return Look::Incomplete(Incomplete::Denied("permission denied".to_owned()));
         };
         match file.content.get_or_init(|| read(text)).clone() {
-            Ok(Content::Document(parsed)) => Look::Document { parsed, stat },
+            Ok(Content::Document(parsed)) => Look::Document {
+                parsed: parsed.into(),
+                stat,
+            },
             Ok(Content::Other(reason)) => Look::Other { reason, stat },
             Err(malformed) => Look::Incomplete(Incomplete::Malformed(malformed)),
         }
