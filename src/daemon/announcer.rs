@@ -189,7 +189,10 @@ fn is_answer(event: &Event) -> bool {
 
 /// Returns true for an effect that somebody outside sees: a power failure may not undo that it is saved.
 fn is_heard(effect: &Effect) -> bool {
-    matches!(effect, Effect::Submit(_) | Effect::Serve(_))
+    matches!(
+        effect,
+        Effect::Submit(_) | Effect::Serve(_) | Effect::Withdraw(_)
+    )
 }
 
 /// Returns the moment of a step.
@@ -240,16 +243,21 @@ impl Role for Announcer {
             saver, failpoints, ..
         } = parts;
         let changes = &saver.unsaved;
-        // Of a backlog, the last step waits for the disk on behalf of all; what was seen is seen again otherwise.
-        let can_lag = !is_awaited
-            && changes.is_empty()
-            && self.has_inputs()
-            && (self.is_full() || self.inputs.iter().all(is_answer));
-        saver.file.sync_commits(&self.engine.connection, !can_lag)?;
         let batch = self.batch();
-        let stepped = self.engine.step_with(batch.clone(), now, |db, effects| {
-            failpoints.saving(&batch, effects, &changes.records);
-            state::hub::write(db, &changes.records, &changes.owed)
+        // Of a backlog, the last step waits for the disk on behalf of all; what was seen is seen again otherwise.
+        let is_backlog = !self.inputs.is_empty();
+        let comes_again =
+            |event: &Event| is_answer(event) || is_backlog && matches!(event, Event::Observed(_));
+        let can_lag =
+            !is_awaited && changes.is_empty() && !batch.is_empty() && batch.iter().all(comes_again);
+        let synced = saver.file.sync_commits(&self.engine.connection, !can_lag);
+        let stepped = synced.and_then(|()| {
+            let beside = |db: state::Db<'_>, effects: &[Effect]| {
+                failpoints.saving(&batch, effects, &changes.records);
+                state::hub::write(db, &changes.records, &changes.owed)
+            };
+            let stepped = self.engine.step_with(batch.clone(), now, beside);
+            stepped.map_err(|error| saver.file.save_error(error))
         });
         let effects = match stepped {
             Ok(effects) => effects,
@@ -258,7 +266,7 @@ impl Role for Announcer {
                     .into_iter()
                     .rev()
                     .for_each(|event| self.inputs.push_front(event));
-                return Err(saver.file.save_error(error));
+                return Err(error);
             }
         };
         failpoints.saved(&batch, &effects, &changes.records);
@@ -398,7 +406,7 @@ mod tests {
     use crate::announce::ids::ChannelId;
 
     #[test]
-    fn only_answers_that_nothing_follows_may_be_lost_with_the_power() {
+    fn what_somebody_outside_learns_may_not_be_lost_with_the_power() {
         let (channel, hub) = (ChannelId(1), Hub::new("https://hub.example/"));
         let topic = Topic::new("https://e.org/t");
         let answered = Event::Answered {
@@ -425,6 +433,7 @@ mod tests {
             report_fetches: false,
         };
         assert!(is_heard(&Effect::Serve(page)));
-        assert!(!is_heard(&Effect::Withdraw(topic)));
+        assert!(is_heard(&Effect::Withdraw(topic)));
+        assert!(!is_heard(&Effect::Look(Vec::new())));
     }
 }

@@ -5,7 +5,9 @@
 CREATE TABLE clock (                        -- the last time saved: the next run begins no earlier
   id INTEGER PRIMARY KEY CHECK (id = 1), now INTEGER NOT NULL, said INTEGER NOT NULL) STRICT;
 
-CREATE TABLE source (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE source (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+  routed TEXT) STRICT;                      -- the hash of the plan under which the channels of its sets were last settled
 
 CREATE TABLE mount (                        -- R1, R13, R15
   id INTEGER PRIMARY KEY, source INTEGER NOT NULL REFERENCES source, directory BLOB NOT NULL, prefix TEXT NOT NULL,

@@ -2,6 +2,7 @@
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
+use rstest::rstest;
 
 use crate::world::{World, capability_list, list, mount, plan};
 
@@ -158,6 +159,32 @@ fn a_mount_that_appears_late_is_a_baseline_of_its_own() {
     world.update(MORE);
     world.wait(100);
     assert_eq!(world.news(), [format!("updated changelist {MORE}")]);
+}
+
+#[rstest]
+fn a_capability_list_in_a_baseline_makes_nothing_new_in_another_source(
+    #[values(0, 1)] position: usize,
+) {
+    let mut plan = plan();
+    let mut other = plan.sources[0].clone();
+    other.name = "other".to_owned();
+    other.mounts = vec![mount("/srv/other", "https://other.example.org/")];
+    plan.sources.insert(position, other);
+    let mut world = World::new(plan);
+    let set = "https://other.example.org/capabilitylist.xml";
+    world.write_set("/a", &["resourcelist"]);
+    world.write("/b/changelist.xml", list("changelist").up(set));
+    world.write(set, list("capabilitylist"));
+    world.wait(10);
+    world.unmount(position);
+    world.start();
+    world.wait(100);
+    world.remount(position, 7);
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
 }
 
 #[test]

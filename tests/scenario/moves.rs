@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
+use rstest::rstest;
 
 use crate::channels::configured;
 use crate::world::{
@@ -155,13 +156,17 @@ fn a_set_whose_topic_was_configured_for_another_is_created_once_it_is_free() {
     assert_eq!(sorted(world.news()), CREATED);
 }
 
-#[test]
-fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
+/// The sources settle in their order: one may leave a topic before or after the other has looked for it.
+#[rstest]
+fn a_set_whose_topic_another_source_had_is_created_once_it_is_free(
+    #[values(false, true)] is_down_meanwhile: bool,
+    #[values(0, 1)] position: usize,
+) {
     let mut plan = plan();
     let mut other = plan.sources[0].clone();
     other.name = "other".to_owned();
     other.mounts = vec![mount("/srv/other", OTHER_SITE)];
-    plan.sources.push(other);
+    plan.sources.insert(position, other);
     let mut world = World::new(plan);
     world.write_set("/a", &["changelist"]);
     world.write(
@@ -178,10 +183,16 @@ fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
     world.write("/n/capabilitylist.xml", set_n("/shared/", &[]));
     world.wait(100);
     assert_eq!(world.news(), NOTHING);
+    if is_down_meanwhile {
+        world.crash();
+    }
     world.write(
         "https://other.example.org/capabilitylist.xml",
         list("capabilitylist").channel("/own/", &[]),
     );
+    if is_down_meanwhile {
+        world.start();
+    }
     world.wait(100);
     let news = world.news_by_topic();
     let created = news["/shared/"]

@@ -1,5 +1,6 @@
 //! A new plan takes over during submissions: each change is announced once.
 
+use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::plan::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,6 +28,49 @@ fn what_is_under_way_is_not_submitted_again() {
     world.wait(30);
     assert_eq!(world.attempts_at(HUB).len(), 1);
     assert_eq!(world.news(), [UPDATED[0], UPDATED[0]]);
+}
+
+#[test]
+fn a_hub_that_returns_before_the_plan_without_it_has_settled_is_told() {
+    for is_restarted in [false, true] {
+        let mut world = World::with_two_sets(two_hubs());
+        world.plan = plan();
+        world.launch();
+        if is_restarted {
+            world.crash();
+        }
+        world.plan = two_hubs();
+        world.start();
+        world.wait(10);
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        assert_eq!(world.attempts_at(OTHER_HUB).len(), 1, "{is_restarted}");
+    }
+}
+
+#[test]
+fn what_a_plan_that_never_settled_made_known_is_forgotten() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.write_set("/c", &["changelist"]);
+    world.wait(100);
+    let list = "/c/capabilitylist.xml";
+    let wide = world.plan.clone();
+    let globs = (vec!["**/*.xml".to_owned()], vec!["c/**".to_owned()]);
+    world.plan.sources[0].candidates = Candidates::new(globs.0, globs.1).unwrap();
+    let narrow = world.plan.clone();
+    world.reload();
+    world.wait(100);
+    assert!(!world.remembers(list));
+    // The wide plan sees it before its sweep has ended, and no more.
+    world.plan = wide;
+    world.launch();
+    world.find_mount(0);
+    world.update(list);
+    assert!(world.remembers(list));
+    world.plan = narrow;
+    world.start();
+    world.wait(100);
+    assert!(!world.remembers(list));
 }
 
 #[test]

@@ -99,6 +99,12 @@ impl Baseline {
         !self.is_complete || !self.candidates.as_ref().is_none_or(was_looked_at)
     }
 
+    /// Returns true if the last complete sweep had the candidates that are configured.
+    pub fn is_as_configured(&self) -> bool {
+        let swept = self.candidates.as_ref();
+        self.is_complete && swept.is_some_and(|swept| swept.are_configured)
+    }
+
     /// Begins anew, because another tree was found.
     pub fn begin_anew(&mut self) {
         self.is_complete = false;

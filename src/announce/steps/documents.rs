@@ -16,7 +16,7 @@ use resourcesync::document::{Form, Parsed};
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{findings, owed};
+use crate::announce::steps::{findings, owed, relations};
 use crate::state::{Db, DocId, Result, columns, from_row};
 
 /// The presence of a document in the tree (R15).
@@ -425,6 +425,9 @@ fn put(
         db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     }
     let hold = previous.map_or(Hold::Free, |before| before.hold);
+    let is_same_kind = previous.is_some_and(|before| {
+        (before.version.capability, before.version.form) == (version.capability, version.form)
+    });
     let id = before
         .as_ref()
         .map_or_else(|| db.row_of(uri), |before| Ok(before.id))?;
@@ -470,6 +473,17 @@ fn put(
                 serde_json::json!(hubs).to_string(),
             ),
         )?;
+    }
+    if is_same_kind {
+        return Ok(());
+    }
+    touch_elsewhere(step, id)
+}
+
+/// Touches the documents of other sources that depend on one, which may settle before its own does.
+fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
+    if step.plan.sources.len() > 1 {
+        relations::touch_dependents(step, "d.id = ?1", id.0)?;
     }
     Ok(())
 }
@@ -552,7 +566,8 @@ pub fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Re
     step.db.run("DELETE FROM seeing", ())?;
     set_mentions(step, before.id, std::iter::empty())?;
     step.db
-        .run("DELETE FROM advertised WHERE document = ?1", before.id)
+        .run("DELETE FROM advertised WHERE document = ?1", before.id)?;
+    touch_elsewhere(step, before.id)
 }
 
 /// Forgets a deleted document of which nothing is owed to any hub.

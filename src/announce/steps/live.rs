@@ -18,6 +18,8 @@ use crate::state::{DocId, HubId};
 
 #[derive(Debug, Clone, Default)]
 pub struct Live {
+    /// The hash of the plan.
+    pub plan_hash: Arc<str>,
     /// In the order of the plan.
     pub sources: Vec<LiveSource>,
     /// Those that are configured, brokers among them.
@@ -57,6 +59,8 @@ pub struct LiveSource {
     pub away: BTreeSet<String>,
     /// True once it has settled in this run.
     pub has_settled: bool,
+    /// True if the channels of its sets were settled under the same plan before.
+    pub was_routed: bool,
     /// Source Descriptions that changed within the window, with what was told before (R10).
     pub descriptions: BTreeMap<DocId, (Option<Told>, Timestamp)>,
     /// Capability Lists that the configuration names (R7).

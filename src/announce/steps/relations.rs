@@ -41,7 +41,7 @@ pub fn touch_dependents_of_others(step: &Step<'_>, position: usize) -> Result<()
 }
 
 /// Touches the documents that some list, and those that link to these.
-fn touch_dependents(step: &Step<'_>, condition: &str, value: i64) -> Result<()> {
+pub fn touch_dependents(step: &Step<'_>, condition: &str, value: i64) -> Result<()> {
     let sql = format!(
         "UPDATE document SET touched = 1 WHERE touched = 0 AND presence > 0 AND id IN \
          (SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE {condition} \

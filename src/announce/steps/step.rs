@@ -350,6 +350,8 @@ impl<'a> Step<'a> {
         while self.db.change(settle, id)? > 0 {}
         if is_first {
             findings::tell_again(self, position)?;
+            let sql = "UPDATE source SET routed = ?2 WHERE id = ?1";
+            self.db.run(sql, (id, &*self.live.plan_hash))?;
             for (hub, _) in self.live.hubs.iter().filter(|(_, hub)| hub.is_inherited) {
                 self.db.run(
                     "UPDATE account SET retry_at = ?2 WHERE hub = ?1 AND seq IS NOT NULL AND retry_at IS NULL \
@@ -362,19 +364,23 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Returns the sets whose channels may change: those that began, ended or changed, and all when a run first settles.
+    /// Returns the sets whose channels may change: those that began, ended or changed, and all when a plan first settles.
     fn sets_to_route(&self, position: usize) -> Result<BTreeSet<DocId>> {
         let source = &self.live.sources[position];
-        let sql = if source.has_settled {
-            "SELECT id FROM document WHERE source = ?1 AND touched > 0 AND touched = 3 \
-             AND (capability = 1 AND form = 0 OR was_capability = 1 AND was_form = 0)"
-        } else {
-            "SELECT id FROM document WHERE source = ?1 AND capability IN (0, 1) AND capability = 1 AND form = 0 \
-             AND presence BETWEEN 1 AND 3 \
-             UNION SELECT set_id FROM channel WHERE source = ?1 \
-             UNION SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = f.about WHERE f.source = ?1 AND f.part = 1"
+        let touched = "SELECT id FROM document WHERE source = ?1 AND touched > 0 AND touched = 3 \
+             AND (capability = 1 AND form = 0 OR was_capability = 1 AND was_form = 0)";
+        let about = "SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = f.about WHERE f.source = ?1";
+        let sql = match (source.has_settled, source.was_routed) {
+            (true, _) => touched.to_owned(),
+            // Another source may have settled before, and left a topic.
+            (false, true) => format!("{touched} UNION {about} AND f.kind = 'shared_topic'"),
+            (false, false) => format!(
+                "SELECT id FROM document WHERE source = ?1 AND capability IN (0, 1) AND capability = 1 AND form = 0 \
+                 AND presence BETWEEN 1 AND 3 UNION SELECT set_id FROM channel WHERE source = ?1 \
+                 UNION {about} AND f.part = 1"
+            ),
         };
-        let mut sets = self.db.all::<BTreeSet<DocId>>(sql, source.id)?;
+        let mut sets = self.db.all::<BTreeSet<DocId>>(&sql, source.id)?;
         if !source.has_settled {
             sets.extend(source.configured.iter());
         }
@@ -622,9 +628,13 @@ fn put_into_effect(
 
 /// Returns what is kept in memory under a plan, as the state leaves it.
 fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
+    let text = format!("{} {plan:?}", env!("CARGO_PKG_VERSION"));
+    let plan_hash = blake3::hash(text.as_bytes()).to_hex().to_string();
     let mut live = Live::default();
     for source in &plan.sources {
-        let id = db.first("SELECT id FROM source WHERE name = ?1", &source.name)?;
+        let sql = "SELECT id, coalesce(routed = ?2, FALSE) FROM source WHERE name = ?1";
+        let row = db.first::<(i64, bool)>(sql, (&source.name, &plan_hash))?;
+        let (id, was_routed) = row.unwrap_or_default();
         let mut configured = BTreeSet::new();
         for channel in &plan.channels {
             if plan.may_hold(source, &channel.capability_list) {
@@ -632,7 +642,8 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
             }
         }
         live.sources.push(LiveSource {
-            id: id.unwrap_or_default(),
+            id,
+            was_routed,
             mounts: mounts::load(db, source, wall)?,
             configured: configured.into(),
             ..LiveSource::default()
@@ -650,6 +661,7 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
             live.hubs.insert(id, live_hub);
         }
     }
+    live.plan_hash = plan_hash.into();
     Ok(live)
 }
 
@@ -668,6 +680,9 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     }
     let (added, inherited) = begin_hubs(step)?;
     *step.live = load(db, step.plan, step.wall)?;
+    // What this plan decides is to be decided again, should the plan before it return.
+    let sql = "UPDATE source SET routed = NULL WHERE routed <> ?1";
+    db.run(sql, &*step.live.plan_hash)?;
     for live in step.live.hubs.values_mut() {
         live.is_added = added.contains(&live.hub);
         live.is_inherited = inherited.contains(&live.hub);
@@ -844,6 +859,29 @@ fn mode_text(mode: Mode) -> &'static str {
 /// Forgets documents, files and channels that are not configured any more, and baselines that were not finished.
 fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
     let db = step.db;
+    let known = db.all::<Vec<MountId>>("SELECT id FROM mount", ())?;
+    let mounts = step.live.sources.iter().flat_map(|it| it.mounts.values());
+    let unchanged = mounts.filter(|mount| mount.baseline.is_as_configured());
+    // If the state is that of this plan, and every mount was swept since, it has nothing else.
+    let is_of_plan = step.live.sources.iter().all(|source| source.was_routed);
+    if !is_of_plan || unchanged.count() < known.len() {
+        forget_files(step)?;
+    }
+    for channel in channels::of_no_source(step)? {
+        channels::remove(step, &channel)?;
+    }
+    // R13: one that is configured again is new.
+    for mount in known {
+        if step.plan.source_of(mount).is_none() {
+            db.run("DELETE FROM mount WHERE id = ?1", mount)?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what lies on no mount that is configured, or where its source has no candidates.
+fn forget_files(step: &mut Step<'_>) -> Result<()> {
+    let db = step.db;
     let sql = "SELECT id, uri, mount, path FROM document WHERE presence > 0";
     let documents = db.all::<Vec<(DocId, Uri, DocumentPath)>>(sql, ())?;
     let mut forgotten: BTreeMap<(ChannelId, HubId), usize> = BTreeMap::new();
@@ -884,9 +922,6 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
             });
         }
     }
-    for channel in channels::of_no_source(step)? {
-        channels::remove(step, &channel)?;
-    }
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
@@ -896,12 +931,6 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
                     &path,
                 )?;
             }
-        }
-    }
-    // R13: one that is configured again is new.
-    for mount in db.all::<Vec<_>>("SELECT id FROM mount", ())? {
-        if step.plan.source_of(mount).is_none() {
-            db.run("DELETE FROM mount WHERE id = ?1", mount)?;
         }
     }
     Ok(())

@@ -75,29 +75,29 @@ impl WatchedTrees {
     ) -> anyhow::Result<NextTrees> {
         self.last_generation.0 += 1;
         let generation = self.last_generation;
+        // Of trees that are given up, the receiver goes first.
+        let mut trees = Vec::new();
         let (ahead, waiting) = sync_channel(MAX_WAITING);
-        let watch = |source: usize| {
+        for source in 0..config.sources.len() {
             let tree = TreeSettings {
                 recent_keys: self.recent_keys(),
                 ..config.sources[source].tree(&plan.sources[source])
             };
             let known = known(db, &plan.sources[source])?;
             let (inputs, ahead) = (self.inputs.clone(), ahead.clone());
-            let tree = Tree::watch(tree, known, move |report| {
+            trees.push(Tree::watch(tree, known, move |report| {
                 let input = SourceInput::Tree(generation, report);
                 let is_wanted = ahead.send(()).is_ok() && inputs.send(Input::Work(input)).is_ok();
                 match is_wanted {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
                 }
-            })?;
-            Ok(tree)
-        };
-        let trees: anyhow::Result<Vec<Tree>> = (0..config.sources.len()).map(watch).collect();
+            })?);
+        }
         Ok(NextTrees {
             generation,
             waiting,
-            trees: trees?,
+            trees,
         })
     }
 
@@ -111,8 +111,9 @@ impl WatchedTrees {
     /// Puts the trees of another plan in use. `began` is when the change of plan began, and `was_settled` says that all
     /// of them were swept under the plan before.
     pub fn replace(&mut self, next: NextTrees, began: Timestamp, was_settled: bool) {
-        drop_elsewhere(std::mem::take(&mut self.trees));
+        let before = std::mem::take(&mut self.trees);
         self.begin(next);
+        drop_elsewhere(before);
         self.was_settled = was_settled;
         self.began.get_or_insert(began);
     }
