@@ -19,7 +19,7 @@
 //! | [`cli`] | one file per subcommand, and what they share |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
-//! network, randomness or logging; adaptors (`tree`, `state`, `broker`, `admin`, `control`, and those of `websub`) never use
+//! network, randomness or logging; adaptors (`tree`, `broker`, `admin`, `control`, and those of `websub`) never use
 //! each other; nothing is sent before it is saved; the changes to announce are always the difference *seen − told*.
 //!
 //! A decision belongs in a pure folder, its input and output in an adaptor, and [`daemon`] joins them.
