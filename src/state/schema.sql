@@ -62,11 +62,15 @@ CREATE TABLE census (mount INTEGER NOT NULL, capability INTEGER NOT NULL, form I
   PRIMARY KEY (mount, capability, form, presence, held, archived, orphan)) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER census_left AFTER UPDATE OF presence, mount, capability, form, hold, archived, orphan ON document
-WHEN OLD.presence BETWEEN 1 AND 3 BEGIN
+WHEN OLD.presence BETWEEN 1 AND 3
+  AND (OLD.presence, OLD.mount, OLD.capability, OLD.form, OLD.hold = 1, OLD.archived, OLD.orphan)
+    IS NOT (NEW.presence, NEW.mount, NEW.capability, NEW.form, NEW.hold = 1, NEW.archived, NEW.orphan) BEGIN
   UPDATE census SET count = count - 1 WHERE mount = OLD.mount AND capability = OLD.capability AND form = OLD.form
     AND presence = OLD.presence AND held = (OLD.hold = 1) AND archived = OLD.archived AND orphan = OLD.orphan; END;
 CREATE TRIGGER census_entered AFTER UPDATE OF presence, mount, capability, form, hold, archived, orphan ON document
-WHEN NEW.presence BETWEEN 1 AND 3 BEGIN
+WHEN NEW.presence BETWEEN 1 AND 3
+  AND (OLD.presence, OLD.mount, OLD.capability, OLD.form, OLD.hold = 1, OLD.archived, OLD.orphan)
+    IS NOT (NEW.presence, NEW.mount, NEW.capability, NEW.form, NEW.hold = 1, NEW.archived, NEW.orphan) BEGIN
   INSERT INTO census
     VALUES (NEW.mount, NEW.capability, NEW.form, NEW.presence, NEW.hold = 1, NEW.archived, NEW.orphan, 1)
     ON CONFLICT (mount, capability, form, presence, held, archived, orphan) DO UPDATE SET count = count + 1; END;
@@ -146,10 +150,9 @@ CREATE INDEX account_ping ON account (ping_due) WHERE ping_due IS NOT NULL;
 CREATE INDEX account_ends ON account (ends) WHERE ends IS NOT NULL;
 CREATE INDEX account_by_hub ON account (hub);
 CREATE INDEX account_open ON account (hub) WHERE seq IS NOT NULL OR unfetched_reported = 1;
-CREATE INDEX account_flight ON account (hub) WHERE seq IS NOT NULL;
 
 CREATE TABLE owed (                         -- what a hub was told, where that is not what is seen
-  channel INTEGER NOT NULL, hub INTEGER NOT NULL, document INTEGER NOT NULL REFERENCES document,
+  channel INTEGER NOT NULL, hub INTEGER NOT NULL, document INTEGER NOT NULL,
   told_capability INTEGER, told_form INTEGER, told_fingerprint BLOB,   -- all nothing: told nothing; no fingerprint: unclear
   due INTEGER,                              -- since when it may be announced; nothing if held or missing
   dormant INTEGER NOT NULL DEFAULT 0,       -- R11: told on a channel that retired, or to a hub that left
@@ -159,7 +162,7 @@ CREATE INDEX owed_by_document ON owed (document);
 CREATE INDEX owed_due ON owed (channel, hub) WHERE due IS NOT NULL;
 
 CREATE TABLE flight_entry (                 -- R22: what is in flight, and counts as told once it is accepted
-  channel INTEGER NOT NULL, hub INTEGER NOT NULL, document INTEGER NOT NULL REFERENCES document,
+  channel INTEGER NOT NULL, hub INTEGER NOT NULL, document INTEGER NOT NULL,
   capability INTEGER, form INTEGER, fingerprint BLOB, PRIMARY KEY (channel, hub, document),
   FOREIGN KEY (channel, hub) REFERENCES account (channel, hub) ON DELETE CASCADE ON UPDATE CASCADE) STRICT, WITHOUT ROWID;
 CREATE INDEX flight_by_document ON flight_entry (document);

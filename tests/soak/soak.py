@@ -235,7 +235,7 @@ def padded(time):
 def is_learned(state, sets):
     try:
         with sqlite3.connect(f"file:{state}/state.sqlite?mode=ro", uri=True) as database:
-            return database.execute("SELECT count(*) FROM change_sets").fetchone()[0] == sets
+            return database.execute("SELECT count(*) FROM change_set WHERE learned > 0").fetchone()[0] == sets
     except sqlite3.Error:
         return False
 

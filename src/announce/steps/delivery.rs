@@ -72,9 +72,9 @@ pub fn launch(
     body: Option<&[u8]>,
 ) -> Result<()> {
     step.db.run(
-        "UPDATE account SET seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = ?8, \
+        "UPDATE account SET seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = NULL, \
          in_doubt = 0, fetched = 0 WHERE channel = ?1 AND hub = ?2",
-        (id, hub, flight.seq, body, flight.entries, flight.until, flight.cut, step.now),
+        (id, hub, flight.seq, body, flight.entries, flight.until, flight.cut),
     )?;
     let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, (id, hub))?;

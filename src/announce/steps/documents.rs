@@ -167,9 +167,13 @@ impl<'a> Db<'a> {
 
     /// Returns the row of a URI, which is added unless it is there.
     pub fn row_of(self, uri: &Uri) -> Result<DocId> {
-        if let Some(id) = self.id_of(uri)? {
-            return Ok(id);
+        match self.id_of(uri)? {
+            Some(id) => Ok(id),
+            None => self.add_row(uri),
         }
+    }
+
+    fn add_row(self, uri: &Uri) -> Result<DocId> {
         self.run("INSERT INTO document (uri) VALUES (?1)", uri)?;
         Ok(DocId(self.0.last_insert_rowid()))
     }
@@ -431,17 +435,30 @@ fn put(
     let id = before
         .as_ref()
         .map_or_else(|| db.row_of(uri), |before| Ok(before.id))?;
-    db.run(
-        "UPDATE document SET source = ?2, mount = ?3, path = ?4, size = ?5, modified = ?6, changed = ?7, inode = ?8, \
-         capability = ?9, form = ?10, fingerprint = ?11, up = ?12, names_index = ?13, named_form = ?14, \
-         newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, grace_ends = NULL, \
-         look_at = NULL, is_replaced = 0, hold = ?18, held_until = CASE WHEN ?18 = 1 THEN held_until END, \
-         is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
+    // What indexes are about is written only if it differs.
+    let source = step.live.sources[position].id;
+    let place = match &before {
+        Some(before)
+            if (before.source, before.version.capability) == (source, version.capability)
+                && (&before.path, before.up, before.names_index) == (&path, up, index) =>
+        {
+            ""
+        }
+        _ => "source = ?2, mount = ?3, path = ?4, up = ?12, names_index = ?13, capability = ?9,",
+    };
+    let sql = format!(
+        "UPDATE document SET {place} size = ?5, modified = ?6, changed = ?7, inode = ?8, form = ?10, fingerprint = ?11, \
+         named_form = ?14, newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, \
+         grace_ends = NULL, look_at = NULL, is_replaced = 0, hold = ?18, \
+         held_until = CASE WHEN ?18 = 1 THEN held_until END, is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
          was_capability = CASE WHEN touched = 3 THEN was_capability ELSE ?21 END, \
          was_form = CASE WHEN touched = 3 THEN was_form ELSE ?22 END, \
-         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE ?23 END WHERE id = ?1",
+         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE ?23 END WHERE id = ?1"
+    );
+    db.run(
+        &sql,
         (
-            (id, step.live.sources[position].id, &path, &stat, &version),
+            (id, source, &path, &stat, &version),
             (up, index, named_form, newly_indexed, dated, at),
             (hold as u8, is_new_set, baseline, was),
         ),
@@ -500,7 +517,7 @@ fn set_mentions(
     let mut seen = std::collections::BTreeSet::new();
     for member in members {
         let known = db.id_of(&member)?;
-        let id = known.map_or_else(|| db.row_of(&member), Ok)?;
+        let id = known.map_or_else(|| db.add_row(&member), Ok)?;
         if !seen.insert(id) || gone.remove(&id) {
             continue;
         }
