@@ -10,9 +10,8 @@ use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Model;
 use crate::tree::mount::TreeMount;
-use crate::tree::pending_hints::HintBatch;
 use crate::tree::reports::Reports;
-use crate::tree::watches::{WatchError, WatchKey, Watched, WatchedName, Watches};
+use crate::tree::watches::{WatchError, WatchKey, WatchedName, Watches};
 use crate::tree::{SystemLimit, TreeNotice, TreeSettings, WatchMode};
 
 #[derive(Debug)]
@@ -20,7 +19,7 @@ pub(super) struct DirectoryWatching {
     mode: WatchMode,
     /// Interval of the sweeps in place of watches.
     poll_interval: Duration,
-    watches: Watches,
+    pub(super) watches: Watches,
 }
 
 impl DirectoryWatching {
@@ -32,21 +31,11 @@ impl DirectoryWatching {
         }
     }
 
-    /// Takes hints, waiting for some until `deadline`.
-    pub(super) fn take(&self, is_busy: bool, deadline: Option<Instant>) -> HintBatch {
-        self.watches.take(is_busy, deadline)
-    }
-
     /// Gives the backend up, which has no more events for this reason.
     pub(super) fn end(&mut self, reason: String, reports: &mut Reports<'_>) {
         self.watches.end();
         let interval = self.poll_interval;
         reports.notice(TreeNotice::EventsEnded { reason, interval });
-    }
-
-    /// Returns the meaning of a watch; nothing if its events are stale.
-    pub(super) fn watched(&self, key: WatchKey) -> Option<&Watched> {
-        self.watches.watched(key)
     }
 
     /// Returns true if the kernel may be asked to report this mount's changes.

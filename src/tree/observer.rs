@@ -79,7 +79,7 @@ impl<'a> Observer<'a> {
         while !self.reports.is_stopped() {
             let is_busy = self.has_work();
             let deadline = (!is_busy).then(|| self.next_deadline());
-            let batch = self.watching.take(is_busy, deadline);
+            let batch = self.watching.watches.take(is_busy, deadline);
             if batch.stop {
                 return;
             }
@@ -149,7 +149,7 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let Some(watched) = self.watching.watched(key) else {
+        let Some(watched) = self.watching.watches.watched(key) else {
             return;
         };
         let (directories, named) = (watched.directories.clone(), watched.hints_of_names(hints));
