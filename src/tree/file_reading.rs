@@ -42,20 +42,18 @@ pub(super) struct ReadSettings {
 /// A file that must be read.
 #[derive(Debug)]
 pub(super) struct FileReadJob {
-    id: FileId,
+    pub(super) id: FileId,
     directory: DirectoryId,
     name: Arc<[u8]>,
     mount: usize,
     below: Vec<u8>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     size: u64,
 }
 
 /// Consequence of a look at a file.
 #[derive(Debug)]
 pub(super) enum FileLook {
-    /// It need not be read, or not yet.
-    Done,
     /// Its name stands for something else, or for nothing.
     NameChanged,
     Due(FileReadJob),
@@ -66,16 +64,6 @@ pub(super) enum FileLook {
 pub(super) struct ReadBatch {
     jobs: Vec<FileReadJob>,
     size: u64,
-}
-
-impl FileReadJob {
-    pub(super) fn id(&self) -> FileId {
-        self.id
-    }
-
-    pub(super) fn read(&self, recent_keys: &RecentKeys) -> ReadOutcome {
-        read(&self.path, recent_keys)
-    }
 }
 
 impl ReadBatch {
@@ -121,13 +109,8 @@ impl FileReading<'_, '_> {
         }
     }
 
-    /// Looks at a file, and decides whether it must and may be read.
-    pub(super) fn look(&mut self, id: FileId, trigger: Trigger) -> FileLook {
-        self.try_look(id, trigger).unwrap_or(FileLook::Done)
-    }
-
-    /// Looks at a file as [`FileReading::look`] does; returns nothing if the file is not known, or its mount not there.
-    fn try_look(&mut self, id: FileId, trigger: Trigger) -> Option<FileLook> {
+    /// Looks at a file, and decides whether it must and may be read. Returns nothing if it need not be read, or not yet.
+    pub(super) fn look(&mut self, id: FileId, trigger: Trigger) -> Option<FileLook> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
@@ -301,28 +284,28 @@ fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> 
     };
     let threads = threads.min(MAX_THREADS);
     let share = jobs.len().div_ceil(threads).max(1);
+    let read_share = |jobs: &[FileReadJob]| -> Vec<ReadOutcome> {
+        jobs.iter()
+            .map(|job| read(&job.path, recent_keys))
+            .collect()
+    };
     std::thread::scope(|scope| {
         let mut shares = jobs.chunks(share);
         let first = shares.next().unwrap_or_default();
         let others: Vec<_> = shares
             .map(|jobs| {
-                let reader = std::thread::Builder::new()
-                    .spawn_scoped(scope, || read_share(jobs, recent_keys));
+                let reader = std::thread::Builder::new().spawn_scoped(scope, || read_share(jobs));
                 (jobs, reader)
             })
             .collect();
-        let mut outcomes = read_share(first, recent_keys);
+        let mut outcomes = read_share(first);
         for (jobs, reader) in others {
             match reader.map(|reader| reader.join()) {
                 Ok(Ok(read)) => outcomes.extend(read),
                 // Without a thread for it, or after a panic that has been printed.
-                _ => outcomes.extend(read_share(jobs, recent_keys)),
+                _ => outcomes.extend(read_share(jobs)),
             }
         }
         outcomes
     })
-}
-
-fn read_share(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> {
-    jobs.iter().map(|job| job.read(recent_keys)).collect()
 }

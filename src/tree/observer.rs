@@ -20,7 +20,7 @@ use crate::tree::model::Model;
 use crate::tree::mount::{Sweep, TreeMount};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
-use crate::tree::read_file::ReadOutcome;
+use crate::tree::read_file::{ReadOutcome, read};
 use crate::tree::reports::Reports;
 use crate::tree::tree_mounts::{RootChange, TreeMounts};
 use crate::tree::unreadable_directories::UnreadableDirectories;
@@ -311,10 +311,10 @@ impl<'a> Observer<'a> {
     /// Looks at a file, and reads it if it must and may be read.
     fn read_if_due(&mut self, id: FileId) {
         match self.reading().look(id, Trigger::Task) {
-            FileLook::Done => {}
-            FileLook::NameChanged => self.recheck_file(id),
-            FileLook::Due(job) => {
-                let outcome = job.read(&self.settings.recent_keys);
+            None => {}
+            Some(FileLook::NameChanged) => self.recheck_file(id),
+            Some(FileLook::Due(job)) => {
+                let outcome = read(&job.path, &self.settings.recent_keys);
                 self.take_outcome(&job, outcome);
             }
         }
@@ -322,7 +322,7 @@ impl<'a> Observer<'a> {
 
     fn take_outcome(&mut self, job: &FileReadJob, outcome: ReadOutcome) {
         if self.reading().take(job, outcome) {
-            self.recheck_file(job.id());
+            self.recheck_file(job.id);
         }
     }
 

@@ -43,9 +43,9 @@ impl Observer<'_> {
             && let Some(id) = sweep.pop_file()
         {
             match self.reading().look(id, Trigger::Sweep) {
-                FileLook::Done => {}
-                FileLook::NameChanged => self.recheck_file(id),
-                FileLook::Due(job) => batch.push(job),
+                None => {}
+                Some(FileLook::NameChanged) => self.recheck_file(id),
+                Some(FileLook::Due(job)) => batch.push(job),
             }
         }
         for (job, outcome) in batch.read(&self.settings.recent_keys) {
