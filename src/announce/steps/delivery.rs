@@ -78,7 +78,7 @@ pub fn launch(
     )?;
     let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, (id, hub))?;
-    enqueue(step, id, hub)
+    enqueue(step, id, hub, flight)
 }
 
 fn last_attempt(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Attempt>> {
@@ -95,10 +95,7 @@ fn note_attempt(step: &Step<'_>, id: ChannelId, hub: HubId, attempt: &Attempt) -
 // Submissions.
 
 /// Queues the notification in flight of an account, to be submitted as soon as the hub may be sent more.
-pub fn enqueue(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let Some(flight) = flight(step, id, hub)? else {
-        return Ok(());
-    };
+fn enqueue(step: &mut Step<'_>, id: ChannelId, hub: HubId, flight: &Flight) -> Result<()> {
     // It takes everything at once, in this process.
     if step.mode(hub) == Some(Mode::Embedded) {
         return submit(step, id, hub);
@@ -295,7 +292,9 @@ pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
         (step.now, CHANNELS_PER_STEP),
     )?;
     for (id, hub) in due {
-        enqueue(step, id, hub)?;
+        if let Some(flight) = flight(step, id, hub)? {
+            enqueue(step, id, hub, &flight)?;
+        }
     }
     Ok(())
 }
@@ -595,7 +594,9 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
         let last: Option<Attempt> = last.and_then(|last| serde_json::from_str(&last).ok());
         let last = last.filter(|last| last.seq == seq);
         if last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub)) {
-            enqueue(step, id, hub)?;
+            if let Some(flight) = flight(step, id, hub)? {
+                enqueue(step, id, hub, &flight)?;
+            }
             notifications += 1;
         }
     }
