@@ -7,17 +7,17 @@ use std::sync::Arc;
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
 use crate::tree::directories::{DirectoryState, TreeEntry, join};
-use crate::tree::entries::EntryUpdate;
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::{LinkRefusal, MAX_LINKED};
+use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 
 /// Maximum links that are rechecked each second.
 const MAX_RECHECKED: usize = 4096;
 
-impl EntryUpdate<'_, '_> {
+impl Observer<'_> {
     /// Takes note that a name is a link, whatever it leads to.
     pub(super) fn update_link(
         &mut self,
@@ -26,7 +26,7 @@ impl EntryUpdate<'_, '_> {
         depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let path = self.mounts.path_of_name(self.model, id, name)?;
+        let path = self.mounts.path_of_name(&self.model, id, name)?;
         let directories = self.model.directories();
         let existing = directories.entry(id, name);
         let before = match existing {
@@ -137,7 +137,7 @@ impl EntryUpdate<'_, '_> {
         above: PathBuf,
         identity: Identity,
     ) {
-        self.watching.unwatch(id, self.model);
+        self.watching.unwatch(id, &mut self.model);
         self.nested.remove(id);
         let Some(known) = self.model.directory_mut(id) else {
             return;
@@ -196,7 +196,7 @@ impl EntryUpdate<'_, '_> {
                 break;
             }
             if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)
-                && let Some(path) = self.mounts.path_of_name(self.model, directory, name)
+                && let Some(path) = self.mounts.path_of_name(&self.model, directory, name)
                 && let Ok(status) = file_status::follow(&path)
                 && let Some(file) = self.model.file_mut(id)
                 && !file.was_read_with(&status.stat)

@@ -10,9 +10,9 @@
 //! `watches` of a backend, `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`,
 //! `nested_directories` (which has the `mount_table`), and the `work_queue` with its `timers`.
 //!
-//! Two kinds of work borrow the parts that they change: an `EntryUpdate` brings the model up to date, name by name
-//! (`entries`), with links (`links`) and whole directories (`directory_listing`); a `FileReading` decides whether a file
-//! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once.
+//! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and whole
+//! directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content. `read_file`
+//! and `explanation` look at one file, once.
 //! `change_list` reads the entries of a Change List again, and `recent_keys` has what spares it some of that.
 
 pub mod change_list;

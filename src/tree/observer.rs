@@ -9,20 +9,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::tree::directory_listing::ListingFailure;
 use crate::tree::directory_watching::DirectoryWatching;
-use crate::tree::entries::EntryUpdate;
 use crate::tree::explanation::explain;
-use crate::tree::file_reading::{FileLook, FileReadJob, FileReading, ReadSettings};
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::ids::DirectoryId;
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::Model;
 use crate::tree::mount::{Sweep, TreeMount};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
-use crate::tree::read_file::{ReadOutcome, read};
 use crate::tree::reports::Reports;
-use crate::tree::tree_mounts::{RootChange, TreeMounts};
+use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
@@ -32,18 +28,19 @@ use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
 const TIME_SLICE: Duration = Duration::from_millis(5);
 
 pub(super) struct Observer<'a> {
-    settings: TreeSettings,
-    reading: ReadSettings,
-    watching: DirectoryWatching,
-    model: Model,
-    links: LinkedDirectories,
-    mounts: TreeMounts,
-    queue: WorkQueue,
-    unreadable: UnreadableDirectories,
-    nested: NestedDirectories,
-    reports: Reports<'a>,
+    pub(super) settings: TreeSettings,
+    /// True if no file is looked at a second time.
+    pub(super) is_one_shot: bool,
+    pub(super) watching: DirectoryWatching,
+    pub(super) model: Model,
+    pub(super) links: LinkedDirectories,
+    pub(super) mounts: TreeMounts,
+    pub(super) queue: WorkQueue,
+    pub(super) unreadable: UnreadableDirectories,
+    pub(super) nested: NestedDirectories,
+    pub(super) reports: Reports<'a>,
     /// Room for the names in a directory.
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
 }
 
 impl<'a> Observer<'a> {
@@ -56,11 +53,7 @@ impl<'a> Observer<'a> {
         let mut model = Model::default();
         let mounts = TreeMounts::new(&settings, known, &mut model);
         Observer {
-            reading: ReadSettings {
-                settle: settings.settle,
-                open_writer: settings.open_writer,
-                is_one_shot: false,
-            },
+            is_one_shot: false,
             watching: DirectoryWatching::new(&settings, watches),
             settings,
             model,
@@ -92,7 +85,7 @@ impl<'a> Observer<'a> {
 
     /// Sweeps each mount once.
     pub(super) fn scan_once(&mut self) {
-        self.reading.is_one_shot = true;
+        self.is_one_shot = true;
         self.check_mounts();
         while !self.reports.is_stopped() {
             self.work();
@@ -165,18 +158,18 @@ impl<'a> Observer<'a> {
             }
             // Any of these may be what a link leads through.
             if hints.other || hints.names.values().any(|hint| hint.renamed) {
-                self.updating().recheck_links(id, true);
+                self.recheck_links(id, true);
             }
         }
         for (named, hint) in named {
             match named {
                 WatchedName::Mount(mount) => self.check_mount(mount),
                 WatchedName::Link(file) if hint.renamed => {
-                    if let Some(file) = self.updating().recheck_link_to_file(file) {
-                        self.reading().hint(file, hint);
+                    if let Some(file) = self.recheck_link_to_file(file) {
+                        self.hint(file, hint);
                     }
                 }
-                WatchedName::Link(file) => self.reading().hint(file, hint),
+                WatchedName::Link(file) => self.hint(file, hint),
             }
         }
     }
@@ -186,7 +179,7 @@ impl<'a> Observer<'a> {
         let now = Instant::now();
         if self.mounts.is_check_due(now) {
             self.check_mounts();
-            self.updating().recheck_some_links();
+            self.recheck_some_links();
             self.nested.recheck_mount_table(
                 self.model.directories(),
                 &self.mounts,
@@ -238,50 +231,8 @@ impl<'a> Observer<'a> {
         {}
     }
 
-    /// Returns the parts that an update of the model changes.
-    fn updating(&mut self) -> EntryUpdate<'_, 'a> {
-        EntryUpdate {
-            candidates: &self.settings.candidates,
-            model: &mut self.model,
-            links: &mut self.links,
-            mounts: &mut self.mounts,
-            watching: &mut self.watching,
-            queue: &mut self.queue,
-            unreadable: &mut self.unreadable,
-            nested: &mut self.nested,
-            reports: &mut self.reports,
-            buffer: &mut self.buffer,
-        }
-    }
-
-    /// Returns the parts that a look at a file depends on or changes.
-    fn reading(&mut self) -> FileReading<'_, 'a> {
-        FileReading {
-            settings: self.reading,
-            model: &mut self.model,
-            mounts: &mut self.mounts,
-            watching: &self.watching,
-            queue: &mut self.queue,
-            reports: &mut self.reports,
-        }
-    }
-
-    /// Checks what a name stands for, because an event said that it changed.
-    fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
-        if let Some(file) = self.updating().check(id, name, hint) {
-            self.reading().hint(file, hint);
-        }
-    }
-
-    /// Rechecks the name of a file, because it stands for something else, or for nothing.
-    fn recheck_file(&mut self, id: FileId) {
-        if let Some((directory, name)) = self.model.name_of(id) {
-            self.check_name(directory, &name, Hint::RENAMED);
-        }
-    }
-
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
-    fn recheck_directory(&mut self, id: DirectoryId) {
+    pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
         self.watching.unwatch(id, &mut self.model);
         let Some(directory) = self.model.directories().get(id) else {
             return;
@@ -292,37 +243,6 @@ impl<'a> Observer<'a> {
                 let name = Arc::clone(directory.name());
                 self.check_name(parent, &name, Hint::RENAMED);
             }
-        }
-    }
-
-    /// Lists a directory, or finds out what has become of it.
-    fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
-        match self.updating().list(id, depth, trigger) {
-            Ok(()) => {}
-            Err(ListingFailure::Gone) => self.recheck_directory(id),
-            Err(ListingFailure::AnotherRoot(at)) => self.check_mount(at),
-            Err(ListingFailure::UnreadableRoot(at, error)) => {
-                let change = RootChange::unreadable(&self.mounts[at].directory, &error.into());
-                self.change_root(at, change);
-            }
-        }
-    }
-
-    /// Looks at a file, and reads it if it must and may be read.
-    fn read_if_due(&mut self, id: FileId) {
-        match self.reading().look(id, Trigger::Task) {
-            None => {}
-            Some(FileLook::NameChanged) => self.recheck_file(id),
-            Some(FileLook::Due(job)) => {
-                let outcome = read(&job.path, &self.settings.recent_keys);
-                self.take_outcome(&job, outcome);
-            }
-        }
-    }
-
-    fn take_outcome(&mut self, job: &FileReadJob, outcome: ReadOutcome) {
-        if self.reading().take(job, outcome) {
-            self.recheck_file(job.id);
         }
     }
 

@@ -6,12 +6,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{
-    DocumentPath, Incomplete, Look, MountId, NoDocument, Observation,
-};
+use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument, Observation};
 use crate::tree::file_status;
-use crate::tree::ids::FileId;
-use crate::tree::model::Model;
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::{TreeNotice, TreeReport};
@@ -61,22 +57,6 @@ impl<'a> Reports<'a> {
     pub(super) fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
         self.observe(path.clone(), Look::Missing);
         self.missing.insert(path, unmet);
-    }
-
-    /// Reports why a file cannot be read, once for each reason.
-    pub(super) fn observe_incomplete(
-        &mut self,
-        id: FileId,
-        reason: Incomplete,
-        model: &mut Model,
-        mounts: &TreeMounts,
-    ) {
-        if let Some(file) = model.file_mut(id)
-            && file.report_incomplete(&reason)
-            && let Some(path) = mounts.document_path(model, id)
-        {
-            self.observe(path, Look::Incomplete(reason));
-        }
     }
 
     pub(super) fn explain(&mut self, path: DocumentPath, explanation: NoDocument) {

@@ -17,7 +17,7 @@ impl Observer<'_> {
     }
 
     /// Finds out whether a mount is there, and whether it is the same as before.
-    pub(super) fn check_mount(&mut self, at: usize) {
+    pub(in crate::tree) fn check_mount(&mut self, at: usize) {
         self.watching.watch_parent(at, &mut self.mounts[at]);
         if let Some(change) = self.mounts.root_change(at) {
             self.change_root(at, change);
@@ -31,7 +31,7 @@ impl Observer<'_> {
             .push_directory(self.mounts[at].root, Depth::Subtree);
     }
 
-    pub(super) fn change_root(&mut self, at: usize, change: RootChange) {
+    pub(in crate::tree) fn change_root(&mut self, at: usize, change: RootChange) {
         match change {
             RootChange::Found(identity) => self.find_mount(at, identity),
             RootChange::Lost(reason) => self.lose_mount(at, &reason),

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
-use crate::tree::file_reading::{FileLook, ReadBatch};
 use crate::tree::mount::SweepStep;
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::{Depth, Trigger};
@@ -33,24 +32,6 @@ impl Observer<'_> {
             files: mount.sweep.as_ref().map_or(0, |sweep| sweep.met),
         };
         self.send(report);
-    }
-
-    /// Looks at the next files of a sweep: several at once, if they are small.
-    fn read_next_of_sweep(&mut self, at: usize) {
-        let mut batch = ReadBatch::default();
-        while !batch.is_full()
-            && let Some(sweep) = &mut self.mounts[at].sweep
-            && let Some(id) = sweep.pop_file()
-        {
-            match self.reading().look(id, Trigger::Sweep) {
-                None => {}
-                Some(FileLook::NameChanged) => self.recheck_file(id),
-                Some(FileLook::Due(job)) => batch.push(job),
-            }
-        }
-        for (job, outcome) in batch.read(&self.settings.recent_keys) {
-            self.take_outcome(&job, outcome);
-        }
     }
 
     /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.
