@@ -160,10 +160,10 @@ impl Announcer {
         self.trees.note(&mut report);
         log::log_report(&report, &self.engine.plan);
         self.count_sweep(&report, parts);
-        if matches!(report, TreeReport::Observed(_)) {
-            parts.failpoints.pass(Failpoint::Observed);
-        }
-        if let Some(event) = log::engine_event(report) {
+        if let TreeReport::Event(event) = report {
+            if matches!(event, Event::Observed(_)) {
+                parts.failpoints.pass(Failpoint::Observed);
+            }
             self.keep(event, parts.saver.trouble().is_some());
         }
     }

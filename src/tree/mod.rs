@@ -62,10 +62,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::Candidates;
-use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, Stat,
-    UnreadableDirectory,
-};
+use crate::announce::event::Event;
+use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::{MountPlan, Plan};
 use crate::report::figures;
 use crate::tree::directories::join;
@@ -143,28 +141,15 @@ impl KnownFiles {
 /// A report about a tree.
 #[derive(Debug, Clone)]
 pub enum TreeReport {
-    /// Observations, in the order in which they were made.
-    Observed(Vec<Observation>),
-    /// Explanations of why there is no document at paths that were asked about.
-    Explained(Vec<(DocumentPath, NoDocument)>),
-    MountFound {
-        mount: MountId,
-        identity: Identity,
-        /// By the exact clock, taken before the first directory is watched.
-        started: Timestamp,
-    },
-    /// Nothing is known about its files until it is found again; none of them is missing.
-    MountLost {
-        mount: MountId,
-        reason: String,
-    },
+    /// What the engine takes; observations are in the order in which they were made.
+    Event(Event),
     /// A sweep goes on: reported several times a second, to show progress, and never by one that is quickly done.
     Sweeping {
         mount: MountId,
         /// Candidates met so far.
         files: u64,
     },
-    /// A sweep has ended; everything readable that it found was reported before.
+    /// A sweep has ended, and [`Event::Swept`] follows; everything readable that it found was reported before.
     Swept {
         mount: MountId,
         /// False if the mount was lost meanwhile.
@@ -175,18 +160,6 @@ pub enum TreeReport {
         /// True if events should report its changes but some directories are not watched, so that it is swept each
         /// `poll_interval`.
         unwatched: bool,
-    },
-    /// The first directories of a mount that may not be read now, and the number of others: reported on change.
-    Unreadable {
-        mount: MountId,
-        directories: Vec<UnreadableDirectory>,
-        more: usize,
-    },
-    /// All file systems that begin below the root of a mount now: reported on change, before what is missing with one
-    /// that is gone, and before the end of the first sweep.
-    Nested {
-        mount: MountId,
-        file_systems: Vec<NestedFileSystem>,
     },
     Notice(TreeNotice),
 }
@@ -323,7 +296,7 @@ impl Tree {
         self.hints.request(paths);
     }
 
-    /// Asks why there is no document at each path: [`TreeReport::Explained`] answers, in time.
+    /// Asks why there is no document at each path: [`Event::Explained`] answers, in time.
     pub fn explain(&self, paths: Vec<DocumentPath>) {
         self.hints.explain(paths);
     }

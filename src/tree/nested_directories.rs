@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
@@ -175,10 +176,10 @@ impl NestedDirectories {
                 // Missing files are judged once everything was looked at.
                 mount.sweep_by(Instant::now() + SWEEP_DELAY);
             }
-            reports.send(TreeReport::Nested {
+            reports.send(TreeReport::Event(Event::Nested {
                 mount: mount.id,
                 file_systems: report.file_systems,
-            });
+            }));
         }
     }
 

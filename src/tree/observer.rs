@@ -248,11 +248,11 @@ impl<'a> Observer<'a> {
 
     /// Reports which directories may not be read, where the last report is outdated.
     fn report_unreadable(&mut self) {
-        while let Some(report) = self
+        while let Some(event) = self
             .unreadable
             .pop_report(self.model.directories(), &self.mounts)
         {
-            self.send(report);
+            self.send(TreeReport::Event(event));
         }
     }
 

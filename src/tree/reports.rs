@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument, Observation};
 use crate::tree::file_status;
 use crate::tree::mount::{TreeMount, UnmetFile};
@@ -96,12 +97,13 @@ impl<'a> Reports<'a> {
     pub(super) fn flush(&mut self) {
         if !self.explained.is_empty() {
             let explained = std::mem::take(&mut self.explained);
-            self.send(TreeReport::Explained(explained));
+            self.send(TreeReport::Event(Event::Explained(explained)));
         }
         let mut batch = std::mem::take(&mut self.observations);
         while !batch.is_empty() {
             let rest = batch.split_off(batch.len().min(BATCH));
-            self.send(TreeReport::Observed(std::mem::replace(&mut batch, rest)));
+            let observed = Event::Observed(std::mem::replace(&mut batch, rest));
+            self.send(TreeReport::Event(observed));
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, sync_channel};
 
 use jiff::Timestamp;
 
+use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
@@ -136,13 +137,13 @@ impl WatchedTrees {
     pub fn note(&mut self, report: &mut TreeReport) {
         let _ = self.waiting.as_ref().map(Receiver::try_recv);
         match report {
-            TreeReport::MountFound { started, .. } => {
+            TreeReport::Event(Event::MountFound { started, .. }) => {
                 *started = self.began.map_or(*started, |began| began.min(*started));
             }
             TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } => {
                 self.progress.insert(*mount, *files);
             }
-            _ => {}
+            TreeReport::Event(_) | TreeReport::Notice(_) => {}
         }
     }
 

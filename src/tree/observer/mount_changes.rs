@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::announce::event::Event;
 use crate::announce::observation::Identity;
 use crate::tree::file_system::file_system;
 use crate::tree::observer::Observer;
@@ -48,7 +49,7 @@ impl Observer<'_> {
         let mount = &mut self.mounts[at];
         let requested = std::mem::take(&mut mount.requested);
         let mount = mount.id;
-        self.send(TreeReport::MountLost { mount, reason });
+        self.send(TreeReport::Event(Event::MountLost { mount, reason }));
         for path in requested {
             self.answer_request(path, true);
         }
@@ -80,11 +81,11 @@ impl Observer<'_> {
         let mount = &mut self.mounts[at];
         mount.find(identity, started, file_system(&mount.directory));
         let mount = mount.id;
-        self.send(TreeReport::MountFound {
+        self.send(TreeReport::Event(Event::MountFound {
             mount,
             identity,
             started,
-        });
+        }));
         let mount = &mut self.mounts[at];
         self.watching.begin(mount, &mut self.reports);
         mount.begin_sweep();

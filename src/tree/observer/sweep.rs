@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::announce::event::Event;
 use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
 use crate::tree::mount::SweepStep;
@@ -53,14 +54,20 @@ impl Observer<'_> {
         let mount = &mut self.mounts[at];
         let gives_hints = self.watching.gives_hints(mount);
         mount.end_sweep(complete, gives_hints, &self.settings);
+        let (id, candidates) = (mount.id, sweep.met);
         let report = TreeReport::Swept {
-            mount: mount.id,
+            mount: id,
             complete,
-            files: sweep.met,
+            files: candidates,
             took: sweep.started.elapsed(),
             unwatched: self.watching.trusts_hints(mount) && mount.is_polled(),
         };
         self.send(report);
+        self.reports.send(TreeReport::Event(Event::Swept {
+            mount: id,
+            complete,
+            candidates,
+        }));
     }
 
     /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
