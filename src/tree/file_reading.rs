@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use resourcesync::document::Content;
 
-use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
+use crate::announce::observation::{Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
 use crate::tree::file::{File, HintOutcome, IncompleteRead, is_racy};
-use crate::tree::file_status::{self, FileKind};
+use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
-use crate::tree::read_file::{ReadOutcome, read};
+use crate::tree::read_file::read;
 use crate::tree::recent_keys::RecentKeys;
 use crate::tree::work_queue::Trigger;
 
@@ -55,8 +54,8 @@ impl Observer<'_> {
     /// Looks at a file, and reads it if it must and may be read.
     pub(super) fn read_if_due(&mut self, id: FileId) {
         if let Some(job) = self.look(id, Trigger::Task) {
-            let outcome = read(&job.path, &self.settings.recent_keys);
-            self.take_outcome(&job, outcome);
+            let found = read(&job.path, &self.settings.recent_keys);
+            self.take(&job, found);
         }
     }
 
@@ -73,9 +72,9 @@ impl Observer<'_> {
                 jobs.push(job);
             }
         }
-        let outcomes = read_all(&jobs, &self.settings.recent_keys);
-        for (job, outcome) in jobs.iter().zip(outcomes) {
-            self.take_outcome(job, outcome);
+        let found = read_all(&jobs, &self.settings.recent_keys);
+        for (job, found) in jobs.iter().zip(found) {
+            self.take(job, found);
         }
     }
 
@@ -132,22 +131,23 @@ impl Observer<'_> {
     }
 
     /// Reports what was read, if that still counts.
-    fn take_outcome(&mut self, job: &FileReadJob, outcome: ReadOutcome) {
+    fn take(&mut self, job: &FileReadJob, (look, status): (Look, Option<FileStatus>)) {
         let is_same =
             |file: &File| file.directory == job.directory && Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].is_present();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {
             return;
         }
-        match outcome {
-            ReadOutcome::Gone => self.recheck_file(job.id),
-            ReadOutcome::Incomplete(reason, status) => {
+        match look {
+            Look::Missing => self.recheck_file(job.id),
+            Look::Incomplete(reason) => {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
-            ReadOutcome::Whole(content, status) => {
+            Look::Document { stat, .. } | Look::Other { stat, .. } => {
                 if !self.watching.is_written_again(job.id, &self.model) {
+                    self.whole(job.id, stat);
                     let path = self.mounts[job.mount].path(&job.below);
-                    self.whole(job.id, path, content, status.stat);
+                    self.reports.observe(path, look);
                 }
             }
         }
@@ -211,7 +211,7 @@ impl Observer<'_> {
         true
     }
 
-    fn whole(&mut self, id: FileId, path: DocumentPath, content: Content, stat: Stat) {
+    fn whole(&mut self, id: FileId, stat: Stat) {
         let now = Timestamp::now();
         if let Some(file) = self.model.file_mut(id) {
             file.read_whole(stat, now);
@@ -221,14 +221,6 @@ impl Observer<'_> {
             let after = RACY + Duration::from_millis(10);
             self.queue.push_file_after(id, after);
         }
-        let look = match content {
-            Content::Document(parsed) => Look::Document {
-                parsed: parsed.into(),
-                stat,
-            },
-            Content::Other(reason) => Look::Other { reason, stat },
-        };
-        self.reports.observe(path, look);
     }
 
     fn incomplete(&mut self, id: FileId, reason: Incomplete, stat: Option<Stat>) {
@@ -263,14 +255,14 @@ impl Observer<'_> {
 }
 
 /// Reads files, on as many threads as there are processors.
-fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> {
+fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<(Look, Option<FileStatus>)> {
     let threads = match jobs.len() {
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),
     };
     let threads = threads.min(MAX_THREADS);
     let share = jobs.len().div_ceil(threads).max(1);
-    let read_share = |jobs: &[FileReadJob]| -> Vec<ReadOutcome> {
+    let read_share = |jobs: &[FileReadJob]| -> Vec<(Look, Option<FileStatus>)> {
         jobs.iter()
             .map(|job| read(&job.path, recent_keys))
             .collect()
@@ -284,14 +276,14 @@ fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> 
                 (jobs, reader)
             })
             .collect();
-        let mut outcomes = read_share(first);
+        let mut all = read_share(first);
         for (jobs, reader) in others {
             match reader.map(|reader| reader.join()) {
-                Ok(Ok(read)) => outcomes.extend(read),
+                Ok(Ok(read)) => all.extend(read),
                 // Without a thread for it, or after a panic that has been printed.
-                _ => outcomes.extend(read_share(jobs)),
+                _ => all.extend(read_share(jobs)),
             }
         }
-        outcomes
+        all
     })
 }
