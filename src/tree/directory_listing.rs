@@ -32,15 +32,15 @@ impl Observer<'_> {
     /// Lists a directory and updates the model, or finds out what has become of it. Its subdirectories are listed later if
     /// they are new or `depth` says so.
     pub(super) fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
-        let Some(directory) = self.model.directories().get(id) else {
+        let Some(directory) = self.model.directories.get(id) else {
             return;
         };
-        let (at, is_root) = (directory.mount(), directory.parent().is_none());
+        let (at, is_root) = (directory.mount, directory.parent.is_none());
         let (is_link, before) = (directory.is_link, directory.identity);
         if !self.mounts[at].is_present() {
             return;
         }
-        let below = self.model.directories().below(id);
+        let below = self.model.directories.below(id);
         let path = join(&self.mounts[at].directory, &below);
         let (fd, identity) = match open(&path, is_link) {
             Ok(opened) => opened,
@@ -57,7 +57,7 @@ impl Observer<'_> {
         if is_another {
             self.meet_another_directory(id, &path, &fd, identity);
         }
-        self.nested.note(id, self.model.directories());
+        self.nested.note(id, &self.model.directories);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
         let mount = &mut self.mounts[at];
         self.watching
@@ -95,11 +95,11 @@ impl Observer<'_> {
         // Queried only if it differs from the parent's.
         let above = self
             .model
-            .directories()
+            .directories
             .file_system_above(id, identity.device);
         let file_system = above.unwrap_or_else(|| file_system(path));
         let is_mount_point = file_status::is_mount_point(fd);
-        if let Some(directory) = self.model.directory_mut(id) {
+        if let Some(directory) = self.model.directories.get_mut(id) {
             directory.file_system = file_system;
             directory.is_mount_point = is_mount_point;
             directory.identity = Some(identity);
@@ -129,10 +129,10 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
     fn allow(&mut self, id: DirectoryId, path: PathBuf) -> bool {
-        let Some(directory) = self.model.directory_mut(id) else {
+        let Some(directory) = self.model.directories.get_mut(id) else {
             return false;
         };
-        let at = directory.mount();
+        let at = directory.mount;
         let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
         let was_denied = before == DirectoryState::Denied;
         if was_denied {
@@ -145,11 +145,11 @@ impl Observer<'_> {
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
     fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
-        let Some(directory) = self.model.directory_mut(id) else {
+        let Some(directory) = self.model.directories.get_mut(id) else {
             return;
         };
-        let at = directory.mount();
-        if directory.parent().is_none() {
+        let at = directory.mount;
+        if directory.parent.is_none() {
             let change = RootChange::unreadable(&self.mounts[at].directory, &error.into());
             return self.change_root(at, change);
         }
@@ -170,7 +170,7 @@ impl Observer<'_> {
                 None => reason.clone(),
             },
         });
-        for file in self.model.directories().files_beneath(id) {
+        for file in self.model.directories.files_beneath(id) {
             self.report_incomplete(file, Incomplete::Denied(reason.clone()));
         }
     }

@@ -76,14 +76,14 @@ impl DirectoryWatching {
         mount: &mut TreeMount,
         reports: &mut Reports<'_>,
     ) {
-        let Some(directory) = model.directories().get(id) else {
+        let Some(directory) = model.directories.get(id) else {
             return;
         };
         let (is_link, before) = (directory.is_link, directory.watch);
         if !self.gives_hints(mount) {
             return;
         }
-        if self.mode == WatchMode::Auto && model.directories().is_on_remote_device(id) {
+        if self.mode == WatchMode::Auto && model.directories.is_on_remote_device(id) {
             let reason = format!(
                 "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",
                 path.display()
@@ -96,7 +96,7 @@ impl DirectoryWatching {
                 self.unwatch(id, model);
                 // Events that closed files may have come before.
                 model.forget_writers_in(id);
-                if let Some(directory) = model.directory_mut(id) {
+                if let Some(directory) = model.directories.get_mut(id) {
                     directory.watch = Some(key);
                 }
             }
@@ -124,7 +124,7 @@ impl DirectoryWatching {
     }
 
     pub(super) fn unwatch(&mut self, id: DirectoryId, model: &mut Model) {
-        if let Some(directory) = model.directory_mut(id)
+        if let Some(directory) = model.directories.get_mut(id)
             && let Some(key) = directory.watch.take()
         {
             self.watches.remove(key, id);
@@ -193,7 +193,7 @@ impl DirectoryWatching {
         let watch = match &file.link {
             Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
             None => {
-                let directory = model.directories().get(file.directory);
+                let directory = model.directories.get(file.directory);
                 directory.and_then(|directory| Some((directory.watch?, &*file.name)))
             }
         };

@@ -12,7 +12,7 @@ use crate::tree::work_queue::Depth;
 impl Observer<'_> {
     /// Checks what a name stands for, because an event said that it changed.
     pub(super) fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
-        let existing = self.model.directories().entry(id, name);
+        let existing = self.model.directories.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
             && !hint.unclear
@@ -73,7 +73,7 @@ impl Observer<'_> {
         depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let at = directories.mount_of(id)?;
         let below = || directories.below_name(id, name);
         let published = &self.mounts[at].published;
@@ -87,13 +87,13 @@ impl Observer<'_> {
                 if existing.is_some() {
                     self.remove(id, name);
                 }
-                let child = self.model.add_directory(id, name)?;
+                let child = self.model.directories.add_below(id, name)?;
                 self.links.reach_below(id, child, at);
                 (child, Some(Depth::Subtree))
             }
         };
         self.model.meet_directory(child);
-        if let Some(directory) = self.model.directory_mut(child) {
+        if let Some(directory) = self.model.directories.get_mut(child) {
             directory.is_link = false;
         }
         self.links.remove(id, name);
@@ -109,7 +109,7 @@ impl Observer<'_> {
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
     pub(super) fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
-        let existing = self.model.directories().entry(id, name);
+        let existing = self.model.directories.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing {
             self.model.meet_file(file);
             return Some(file);
@@ -120,7 +120,7 @@ impl Observer<'_> {
         if !self.settings.candidates.may_be(name) {
             return None;
         }
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let mount = &mut self.mounts[directories.mount_of(id)?];
         let below = directories.below_name(id, name);
         if !self
@@ -161,8 +161,8 @@ impl Observer<'_> {
         }
         for (id, directory) in directories {
             self.watching.forget(id, &directory);
-            self.links.forget(id, directory.mount());
-            self.unreadable.allow(id, directory.mount());
+            self.links.forget(id, directory.mount);
+            self.unreadable.allow(id, directory.mount);
             self.nested.remove(id);
             self.queue.forget_directory(id);
         }

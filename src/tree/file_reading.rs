@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::announce::observation::{Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
-use crate::tree::file::{File, HintOutcome, IncompleteRead, is_racy};
+use crate::tree::file::{File, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
@@ -45,9 +45,9 @@ impl Observer<'_> {
             return;
         };
         match file.hint(hint, Instant::now(), self.settings.open_writer) {
-            HintOutcome::Nothing => {}
-            HintOutcome::Read => self.queue.push_file(id),
-            HintOutcome::ReadAfter(after) => self.queue.push_file_after(id, after),
+            None => {}
+            Some(Duration::ZERO) => self.queue.push_file(id),
+            Some(after) => self.queue.push_file_after(id, after),
         }
     }
 
@@ -83,7 +83,7 @@ impl Observer<'_> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let mount = directories.mount_of(directory)?;
         if !self.mounts[mount].is_present() {
             return None;
@@ -228,8 +228,8 @@ impl Observer<'_> {
             return;
         };
         match file.read_incomplete(stat, Timestamp::now()) {
-            IncompleteRead::Wait(grace) => self.queue.push_file_after(id, grace),
-            IncompleteRead::Report => {
+            Some(grace) => self.queue.push_file_after(id, grace),
+            None => {
                 self.report_incomplete(id, reason);
                 self.retry(id);
             }

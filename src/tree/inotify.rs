@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::announce::candidates::Candidates;
-use crate::tree::pending_hints::{HintSink, NameEvent, PendingHints};
+use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
 
 /// Room for some ten thousand events.
@@ -137,7 +137,7 @@ impl Inotify {
             match waited {
                 Ok(false) => {}
                 Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),
-                Err(error) => return hints.end(error.to_string()),
+                Err(error) => return hints.ask(|batch| batch.ended = Some(error.to_string())),
             }
         }
     }
@@ -216,15 +216,16 @@ impl InotifyQueue {
         let InotifyReader { inotify, buffer } = &mut *reading;
         loop {
             match inotify.read_events(buffer) {
-                Ok(events) => self.hints.merge(|sink| {
+                Ok(events) => self.hints.merge(|pending| {
                     for event in events {
-                        merge(sink, &self.candidates, &event);
+                        merge(pending, &self.candidates, &event);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.hints.end(error.to_string());
+                    self.hints
+                        .ask(|batch| batch.ended = Some(error.to_string()));
                     return false;
                 }
             }
@@ -270,12 +271,12 @@ fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool
 }
 
 fn merge(
-    sink: &mut HintSink<'_>,
+    pending: &mut PendingBatch,
     candidates: &Candidates,
     event: &inotify::Event<&std::ffi::OsStr>,
 ) {
     if event.mask.contains(EventMask::Q_OVERFLOW) {
-        sink.overflow();
+        pending.overflow();
         return;
     }
     let key = key_of(&event.wd);
@@ -286,7 +287,7 @@ fn merge(
         } else {
             NameEvent::Gone
         };
-        return sink.itself(key, happened);
+        return pending.itself(key, happened);
     };
     let is_directory = event.mask.contains(EventMask::ISDIR);
     let happened = [
@@ -300,7 +301,7 @@ fn merge(
     ];
     for (mask, happened) in happened {
         if event.mask.contains(mask) {
-            sink.name(candidates, key, name.as_bytes(), happened, is_directory);
+            pending.name(candidates, key, name.as_bytes(), happened, is_directory);
         }
     }
 }

@@ -27,7 +27,7 @@ impl Observer<'_> {
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         let path = self.mounts.path_of_name(&self.model, id, name)?;
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let existing = directories.entry(id, name);
         let before = match existing {
             Some(TreeEntry::Directory(child)) => directories.get(child)?.identity,
@@ -75,25 +75,25 @@ impl Observer<'_> {
 
     /// Takes note that a directory is reached by a link.
     fn follow(&mut self, id: DirectoryId) {
-        if let Some(directory) = self.model.directory_mut(id) {
+        if let Some(directory) = self.model.directories.get_mut(id) {
             directory.is_link = true;
-            self.links.reach(id, directory.mount());
+            self.links.reach(id, directory.mount);
         }
     }
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
     fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) -> TreeEntry {
-        if self.model.directories().entry(id, name) != Some(entry) {
+        if self.model.directories.entry(id, name) != Some(entry) {
             self.remove(id, name);
         }
-        self.model.add_dead_link(id, name, entry);
+        self.model.directories.set_entry(id, name.into(), entry);
         self.links.insert(id, name);
         entry
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
     fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let Some(mount) = directories.mount_of(id) else {
             return true;
         };
@@ -120,7 +120,7 @@ impl Observer<'_> {
         id: DirectoryId,
         identity: Identity,
     ) -> Option<PathBuf> {
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let above = directories.same_above(id, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
         let mount = &self.mounts[directories.mount_of(above)?];
@@ -139,12 +139,12 @@ impl Observer<'_> {
     ) {
         self.watching.unwatch(id, &mut self.model);
         self.nested.remove(id);
-        let Some(known) = self.model.directory_mut(id) else {
+        let Some(known) = self.model.directories.get_mut(id) else {
             return;
         };
         known.identity = Some(identity);
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
-        self.unreadable.allow(id, known.mount());
+        self.unreadable.allow(id, known.mount);
         let names = known.entries().map(|(name, _)| Arc::clone(name));
         for name in names.collect::<Vec<_>>() {
             self.remove(id, &name);
@@ -162,7 +162,7 @@ impl Observer<'_> {
         if file.link.as_ref().is_some_and(|it| it.identity == identity) {
             return;
         }
-        let at = self.model.directories().mount_of(file.directory);
+        let at = self.model.directories.mount_of(file.directory);
         self.forget_target(id);
         let watch = at.and_then(|at| self.watching.watch_target(id, path, &self.mounts[at]));
         if let Some(file) = self.model.file_mut(id) {
@@ -187,7 +187,7 @@ impl Observer<'_> {
     /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere. Returns the
     /// number of links.
     pub(super) fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
-        let Some(at) = self.model.directories().mount_of(directory) else {
+        let Some(at) = self.model.directories.mount_of(directory) else {
             return 0;
         };
         let links = self.links.names(directory);

@@ -8,7 +8,7 @@
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
 //! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, `directory_watching` (which has the
 //! `watches` of a backend, `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`,
-//! `nested_directories` (which has the `mount_table`), and the `work_queue` with its `timers`.
+//! `nested_directories` (which has the `mount_table`), and the `work_queue`.
 //!
 //! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and whole
 //! directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content. `read_file`
@@ -42,7 +42,6 @@ mod recent_keys;
 mod reports;
 mod slab;
 mod system_limit;
-mod timers;
 mod tree_mounts;
 mod unreadable_directories;
 mod watches;
@@ -71,7 +70,7 @@ use crate::tree::file::LastRead;
 use crate::tree::file_system::FileSystem;
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::PendingHints;
+use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
 
 pub use crate::tree::explanation::explain;
@@ -293,17 +292,17 @@ impl Tree {
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
     /// path that is [no candidate](Candidates::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
-        self.hints.request(paths);
+        self.hints.ask(|batch| batch.requested.extend(paths));
     }
 
     /// Asks why there is no document at each path: [`Event::Explained`] answers, in time.
     pub fn explain(&self, paths: Vec<DocumentPath>) {
-        self.hints.explain(paths);
+        self.hints.ask(|batch| batch.questions.extend(paths));
     }
 
     /// Asks for a sweep of all mounts, now.
     pub fn sweep(&self) {
-        self.hints.request_sweep();
+        self.hints.ask(|batch| batch.sweep = true);
     }
 
     /// Returns the hints of the kernel since the watching began.
@@ -314,13 +313,13 @@ impl Tree {
     /// Acts as if the kernel had lost events.
     #[doc(hidden)]
     pub fn overflow(&self) {
-        self.hints.overflow();
+        self.hints.merge(PendingBatch::overflow);
     }
 }
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        self.hints.stop();
+        self.hints.ask(|batch| batch.stop = true);
         if let Some(observer) = self.observer.take() {
             let end = Instant::now() + STOP_TIMEOUT;
             while !observer.is_finished() {

@@ -66,7 +66,7 @@ impl NestedDirectories {
         let Some(directory) = directories.get(id) else {
             return;
         };
-        let parent = directory.parent().and_then(|id| directories.get(id));
+        let parent = directory.parent.and_then(|id| directories.get(id));
         let (Some(parent), Some(identity)) = (parent, directory.identity) else {
             return;
         };
@@ -77,7 +77,7 @@ impl NestedDirectories {
             return self.remove(id);
         }
         let nested = Nested {
-            mount: directory.mount(),
+            mount: directory.mount,
             identity,
             is_link: directory.is_link,
         };
@@ -152,7 +152,7 @@ impl NestedDirectories {
         }
         for id in points {
             let directory = directories.get(id);
-            let Some((at, identity)) = directory.and_then(|it| Some((it.mount(), it.identity?)))
+            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
             else {
                 continue;
             };

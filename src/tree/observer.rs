@@ -104,7 +104,7 @@ impl<'a> Observer<'a> {
         let mounts = self.mounts.iter();
         let watched = mounts.filter(|it| it.is_present() && self.watching.trusts_hints(it));
         watched
-            .map(|it| self.model.directories().beneath(it.root).len())
+            .map(|it| self.model.directories.beneath(it.root).len())
             .sum()
     }
 
@@ -180,11 +180,8 @@ impl<'a> Observer<'a> {
         if self.mounts.is_check_due(now) {
             self.check_mounts();
             self.recheck_some_links();
-            self.nested.recheck_mount_table(
-                self.model.directories(),
-                &self.mounts,
-                &mut self.queue,
-            );
+            self.nested
+                .recheck_mount_table(&self.model.directories, &self.mounts, &mut self.queue);
             for id in self.unreadable.due(now) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
@@ -234,13 +231,13 @@ impl<'a> Observer<'a> {
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
     pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
         self.watching.unwatch(id, &mut self.model);
-        let Some(directory) = self.model.directories().get(id) else {
+        let Some(directory) = self.model.directories.get(id) else {
             return;
         };
-        match directory.parent() {
-            None => self.relist_mount(directory.mount()),
+        match directory.parent {
+            None => self.relist_mount(directory.mount),
             Some(parent) => {
-                let name = Arc::clone(directory.name());
+                let name = Arc::clone(&directory.name);
                 self.check_name(parent, &name, Hint::RENAMED);
             }
         }
@@ -250,7 +247,7 @@ impl<'a> Observer<'a> {
     fn report_unreadable(&mut self) {
         while let Some(event) = self
             .unreadable
-            .pop_report(self.model.directories(), &self.mounts)
+            .pop_report(&self.model.directories, &self.mounts)
         {
             self.send(TreeReport::Event(event));
         }
@@ -272,14 +269,14 @@ impl<'a> Observer<'a> {
         let missing = self.reports.missing();
         self.nested.recheck(
             missing,
-            self.model.directories(),
+            &self.model.directories,
             &self.mounts,
             &mut self.queue,
         );
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.mounts.check_by(Instant::now());
         }
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         self.nested
             .report(directories, &mut self.mounts, &mut self.reports);
         self.reports.flush();
