@@ -59,9 +59,7 @@ impl Observer<'_> {
         }
         self.nested.note(id, &self.model.directories);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
-        let mount = &mut self.mounts[at];
-        self.watching
-            .watch(id, &path, &mut self.model, mount, &mut self.reports);
+        self.watch(id, &path, at);
         let found = match self.names_to_look_at(at, below, &fd, &path) {
             Ok(found) => found,
             Err(error) => return self.deny(id, &path, error),
@@ -91,7 +89,7 @@ impl Observer<'_> {
         fd: &OwnedFd,
         identity: Identity,
     ) {
-        self.watching.unwatch(id, &mut self.model);
+        self.unwatch(id);
         // Queried only if it differs from the parent's.
         let above = self
             .model

@@ -150,7 +150,7 @@ impl Observer<'_> {
         // looked up again.
         for removed in files {
             if let Some(target) = &removed.file.link {
-                self.watching.unwatch_target(removed.id, target);
+                self.unwatch_target(removed.id, target);
             }
             self.queue.forget_file(removed.id);
             if removed.file.is_reported_or_requested() {
@@ -160,7 +160,9 @@ impl Observer<'_> {
             }
         }
         for (id, directory) in directories {
-            self.watching.forget(id, &directory);
+            if let Some(key) = directory.watch {
+                self.watches.remove(key, id);
+            }
             self.links.forget(id, directory.mount);
             self.unreadable.allow(id, directory.mount);
             self.nested.remove(id);

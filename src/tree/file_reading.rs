@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{Incomplete, Look, RACY, Stat};
+use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
 use crate::tree::file::{File, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::ids::FileId;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::read;
@@ -30,10 +30,10 @@ const MAX_THREADS: usize = 4;
 #[derive(Debug)]
 struct FileReadJob {
     id: FileId,
-    directory: DirectoryId,
+    /// The name that it has, which no other file shares.
     name: Arc<[u8]>,
     mount: usize,
-    below: Vec<u8>,
+    document: DocumentPath,
     path: PathBuf,
     size: u64,
 }
@@ -55,7 +55,7 @@ impl Observer<'_> {
     pub(super) fn read_if_due(&mut self, id: FileId) {
         if let Some(job) = self.look(id, Trigger::Task) {
             let found = read(&job.path, &self.settings.recent_keys);
-            self.take(&job, found);
+            self.take(job, found);
         }
     }
 
@@ -73,7 +73,7 @@ impl Observer<'_> {
             }
         }
         let found = read_all(&jobs, &self.settings.recent_keys);
-        for (job, found) in jobs.iter().zip(found) {
+        for (job, found) in jobs.into_iter().zip(found) {
             self.take(job, found);
         }
     }
@@ -121,19 +121,17 @@ impl Observer<'_> {
             || self.waits_to_settle(id, mount, &status.stat, trigger);
         (!can_wait).then_some(FileReadJob {
             id,
-            directory,
             name,
             mount,
-            below,
+            document: self.mounts[mount].path(&below),
             path,
             size: status.stat.size,
         })
     }
 
     /// Reports what was read, if that still counts.
-    fn take(&mut self, job: &FileReadJob, (look, status): (Look, Option<FileStatus>)) {
-        let is_same =
-            |file: &File| file.directory == job.directory && Arc::ptr_eq(&file.name, &job.name);
+    fn take(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
+        let is_same = |file: &File| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].is_present();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {
             return;
@@ -144,10 +142,9 @@ impl Observer<'_> {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
             Look::Document { stat, .. } | Look::Other { stat, .. } => {
-                if !self.watching.is_written_again(job.id, &self.model) {
+                if !self.is_written_again(job.id) {
                     self.whole(job.id, stat);
-                    let path = self.mounts[job.mount].path(&job.below);
-                    self.reports.observe(path, look);
+                    self.reports.observe(job.document, look);
                 }
             }
         }

@@ -26,7 +26,7 @@ const BUFFER: usize = 512 * 1024;
 pub(super) struct Inotify {
     watches: inotify::Watches,
     descriptors: HashMap<WatchKey, WatchDescriptor>,
-    queue: Arc<InotifyQueue>,
+    pub(super) queue: Arc<InotifyQueue>,
     /// An eventfd that is written when hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
@@ -36,18 +36,13 @@ pub(super) struct Inotify {
 
 /// The kernel's queue.
 #[derive(Debug)]
-struct InotifyQueue {
+pub(super) struct InotifyQueue {
     /// A descriptor to poll while another thread reads.
     ready: OwnedFd,
-    reading: Mutex<InotifyReader>,
+    /// The kernel's side, and room for events.
+    reading: Mutex<(inotify::Inotify, Vec<u8>)>,
     hints: Arc<PendingHints>,
     candidates: Arc<Candidates>,
-}
-
-#[derive(Debug)]
-struct InotifyReader {
-    inotify: inotify::Inotify,
-    buffer: Vec<u8>,
 }
 
 /// Signal to the thread to read instead of the observer.
@@ -77,10 +72,7 @@ impl Inotify {
         let watches = inotify.watches();
         let queue = Arc::new(InotifyQueue {
             ready: inotify.as_fd().try_clone_to_owned()?,
-            reading: Mutex::new(InotifyReader {
-                inotify,
-                buffer: vec![0; BUFFER],
-            }),
+            reading: Mutex::new((inotify, vec![0; BUFFER])),
             hints: Arc::clone(hints),
             candidates: Arc::clone(candidates),
         });
@@ -116,11 +108,6 @@ impl Inotify {
             true => StandInState::Reading,
             false => StandInState::Idle,
         });
-    }
-
-    /// Reads all events that the kernel has.
-    pub(super) fn read(&self) {
-        self.queue.read();
     }
 
     /// Reads events until there is a hint worth waking for, or until `deadline`.
@@ -211,9 +198,9 @@ fn key_of(descriptor: &WatchDescriptor) -> WatchKey {
 
 impl InotifyQueue {
     /// Reads all events that the kernel has. Returns false if there will be no more.
-    fn read(&self) -> bool {
+    pub(super) fn read(&self) -> bool {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let InotifyReader { inotify, buffer } = &mut *reading;
+        let (inotify, buffer) = &mut *reading;
         loop {
             match inotify.read_events(buffer) {
                 Ok(events) => self.hints.merge(|pending| {

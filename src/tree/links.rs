@@ -137,7 +137,7 @@ impl Observer<'_> {
         above: PathBuf,
         identity: Identity,
     ) {
-        self.watching.unwatch(id, &mut self.model);
+        self.unwatch(id);
         self.nested.remove(id);
         let Some(known) = self.model.directories.get_mut(id) else {
             return;
@@ -164,7 +164,7 @@ impl Observer<'_> {
         }
         let at = self.model.directories.mount_of(file.directory);
         self.forget_target(id);
-        let watch = at.and_then(|at| self.watching.watch_target(id, path, &self.mounts[at]));
+        let watch = at.and_then(|at| self.watch_target(id, path, at));
         if let Some(file) = self.model.file_mut(id) {
             file.link = Some(Box::new(LinkTarget { identity, watch }));
         }
@@ -178,7 +178,7 @@ impl Observer<'_> {
         let Some(target) = file.link.take() else {
             return;
         };
-        self.watching.unwatch_target(id, &target);
+        self.unwatch_target(id, &target);
         if let Some((directory, name)) = self.model.name_of(id) {
             self.links.remove(directory, &name);
         }

@@ -6,12 +6,12 @@
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, `directory_watching` (which has the
-//! `watches` of a backend, `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`,
+//! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, the `watches` of a backend, `inotify` or
+//! `notify`, with their `pending_hints`, `unreadable_directories`,
 //! `nested_directories` (which has the `mount_table`), and the `work_queue`.
 //!
 //! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and whole
-//! directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content. `read_file`
+//! directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content, `directory_watching` what is watched. `read_file`
 //! and `explanation` look at one file, once.
 //! `change_list` reads the entries of a Change List again, and `recent_keys` has what spares it some of that.
 
@@ -275,7 +275,7 @@ impl Tree {
         let observe = move || {
             let mut observer = Observer::new(settings, known, watches, report);
             for notice in notices {
-                observer.notice(notice);
+                observer.reports.notice(notice);
             }
             observer.run();
         };

@@ -34,7 +34,7 @@ pub(super) struct TreeMount {
     pub(super) root: DirectoryId,
     presence: RootPresence,
     /// File system of the root that was found last.
-    file_system: FileSystem,
+    pub(super) file_system: FileSystem,
     /// The watch of the directory that holds the root, with the root's name there.
     pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
@@ -210,10 +210,6 @@ impl TreeMount {
             }
             RootPresence::Absent { .. } => false,
         }
-    }
-
-    pub(super) fn file_system(&self) -> FileSystem {
-        self.file_system
     }
 
     /// Returns true if some directory of it gives no hints, so that it is swept at the shorter interval.

@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::tree::directory_watching::DirectoryWatching;
 use crate::tree::explanation::explain;
 use crate::tree::ids::DirectoryId;
 use crate::tree::linked_directories::LinkedDirectories;
@@ -31,7 +30,7 @@ pub(super) struct Observer<'a> {
     pub(super) settings: TreeSettings,
     /// True if no file is looked at a second time.
     pub(super) is_one_shot: bool,
-    pub(super) watching: DirectoryWatching,
+    pub(super) watches: Watches,
     pub(super) model: Model,
     pub(super) links: LinkedDirectories,
     pub(super) mounts: TreeMounts,
@@ -54,7 +53,7 @@ impl<'a> Observer<'a> {
         let mounts = TreeMounts::new(&settings, known, &mut model);
         Observer {
             is_one_shot: false,
-            watching: DirectoryWatching::new(&settings, watches),
+            watches,
             settings,
             model,
             links: LinkedDirectories::default(),
@@ -69,10 +68,10 @@ impl<'a> Observer<'a> {
 
     /// Observes until it is told to stop.
     pub(super) fn run(&mut self) {
-        while !self.reports.is_stopped() {
+        while !self.reports.is_stopped {
             let is_busy = self.has_work();
             let deadline = (!is_busy).then(|| self.next_deadline());
-            let batch = self.watching.watches.take(is_busy, deadline);
+            let batch = self.watches.take(is_busy, deadline);
             if batch.stop {
                 return;
             }
@@ -87,7 +86,7 @@ impl<'a> Observer<'a> {
     pub(super) fn scan_once(&mut self) {
         self.is_one_shot = true;
         self.check_mounts();
-        while !self.reports.is_stopped() {
+        while !self.reports.is_stopped {
             self.work();
             self.flush();
             let waits = self.mounts.sweeps().filter_map(Sweep::goes_on_at);
@@ -102,7 +101,8 @@ impl<'a> Observer<'a> {
     /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
     pub(super) fn directories_to_watch(&self) -> usize {
         let mounts = self.mounts.iter();
-        let watched = mounts.filter(|it| it.is_present() && self.watching.trusts_hints(it));
+        let watched =
+            mounts.filter(|it| it.is_present() && self.settings.watch.trusts(it.file_system));
         watched
             .map(|it| self.model.directories.beneath(it.root).len())
             .sum()
@@ -123,13 +123,16 @@ impl<'a> Observer<'a> {
             self.take_directory_hints(key, &hints);
         }
         if batch.overflow {
-            self.notice(TreeNotice::Overflow);
+            self.reports.notice(TreeNotice::Overflow);
             // The events that were lost may have closed files.
             self.model.forget_writers();
         }
         let has_ended = batch.ended.is_some();
         if let Some(reason) = batch.ended {
-            self.watching.end(reason, &mut self.reports);
+            self.watches.end();
+            let interval = self.settings.poll_interval;
+            self.reports
+                .notice(TreeNotice::EventsEnded { reason, interval });
             self.model.forget_writers();
         }
         if batch.overflow || batch.sweep || has_ended {
@@ -142,7 +145,7 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let Some(watched) = self.watching.watches.watched(key) else {
+        let Some(watched) = self.watches.watched.get(&key) else {
             return;
         };
         let (directories, named) = (watched.directories.clone(), watched.hints_of_names(hints));
@@ -197,7 +200,7 @@ impl<'a> Observer<'a> {
     fn work(&mut self) {
         let end = Instant::now() + TIME_SLICE;
         let mut has_swept = false;
-        while !self.reports.is_stopped() && !self.reports.is_full() && Instant::now() < end {
+        while !self.reports.is_stopped && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
                 Some(Task::List(id, depth)) => self.list(id, depth, Trigger::Task),
                 Some(Task::Read(id)) => self.read_if_due(id),
@@ -221,7 +224,7 @@ impl<'a> Observer<'a> {
     /// Sweeps for one time slice.
     fn sweep_on(&mut self) {
         let end = Instant::now() + TIME_SLICE;
-        while !self.reports.is_stopped()
+        while !self.reports.is_stopped
             && !self.reports.is_full()
             && self.continue_sweep()
             && Instant::now() < end
@@ -230,7 +233,7 @@ impl<'a> Observer<'a> {
 
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
     pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
-        self.watching.unwatch(id, &mut self.model);
+        self.unwatch(id);
         let Some(directory) = self.model.directories.get(id) else {
             return;
         };
@@ -253,10 +256,6 @@ impl<'a> Observer<'a> {
         }
     }
 
-    pub(super) fn notice(&mut self, notice: TreeNotice) {
-        self.reports.notice(notice);
-    }
-
     /// Sends a report, after all that was observed before.
     fn send(&mut self, report: TreeReport) {
         self.flush();
@@ -266,9 +265,8 @@ impl<'a> Observer<'a> {
     /// Sends what was observed. R15: files are missing only from a tree that is there, and what may only be away with
     /// another file system is reported after that is.
     fn flush(&mut self) {
-        let missing = self.reports.missing();
         self.nested.recheck(
-            missing,
+            self.reports.missing.keys(),
             &self.model.directories,
             &self.mounts,
             &mut self.queue,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument, Observation};
+use crate::announce::observation::{DocumentPath, Look, NoDocument, Observation};
 use crate::tree::file_status;
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::tree_mounts::TreeMounts;
@@ -19,11 +19,11 @@ const BATCH: usize = 512;
 pub(super) struct Reports<'a> {
     receiver: Box<dyn FnMut(TreeReport) -> ControlFlow<()> + 'a>,
     /// True once the receiver wants no more.
-    is_stopped: bool,
+    pub(super) is_stopped: bool,
     observations: Vec<Observation>,
     explained: Vec<(DocumentPath, NoDocument)>,
     /// The files that `observations` call missing, in case their mount is.
-    missing: HashMap<DocumentPath, UnmetFile>,
+    pub(super) missing: HashMap<DocumentPath, UnmetFile>,
 }
 
 impl<'a> Reports<'a> {
@@ -35,10 +35,6 @@ impl<'a> Reports<'a> {
             explained: Vec::new(),
             missing: HashMap::new(),
         }
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.is_stopped
     }
 
     /// Returns true if there is enough to send.
@@ -77,20 +73,11 @@ impl<'a> Reports<'a> {
             for (path, unmet) in missing.iter().filter(|(path, _)| path.mount == mount.id) {
                 mount.unmet.insert(Arc::clone(&path.below), *unmet);
             }
-            self.forget_missing(mount.id);
+            self.observations
+                .retain(|it| it.path.mount != mount.id || it.look != Look::Missing);
             is_mount_missing = true;
         }
         is_mount_missing
-    }
-
-    /// Returns the paths that were observed to be missing, and are not sent yet.
-    pub(super) fn missing(&self) -> impl Iterator<Item = &DocumentPath> {
-        self.missing.keys()
-    }
-
-    fn forget_missing(&mut self, mount: MountId) {
-        self.observations
-            .retain(|it| it.path.mount != mount || it.look != Look::Missing);
     }
 
     /// Sends what was collected.

@@ -19,7 +19,7 @@ impl Observer<'_> {
 
     /// Finds out whether a mount is there, and whether it is the same as before.
     pub(in crate::tree) fn check_mount(&mut self, at: usize) {
-        self.watching.watch_parent(at, &mut self.mounts[at]);
+        self.watch_parent(at);
         if let Some(change) = self.mounts.root_change(at) {
             self.change_root(at, change);
         }
@@ -64,7 +64,7 @@ impl Observer<'_> {
         self.flush();
         self.end_sweep(at, false);
         for id in self.model.directories.beneath(self.mounts[at].root) {
-            self.watching.unwatch(id, &mut self.model);
+            self.unwatch(id);
             self.unreadable.allow(id, at);
         }
         true
@@ -73,7 +73,7 @@ impl Observer<'_> {
     fn find_mount(&mut self, at: usize, identity: Identity) {
         if self.leave_mount(at) {
             let directory = self.mounts[at].directory.clone();
-            self.notice(TreeNotice::Replaced { directory });
+            self.reports.notice(TreeNotice::Replaced { directory });
         }
         // The exact clock: that of `ctime` may stand still for long on a busy virtual machine, and a file that was
         // written before would seem to be written since.
@@ -86,8 +86,7 @@ impl Observer<'_> {
             identity,
             started,
         }));
-        let mount = &mut self.mounts[at];
-        self.watching.begin(mount, &mut self.reports);
-        mount.begin_sweep();
+        self.begin_watching(at);
+        self.mounts[at].begin_sweep();
     }
 }

@@ -51,8 +51,8 @@ impl Observer<'_> {
             }
         }
         self.report_unreadable();
+        let gives_hints = self.gives_hints(at);
         let mount = &mut self.mounts[at];
-        let gives_hints = self.watching.gives_hints(mount);
         mount.end_sweep(complete, gives_hints, &self.settings);
         let (id, candidates) = (mount.id, sweep.met);
         let report = TreeReport::Swept {
@@ -60,7 +60,7 @@ impl Observer<'_> {
             complete,
             files: candidates,
             took: sweep.started.elapsed(),
-            unwatched: self.watching.trusts_hints(mount) && mount.is_polled(),
+            unwatched: self.settings.watch.trusts(mount.file_system) && mount.is_polled(),
         };
         self.send(report);
         self.reports.send(TreeReport::Event(Event::Swept {
