@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::tree::{
@@ -103,7 +104,9 @@ fn first() {
     let written = begun.elapsed();
     let mut left: HashSet<String> = (0..DOCUMENTS).map(name).collect();
     while !left.is_empty() {
-        let Ok(TreeReport::Observed(batch)) = reports.recv_timeout(Duration::from_secs(30)) else {
+        let Ok(TreeReport::Event(Event::Observed(batch))) =
+            reports.recv_timeout(Duration::from_secs(30))
+        else {
             panic!("{} documents were missed", left.len());
         };
         for it in batch {
@@ -185,7 +188,7 @@ fn swept(reports: &Receiver<TreeReport>) -> (Vec<KnownFile>, usize) {
     let (mut known, mut observed) = (Vec::new(), 0);
     loop {
         match reports.recv().expect("a tree that goes on") {
-            TreeReport::Observed(batch) => {
+            TreeReport::Event(Event::Observed(batch)) => {
                 observed += batch.len();
                 known.extend(batch.into_iter().filter_map(|it| match it.look {
                     Look::Document { stat, .. } => Some(KnownFile {
@@ -208,7 +211,8 @@ fn rename(root: &Path, reports: &Receiver<TreeReport>, n: usize) -> Duration {
     let begun = Instant::now();
     fs::rename(&next, root.join(name(0))).expect("a rename");
     loop {
-        if let TreeReport::Observed(batch) = reports.recv().expect("a tree that goes on")
+        if let TreeReport::Event(Event::Observed(batch)) =
+            reports.recv().expect("a tree that goes on")
             && batch.iter().any(|it| version(&it.look) == Some(1000 + n))
         {
             return begun.elapsed();

@@ -15,7 +15,6 @@ use crate::announce::steps::step::Engine;
 use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::daemon::log;
 use crate::report::status::alerts::missing;
 use crate::report::{self, Reader, sources};
 use crate::state::open::{copy_to_memory, in_memory};
@@ -151,7 +150,7 @@ impl OneShotScan {
 
     fn observe(&mut self, reported: TreeReport) -> state::Result<()> {
         match &reported {
-            TreeReport::Observed(observations) => {
+            TreeReport::Event(Event::Observed(observations)) => {
                 for observation in observations {
                     self.see(observation);
                 }
@@ -177,9 +176,9 @@ impl OneShotScan {
             }
             _ => {}
         }
-        match log::engine_event(reported) {
-            Some(event) => self.step(event),
-            None => Ok(()),
+        match reported {
+            TreeReport::Event(event) => self.step(event),
+            _ => Ok(()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
+use crate::announce::event::Event;
 use crate::tree::TreeReport;
 
 /// Template if an earlier run knew the approximate number of files.
@@ -30,15 +31,12 @@ impl Progress {
 
     pub fn note(&mut self, report: &TreeReport) {
         match report {
-            TreeReport::Observed(observations) => self.read += observations.len() as u64,
+            TreeReport::Event(Event::Observed(observations)) => {
+                self.read += observations.len() as u64
+            }
             TreeReport::Sweeping { files, .. } => self.show(*files),
             TreeReport::Swept { files, .. } => self.swept += files,
-            TreeReport::Explained(_)
-            | TreeReport::MountFound { .. }
-            | TreeReport::MountLost { .. }
-            | TreeReport::Unreadable { .. }
-            | TreeReport::Nested { .. }
-            | TreeReport::Notice(_) => {}
+            TreeReport::Event(_) | TreeReport::Notice(_) => {}
         }
     }
 

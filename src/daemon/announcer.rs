@@ -30,7 +30,7 @@ use crate::broker::client::Brokers;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::announcer::served_topics::ServedTopics;
 use crate::daemon::announcer::submissions::Submissions;
-use crate::daemon::announcer::watched_trees::{Generation, WatchedTrees};
+use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::commands::{CommandAnswer, answer, counted, event_of};
 use crate::daemon::event_loop::status_reporter::Knowledge;
@@ -52,8 +52,8 @@ pub enum SourceInput {
     Event(Event),
     /// Change Lists were read, as was requested, in so much time.
     Read(Box<TakenRound>, TakeRequest, Duration),
-    /// A report of a tree, with the generation of the tree: one of an earlier generation is ignored.
-    Tree(Generation, TreeReport),
+    /// A report of a tree, with the number of its generation: one of an earlier generation is ignored.
+    Tree(u64, TreeReport),
 }
 
 /// Inputs of the loop of `rsnotify run`.
@@ -138,10 +138,6 @@ impl Announcer {
         }
     }
 
-    fn observations(&self) -> usize {
-        self.inputs.iter().map(observations).sum()
-    }
-
     /// Takes the inputs of one step.
     fn batch(&mut self) -> Vec<Event> {
         let (mut batch, mut seen) = (Vec::new(), 0);
@@ -156,14 +152,13 @@ impl Announcer {
         batch
     }
 
-    fn tree_report(&mut self, mut report: TreeReport, parts: &mut RunParts) {
-        self.trees.note(&mut report);
+    fn tree_report(&mut self, report: TreeReport, parts: &mut RunParts) {
         log::log_report(&report, &self.engine.plan);
         self.count_sweep(&report, parts);
-        if matches!(report, TreeReport::Observed(_)) {
-            parts.failpoints.pass(Failpoint::Observed);
-        }
-        if let Some(event) = log::engine_event(report) {
+        if let TreeReport::Event(event) = report {
+            if matches!(event, Event::Observed(_)) {
+                parts.failpoints.pass(Failpoint::Observed);
+            }
             self.keep(event, parts.saver.trouble().is_some());
         }
     }
@@ -219,8 +214,11 @@ impl Role for Announcer {
                 self.count_read(&request, &round.outcome, took, parts);
                 self.keep(Event::Taken(round), is_failing);
             }
-            SourceInput::Tree(generation, _) if !self.trees.is_current(generation) => {}
-            SourceInput::Tree(_, report) => self.tree_report(report, parts),
+            SourceInput::Tree(generation, mut report) => {
+                if self.trees.note(generation, &mut report) {
+                    self.tree_report(report, parts);
+                }
+            }
         }
     }
 
@@ -229,7 +227,7 @@ impl Role for Announcer {
     }
 
     fn is_full(&self) -> bool {
-        self.observations() >= MAX_OBSERVATIONS
+        self.inputs.iter().map(observations).sum::<usize>() >= MAX_OBSERVATIONS
     }
 
     fn is_due(&self, parts: &RunParts) -> bool {
@@ -347,7 +345,7 @@ impl Role for Announcer {
         if self.is_settled() {
             self.trees.settled();
             Knowledge::Complete
-        } else if self.trees.was_settled() {
+        } else if self.trees.was_settled {
             Knowledge::CompleteBefore
         } else {
             Knowledge::Partial
@@ -367,7 +365,7 @@ impl Role for Announcer {
             }
         } else {
             DaemonActivity::Sweeping {
-                files: self.trees.files_met(),
+                files: self.trees.progress.values().sum(),
             }
         }
     }

@@ -1,58 +1,13 @@
-//! Log lines of the loop, and the events in the reports of a tree.
+//! Log lines of the loop.
 
 use std::error::Error;
 
 use tracing::{debug, error, info, warn};
 
-use crate::announce::event::{Event, Fact};
+use crate::announce::event::Fact;
 use crate::announce::observation::MountId;
 use crate::announce::plan::Plan;
 use crate::tree::TreeReport;
-
-/// Returns the event in a tree's report, if it is one.
-pub fn engine_event(report: TreeReport) -> Option<Event> {
-    match report {
-        TreeReport::Observed(observations) => Some(Event::Observed(observations)),
-        TreeReport::Explained(explained) => Some(Event::Explained(explained)),
-        TreeReport::MountFound {
-            mount,
-            identity,
-            started,
-        } => Some(Event::MountFound {
-            mount,
-            identity,
-            started,
-        }),
-        TreeReport::MountLost { mount, reason } => Some(Event::MountLost { mount, reason }),
-        TreeReport::Swept {
-            mount,
-            complete,
-            files,
-            ..
-        } => Some(Event::Swept {
-            mount,
-            complete,
-            candidates: files,
-        }),
-        TreeReport::Unreadable {
-            mount,
-            directories,
-            more,
-        } => Some(Event::Unreadable {
-            mount,
-            directories,
-            more,
-        }),
-        TreeReport::Nested {
-            mount,
-            file_systems,
-        } => Some(Event::Nested {
-            mount,
-            file_systems,
-        }),
-        TreeReport::Sweeping { .. } | TreeReport::Notice(_) => None,
-    }
-}
 
 /// Logs the reports of a tree that are no events.
 pub fn log_report(report: &TreeReport, plan: &Plan) {
@@ -76,12 +31,7 @@ pub fn log_report(report: &TreeReport, plan: &Plan) {
         }
         TreeReport::Notice(notice) if notice.is_warning() => warn!("{notice}"),
         TreeReport::Notice(notice) => info!("{notice}"),
-        TreeReport::Observed(_)
-        | TreeReport::Explained(_)
-        | TreeReport::MountFound { .. }
-        | TreeReport::MountLost { .. }
-        | TreeReport::Unreadable { .. }
-        | TreeReport::Nested { .. } => {}
+        TreeReport::Event(_) => {}
     }
 }
 

@@ -24,7 +24,11 @@ pub(super) struct Directories {
 /// One path that is a directory, possibly by a link.
 #[derive(Debug)]
 pub(super) struct Directory {
-    place: Place,
+    /// Position of its mount in the settings. Neither this nor its parent and name ever change.
+    pub(super) mount: usize,
+    /// The directory above it; nothing for the root of a mount.
+    pub(super) parent: Option<DirectoryId>,
+    pub(super) name: Arc<[u8]>,
     entries: HashMap<Arc<[u8]>, TreeEntry>,
     /// Identity of the directory that was listed last; of a link, of its target.
     pub(super) identity: Option<Identity>,
@@ -37,15 +41,6 @@ pub(super) struct Directory {
     pub(super) state: DirectoryState,
     /// Number of the listing that met it last.
     pub(super) met: u32,
-}
-
-/// The place of a directory in the tree, which never changes.
-#[derive(Debug)]
-struct Place {
-    /// Position of the mount in the settings.
-    mount: usize,
-    parent: Option<DirectoryId>,
-    name: Arc<[u8]>,
 }
 
 /// Outcome of the last attempt to list a directory.
@@ -68,10 +63,12 @@ pub(super) enum TreeEntry {
 }
 
 impl Directory {
-    fn new(place: Place) -> Directory {
+    fn new(mount: usize, parent: Option<DirectoryId>, name: Arc<[u8]>) -> Directory {
         Directory {
-            is_link: place.parent.is_none(),
-            place,
+            is_link: parent.is_none(),
+            mount,
+            parent,
+            name,
             entries: HashMap::new(),
             identity: None,
             file_system: FileSystem::default(),
@@ -80,20 +77,6 @@ impl Directory {
             state: DirectoryState::Readable,
             met: 0,
         }
-    }
-
-    /// Returns the position of its mount in the settings.
-    pub(super) fn mount(&self) -> usize {
-        self.place.mount
-    }
-
-    /// Returns the directory above it; nothing for the root of a mount.
-    pub(super) fn parent(&self) -> Option<DirectoryId> {
-        self.place.parent
-    }
-
-    pub(super) fn name(&self) -> &Arc<[u8]> {
-        &self.place.name
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (&Arc<[u8]>, TreeEntry)> {
@@ -131,35 +114,27 @@ impl Directories {
 
     /// Adds the root of a mount, which may be a link.
     pub(super) fn add_root(&mut self, mount: usize) -> DirectoryId {
-        self.add(Place {
-            mount,
-            parent: None,
-            name: [].into(),
-        })
+        self.add(Directory::new(mount, None, [].into()))
     }
 
     /// Adds a directory to another one, unless that is gone.
     pub(super) fn add_below(&mut self, parent: DirectoryId, name: &[u8]) -> Option<DirectoryId> {
         let mount = self.mount_of(parent)?;
         let name: Arc<[u8]> = name.into();
-        let id = self.add(Place {
-            mount,
-            parent: Some(parent),
-            name: Arc::clone(&name),
-        });
+        let id = self.add(Directory::new(mount, Some(parent), Arc::clone(&name)));
         self.set_entry(parent, name, TreeEntry::Directory(id));
         Some(id)
     }
 
-    fn add(&mut self, place: Place) -> DirectoryId {
-        DirectoryId(self.directories.insert(Directory::new(place)))
+    fn add(&mut self, directory: Directory) -> DirectoryId {
+        DirectoryId(self.directories.insert(directory))
     }
 
     /// Removes a directory, but nothing beneath it.
     pub(super) fn remove(&mut self, id: DirectoryId) -> Option<Directory> {
         let removed = self.directories.remove(id.0)?;
-        if let Some(parent) = removed.parent() {
-            self.remove_entry(parent, removed.name());
+        if let Some(parent) = removed.parent {
+            self.remove_entry(parent, &removed.name);
         }
         Some(removed)
     }
@@ -214,14 +189,14 @@ impl Directories {
 
     /// Returns the position of the mount that a directory lies in.
     pub(super) fn mount_of(&self, id: DirectoryId) -> Option<usize> {
-        self.get(id).map(Directory::mount)
+        self.get(id).map(|directory| directory.mount)
     }
 
     /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
     pub(super) fn below(&self, id: DirectoryId) -> Vec<u8> {
         let path = self.path_to(id).map(|(_, directory)| directory);
-        let beneath_root = path.filter(|directory| directory.parent().is_some());
-        let names: Vec<&[u8]> = beneath_root.map(|it| &**it.name()).collect();
+        let beneath_root = path.filter(|directory| directory.parent.is_some());
+        let names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
         let mut below = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
         for name in names.into_iter().rev() {
             push_name(&mut below, name);
@@ -239,12 +214,12 @@ impl Directories {
     /// Returns a directory and those above it, nearest first.
     fn path_to(&self, id: DirectoryId) -> impl Iterator<Item = (DirectoryId, &Directory)> {
         let known = |id: DirectoryId| Some((id, self.get(id)?));
-        std::iter::successors(known(id), move |(_, below)| known(below.parent()?))
+        std::iter::successors(known(id), move |(_, below)| known(below.parent?))
     }
 
     /// Returns the number of links that the path to a directory leads through. The root may be one, which does not count.
     pub(super) fn links_on_path(&self, id: DirectoryId) -> usize {
-        let is_link = |(_, it): &(DirectoryId, &Directory)| it.is_link && it.parent().is_some();
+        let is_link = |(_, it): &(DirectoryId, &Directory)| it.is_link && it.parent.is_some();
         self.path_to(id).filter(is_link).count()
     }
 
@@ -266,14 +241,14 @@ impl Directories {
         let Some(directory) = self.get(id) else {
             return false;
         };
-        let parent = directory.parent().and_then(|id| self.get(id));
+        let parent = directory.parent.and_then(|id| self.get(id));
         let is_on_another = parent.is_some_and(|it| it.device() != directory.device());
         is_on_another && !directory.file_system.is_local
     }
 
     /// Returns the file system of the directory above, if this one lies on the same device.
     pub(super) fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystem> {
-        let parent = self.get(self.get(id)?.parent()?)?;
+        let parent = self.get(self.get(id)?.parent?)?;
         (parent.device() == Some(device)).then_some(parent.file_system)
     }
 }

@@ -11,10 +11,11 @@ use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
 use crate::tree::directories::{DirectoryState, TreeEntry, join, push_name};
-use crate::tree::entries::EntryUpdate;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
 use crate::tree::ids::DirectoryId;
+use crate::tree::observer::Observer;
+use crate::tree::tree_mounts::RootChange;
 use crate::tree::work_queue::{Depth, Trigger};
 
 /// The mode of a listing.
@@ -27,56 +28,38 @@ struct ListingMode {
     trigger: Trigger,
 }
 
-/// Outcome of a listing that did not take place, or ended early.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ListingFailure {
-    /// The directory is gone.
-    Gone,
-    /// It is the root of the mount at this position, and not the one that was found.
-    AnotherRoot(usize),
-    /// It is the root of the mount at this position, and cannot be read.
-    UnreadableRoot(usize, Errno),
-}
-
-impl EntryUpdate<'_, '_> {
-    /// Lists a directory and updates the model; its subdirectories are listed later if they are new or `depth` says so.
-    pub(super) fn list(
-        &mut self,
-        id: DirectoryId,
-        depth: Depth,
-        trigger: Trigger,
-    ) -> Result<(), ListingFailure> {
-        let Some(directory) = self.model.directories().get(id) else {
-            return Ok(());
+impl Observer<'_> {
+    /// Lists a directory and updates the model, or finds out what has become of it. Its subdirectories are listed later if
+    /// they are new or `depth` says so.
+    pub(super) fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
+        let Some(directory) = self.model.directories.get(id) else {
+            return;
         };
-        let (at, is_root) = (directory.mount(), directory.parent().is_none());
+        let (at, is_root) = (directory.mount, directory.parent.is_none());
         let (is_link, before) = (directory.is_link, directory.identity);
         if !self.mounts[at].is_present() {
-            return Ok(());
+            return;
         }
-        let below = self.model.directories().below(id);
+        let below = self.model.directories.below(id);
         let path = join(&self.mounts[at].directory, &below);
         let (fd, identity) = match open(&path, is_link) {
             Ok(opened) => opened,
-            Err(error) if file_status::is_absence(error) => return Err(ListingFailure::Gone),
+            Err(error) if file_status::is_absence(error) => return self.recheck_directory(id),
             Err(error) => return self.deny(id, &path, error),
         };
         if is_root && Some(identity) != self.mounts[at].identity() {
-            return Err(ListingFailure::AnotherRoot(at));
+            return self.check_mount(at);
         }
         if let Some(above) = self.same_directory_above(id, identity) {
-            self.cut_circle(id, path, above, identity);
-            return Ok(());
+            return self.cut_circle(id, path, above, identity);
         }
         let is_another = before != Some(identity);
         if is_another {
             self.meet_another_directory(id, &path, &fd, identity);
         }
-        self.nested.note(id, self.model.directories());
+        self.nested.note(id, &self.model.directories);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
-        let mount = &mut self.mounts[at];
-        self.watching
-            .watch(id, &path, self.model, mount, self.reports);
+        self.watch(id, &path, at);
         let found = match self.names_to_look_at(at, below, &fd, &path) {
             Ok(found) => found,
             Err(error) => return self.deny(id, &path, error),
@@ -91,8 +74,11 @@ impl EntryUpdate<'_, '_> {
             },
             trigger,
         };
-        self.update_all(mode, &fd, found);
-        Ok(())
+        self.model.begin_listing();
+        for ListedName { name, kind } in found {
+            self.update_listed(mode, &fd, &name, kind);
+        }
+        self.remove_unmet(mode, &fd);
     }
 
     /// Takes note that a path stands for another directory than before, or for the first one.
@@ -103,15 +89,15 @@ impl EntryUpdate<'_, '_> {
         fd: &OwnedFd,
         identity: Identity,
     ) {
-        self.watching.unwatch(id, self.model);
+        self.unwatch(id);
         // Queried only if it differs from the parent's.
         let above = self
             .model
-            .directories()
+            .directories
             .file_system_above(id, identity.device);
         let file_system = above.unwrap_or_else(|| file_system(path));
         let is_mount_point = file_status::is_mount_point(fd);
-        if let Some(directory) = self.model.directory_mut(id) {
+        if let Some(directory) = self.model.directories.get_mut(id) {
             directory.file_system = file_system;
             directory.is_mount_point = is_mount_point;
             directory.identity = Some(identity);
@@ -127,13 +113,13 @@ impl EntryUpdate<'_, '_> {
         path: &Path,
     ) -> Result<Vec<ListedName>, Errno> {
         let mut names = NamesToLookAt {
-            candidates: self.candidates,
+            candidates: &self.settings.candidates,
             published: &self.mounts[at].published,
             below,
             found: Vec::new(),
         };
         let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
-        read_names(fd, path, self.buffer, &mut take)?;
+        read_names(fd, path, &mut self.buffer, &mut take)?;
         // Neighbours have neighbouring rows in the state.
         names.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(names.found)
@@ -141,10 +127,10 @@ impl EntryUpdate<'_, '_> {
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
     fn allow(&mut self, id: DirectoryId, path: PathBuf) -> bool {
-        let Some(directory) = self.model.directory_mut(id) else {
+        let Some(directory) = self.model.directories.get_mut(id) else {
             return false;
         };
-        let at = directory.mount();
+        let at = directory.mount;
         let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
         let was_denied = before == DirectoryState::Denied;
         if was_denied {
@@ -156,13 +142,14 @@ impl EntryUpdate<'_, '_> {
     }
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
-    fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) -> Result<(), ListingFailure> {
-        let Some(directory) = self.model.directory_mut(id) else {
-            return Ok(());
+    fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
+        let Some(directory) = self.model.directories.get_mut(id) else {
+            return;
         };
-        let at = directory.mount();
-        if directory.parent().is_none() {
-            return Err(ListingFailure::UnreadableRoot(at, error));
+        let at = directory.mount;
+        if directory.parent.is_none() {
+            let change = RootChange::unreadable(&self.mounts[at].directory, &error.into());
+            return self.change_root(at, change);
         }
         let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
         let reason = file_status::reason(error);
@@ -172,7 +159,7 @@ impl EntryUpdate<'_, '_> {
             .flatten();
         self.unreadable.deny(id, at, &reason, remedy);
         if before == DirectoryState::Denied {
-            return Ok(());
+            return;
         }
         self.reports.notice(TreeNotice::Unreadable {
             directory: path.to_owned(),
@@ -181,21 +168,9 @@ impl EntryUpdate<'_, '_> {
                 None => reason.clone(),
             },
         });
-        for file in self.model.directories().files_beneath(id) {
-            let reason = Incomplete::Denied(reason.clone());
-            self.reports
-                .observe_incomplete(file, reason, self.model, self.mounts);
+        for file in self.model.directories.files_beneath(id) {
+            self.report_incomplete(file, Incomplete::Denied(reason.clone()));
         }
-        Ok(())
-    }
-
-    /// Updates the model for the names of a listing, and for those that it did not meet.
-    fn update_all(&mut self, mode: ListingMode, fd: &OwnedFd, found: Vec<ListedName>) {
-        self.model.begin_listing();
-        for ListedName { name, kind } in found {
-            self.update_listed(mode, fd, &name, kind);
-        }
-        self.remove_unmet(mode, fd);
     }
 
     /// Updates the model for one name of a listing, and queues its file if that may have changed.

@@ -2,138 +2,104 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::tree::directories::Directory;
 use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::ids::{DirectoryId, FileId};
-use crate::tree::model::Model;
-use crate::tree::mount::TreeMount;
-use crate::tree::reports::Reports;
-use crate::tree::watches::{WatchError, WatchKey, WatchedName, Watches};
-use crate::tree::{SystemLimit, TreeNotice, TreeSettings, WatchMode};
+use crate::tree::observer::Observer;
+use crate::tree::watches::{WatchError, WatchKey, WatchedName};
+use crate::tree::{SystemLimit, TreeNotice, WatchMode};
 
-#[derive(Debug)]
-pub(super) struct DirectoryWatching {
-    mode: WatchMode,
-    /// Interval of the sweeps in place of watches.
-    poll_interval: Duration,
-    pub(super) watches: Watches,
-}
-
-impl DirectoryWatching {
-    pub(super) fn new(settings: &TreeSettings, watches: Watches) -> DirectoryWatching {
-        DirectoryWatching {
-            mode: settings.watch,
-            poll_interval: settings.poll_interval,
-            watches,
-        }
-    }
-
-    /// Gives the backend up, which has no more events for this reason.
-    pub(super) fn end(&mut self, reason: String, reports: &mut Reports<'_>) {
-        self.watches.end();
-        let interval = self.poll_interval;
-        reports.notice(TreeNotice::EventsEnded { reason, interval });
-    }
-
-    /// Returns true if the kernel may be asked to report this mount's changes.
-    pub(super) fn trusts_hints(&self, mount: &TreeMount) -> bool {
-        self.mode.trusts(mount.file_system())
-    }
-
-    /// Returns true if the kernel can be asked, and may be.
-    pub(super) fn gives_hints(&self, mount: &TreeMount) -> bool {
-        self.trusts_hints(mount) && self.watches.backend().is_some()
+impl Observer<'_> {
+    /// Returns true if the kernel can be asked to report the changes of the mount at this position, and may be.
+    pub(super) fn gives_hints(&self, at: usize) -> bool {
+        self.settings.watch.trusts(self.mounts[at].file_system) && self.watches.backend().is_some()
     }
 
     /// Decides whether a mount that was found is watched or polled, and reports that.
-    pub(super) fn begin(&self, mount: &mut TreeMount, reports: &mut Reports<'_>) {
-        let directory = mount.directory.clone();
-        let gives_hints = self.gives_hints(mount);
+    pub(super) fn begin_watching(&mut self, at: usize) {
+        let gives_hints = self.gives_hints(at);
+        let mount = &mut self.mounts[at];
         mount.expect_hints(gives_hints);
-        reports.notice(match self.watches.backend().filter(|_| gives_hints) {
+        let directory = mount.directory.clone();
+        let backend = self.watches.backend();
+        self.reports.notice(match backend.filter(|_| gives_hints) {
             Some(backend) => TreeNotice::Watching { directory, backend },
             None => TreeNotice::Polling {
                 directory,
-                reason: match self.mode {
+                reason: match self.settings.watch {
                     WatchMode::Poll => "the configuration says so".into(),
-                    _ if self.watches.backend().is_none() => "nothing can be watched".into(),
+                    _ if backend.is_none() => "nothing can be watched".into(),
                     _ => format!("its file system is not known to be local{ALL_WRITE_HERE}"),
                 },
-                interval: self.poll_interval,
+                interval: self.settings.poll_interval,
             },
         });
     }
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
-    pub(super) fn watch(
-        &mut self,
-        id: DirectoryId,
-        path: &Path,
-        model: &mut Model,
-        mount: &mut TreeMount,
-        reports: &mut Reports<'_>,
-    ) {
-        let Some(directory) = model.directories().get(id) else {
+    pub(super) fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
+        let Some(directory) = self.model.directories.get(id) else {
             return;
         };
         let (is_link, before) = (directory.is_link, directory.watch);
-        if !self.gives_hints(mount) {
+        if !self.gives_hints(at) {
             return;
         }
-        if self.mode == WatchMode::Auto && model.directories().is_on_remote_device(id) {
-            let reason = format!(
-                "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",
-                path.display()
-            );
-            return self.poll(mount, reason, reports);
+        let interval = self.settings.poll_interval;
+        let is_auto = self.settings.watch == WatchMode::Auto;
+        if is_auto && self.model.directories.is_on_remote_device(id) {
+            let mount = &mut self.mounts[at];
+            if mount.poll() {
+                self.reports.notice(TreeNotice::Polling {
+                    directory: mount.directory.clone(),
+                    reason: format!(
+                        "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",
+                        path.display()
+                    ),
+                    interval,
+                });
+            }
+            return self.sweep_soon(at);
         }
         match self.watches.add(path, is_link, id) {
             Ok(key) if before == Some(key) => {}
             Ok(key) => {
-                self.unwatch(id, model);
+                self.unwatch(id);
                 // Events that closed files may have come before.
-                model.forget_writers_in(id);
-                if let Some(directory) = model.directory_mut(id) {
+                self.model.forget_writers_in(id);
+                if let Some(directory) = self.model.directories.get_mut(id) {
                     directory.watch = Some(key);
                 }
             }
             Err(WatchError::RanOut) => {
-                mount.lack_watch();
+                self.mounts[at].lack_watch();
                 if self.watches.is_first_exhaustion() {
                     let limit = SystemLimit::watches();
-                    let interval = self.poll_interval;
-                    reports.notice(TreeNotice::WatchesRanOut { limit, interval });
+                    self.reports
+                        .notice(TreeNotice::WatchesRanOut { limit, interval });
                 }
-                self.sweep_soon(mount);
+                self.sweep_soon(at);
             }
             // Removed since it was opened: an event of its parent reports that.
             Err(WatchError::Failed(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(WatchError::Failed(error)) => {
-                if mount.lack_watch() {
-                    reports.notice(TreeNotice::Unwatchable {
+                if self.mounts[at].lack_watch() {
+                    self.reports.notice(TreeNotice::Unwatchable {
                         directory: path.to_owned(),
                         reason: error.to_string(),
                     });
-                    self.sweep_soon(mount);
+                    self.sweep_soon(at);
                 }
             }
         }
     }
 
-    pub(super) fn unwatch(&mut self, id: DirectoryId, model: &mut Model) {
-        if let Some(directory) = model.directory_mut(id)
+    pub(super) fn unwatch(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.model.directories.get_mut(id)
             && let Some(key) = directory.watch.take()
         {
-            self.watches.remove(key, id);
-        }
-    }
-
-    /// Gives up the watch of a directory that is gone.
-    pub(super) fn forget(&mut self, id: DirectoryId, directory: &Directory) {
-        if let Some(key) = directory.watch {
             self.watches.remove(key, id);
         }
     }
@@ -144,9 +110,9 @@ impl DirectoryWatching {
         &mut self,
         id: FileId,
         link: &Path,
-        mount: &TreeMount,
+        at: usize,
     ) -> Option<(WatchKey, Box<[u8]>)> {
-        if !self.gives_hints(mount) {
+        if !self.gives_hints(at) {
             return None;
         }
         let target = std::fs::canonicalize(link).ok()?;
@@ -166,12 +132,13 @@ impl DirectoryWatching {
 
     /// Watches the directory that holds the root of the mount at this position, to notice at once when another takes its
     /// place.
-    pub(super) fn watch_parent(&mut self, at: usize, mount: &mut TreeMount) {
+    pub(super) fn watch_parent(&mut self, at: usize) {
+        let mount = &mut self.mounts[at];
         let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())
         else {
             return;
         };
-        if self.mode == WatchMode::Poll || self.watches.backend().is_none() {
+        if self.settings.watch == WatchMode::Poll || self.watches.backend().is_none() {
             return;
         }
         // Where this fails, the check each second remains.
@@ -186,33 +153,22 @@ impl DirectoryWatching {
     }
 
     /// Returns true if an event came while a file was read: then the read does not count, whatever the file's times are.
-    pub(super) fn is_written_again(&self, id: FileId, model: &Model) -> bool {
-        let Some(file) = model.file(id) else {
+    pub(super) fn is_written_again(&self, id: FileId) -> bool {
+        let Some(file) = self.model.file(id) else {
             return true;
         };
         let watch = match &file.link {
             Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
             None => {
-                let directory = model.directories().get(file.directory);
+                let directory = self.model.directories.get(file.directory);
                 directory.and_then(|directory| Some((directory.watch?, &*file.name)))
             }
         };
         watch.is_some_and(|(key, name)| self.watches.is_being_written(key, name))
     }
 
-    fn poll(&self, mount: &mut TreeMount, reason: String, reports: &mut Reports<'_>) {
-        if mount.poll() {
-            reports.notice(TreeNotice::Polling {
-                directory: mount.directory.clone(),
-                reason,
-                interval: self.poll_interval,
-            });
-        }
-        self.sweep_soon(mount);
-    }
-
     /// Brings the next sweep forward, because a directory found between two sweeps gives no hints.
-    fn sweep_soon(&self, mount: &mut TreeMount) {
-        mount.sweep_by(Instant::now() + self.poll_interval);
+    fn sweep_soon(&mut self, at: usize) {
+        self.mounts[at].sweep_by(Instant::now() + self.settings.poll_interval);
     }
 }

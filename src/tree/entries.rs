@@ -1,47 +1,27 @@
 //! One name in one directory: the model is updated to the present state of the file system, whatever the event was.
 
-use crate::announce::candidates::Candidates;
 use crate::tree::directories::TreeEntry;
-use crate::tree::directory_watching::DirectoryWatching;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::{DirectoryId, FileId};
-use crate::tree::linked_directories::LinkedDirectories;
-use crate::tree::model::{Model, Removed};
+use crate::tree::model::Removed;
 use crate::tree::mount::UnmetFile;
-use crate::tree::nested_directories::NestedDirectories;
+use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
-use crate::tree::reports::Reports;
-use crate::tree::tree_mounts::TreeMounts;
-use crate::tree::unreadable_directories::UnreadableDirectories;
-use crate::tree::work_queue::{Depth, WorkQueue};
+use crate::tree::work_queue::Depth;
 
-/// An update of the model: the model, and the parts that have to know of what it finds.
-pub(super) struct EntryUpdate<'a, 'r> {
-    pub(super) candidates: &'a Candidates,
-    pub(super) model: &'a mut Model,
-    pub(super) links: &'a mut LinkedDirectories,
-    pub(super) mounts: &'a mut TreeMounts,
-    pub(super) watching: &'a mut DirectoryWatching,
-    pub(super) queue: &'a mut WorkQueue,
-    pub(super) unreadable: &'a mut UnreadableDirectories,
-    pub(super) nested: &'a mut NestedDirectories,
-    pub(super) reports: &'a mut Reports<'r>,
-    /// Room for the names in a directory.
-    pub(super) buffer: &'a mut Vec<u8>,
-}
-
-impl EntryUpdate<'_, '_> {
-    /// Checks what a name stands for, because an event said that it changed. Returns the file that it stands for, if the
-    /// event is about that.
-    pub(super) fn check(&mut self, id: DirectoryId, name: &[u8], hint: Hint) -> Option<FileId> {
-        let existing = self.model.directories().entry(id, name);
+impl Observer<'_> {
+    /// Checks what a name stands for, because an event said that it changed.
+    pub(super) fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
+        let existing = self.model.directories.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
             && !hint.unclear
         {
-            return Some(file);
+            return self.hint(file, hint);
         }
-        let path = self.mounts.path_of_name(self.model, id, name)?;
+        let Some(path) = self.mounts.path_of_name(&self.model, id, name) else {
+            return;
+        };
         let depth = match hint.renamed || hint.unclear {
             true => Depth::Subtree,
             false => Depth::Directory,
@@ -50,7 +30,7 @@ impl EntryUpdate<'_, '_> {
             Ok(status) => {
                 let entry = self.update(id, name, status.kind, Some(depth), None);
                 if let Some(TreeEntry::File(file)) = entry {
-                    return Some(file);
+                    self.hint(file, hint);
                 }
             }
             Err(error) if file_status::is_absence(error) => self.remove(id, name),
@@ -63,7 +43,6 @@ impl EntryUpdate<'_, '_> {
                 Some(TreeEntry::Dangling | TreeEntry::Refused) | None => {}
             },
         }
-        None
     }
 
     /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or
@@ -94,11 +73,11 @@ impl EntryUpdate<'_, '_> {
         depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let at = directories.mount_of(id)?;
         let below = || directories.below_name(id, name);
         let published = &self.mounts[at].published;
-        if !self.candidates.may_enter(published, name, below) {
+        if !self.settings.candidates.may_enter(published, name, below) {
             self.remove(id, name);
             return None;
         }
@@ -108,13 +87,13 @@ impl EntryUpdate<'_, '_> {
                 if existing.is_some() {
                     self.remove(id, name);
                 }
-                let child = self.model.add_directory(id, name)?;
+                let child = self.model.directories.add_below(id, name)?;
                 self.links.reach_below(id, child, at);
                 (child, Some(Depth::Subtree))
             }
         };
         self.model.meet_directory(child);
-        if let Some(directory) = self.model.directory_mut(child) {
+        if let Some(directory) = self.model.directories.get_mut(child) {
             directory.is_link = false;
         }
         self.links.remove(id, name);
@@ -130,7 +109,7 @@ impl EntryUpdate<'_, '_> {
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
     pub(super) fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
-        let existing = self.model.directories().entry(id, name);
+        let existing = self.model.directories.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing {
             self.model.meet_file(file);
             return Some(file);
@@ -138,13 +117,17 @@ impl EntryUpdate<'_, '_> {
         if existing.is_some() {
             self.remove(id, name);
         }
-        if !self.candidates.may_be(name) {
+        if !self.settings.candidates.may_be(name) {
             return None;
         }
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let mount = &mut self.mounts[directories.mount_of(id)?];
         let below = directories.below_name(id, name);
-        if !self.candidates.is_candidate(&mount.published, &below) {
+        if !self
+            .settings
+            .candidates
+            .is_candidate(&mount.published, &below)
+        {
             return None;
         }
         let file = self.model.add_file(id, name);
@@ -167,7 +150,7 @@ impl EntryUpdate<'_, '_> {
         // looked up again.
         for removed in files {
             if let Some(target) = &removed.file.link {
-                self.watching.unwatch_target(removed.id, target);
+                self.unwatch_target(removed.id, target);
             }
             self.queue.forget_file(removed.id);
             if removed.file.is_reported_or_requested() {
@@ -177,9 +160,11 @@ impl EntryUpdate<'_, '_> {
             }
         }
         for (id, directory) in directories {
-            self.watching.forget(id, &directory);
-            self.links.forget(id, directory.mount());
-            self.unreadable.allow(id, directory.mount());
+            if let Some(key) = directory.watch {
+                self.watches.remove(key, id);
+            }
+            self.links.forget(id, directory.mount);
+            self.unreadable.allow(id, directory.mount);
             self.nested.remove(id);
             self.queue.forget_directory(id);
         }

@@ -4,13 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use resourcesync::document::Content;
-
-use crate::announce::observation::{DocumentPath, Incomplete, NoDocument};
+use crate::announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
 use crate::tree::TreeSettings;
 use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::read_file::{ReadOutcome, read};
+use crate::tree::read_file::read;
 
 /// Explains why there is no document at a path. Returns nothing if there is one, or if the mount is not there.
 pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocument> {
@@ -31,12 +29,12 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
     {
         return Some(NoDocument::Excluded(exclusion));
     }
-    match read(&file, &settings.recent_keys) {
-        ReadOutcome::Gone => Some(NoDocument::Nothing),
-        ReadOutcome::Whole(Content::Document(_), _) => None,
-        ReadOutcome::Whole(Content::Other(other), _) => Some(NoDocument::Other(other)),
-        ReadOutcome::Incomplete(Incomplete::Denied(reason), _) => Some(NoDocument::Denied(reason)),
-        ReadOutcome::Incomplete(reason, _) => Some(NoDocument::Broken(reason.to_string())),
+    match read(&file, &settings.recent_keys).0 {
+        Look::Missing => Some(NoDocument::Nothing),
+        Look::Document { .. } => None,
+        Look::Other { reason, .. } => Some(NoDocument::Other(reason)),
+        Look::Incomplete(Incomplete::Denied(reason)) => Some(NoDocument::Denied(reason)),
+        Look::Incomplete(reason) => Some(NoDocument::Broken(reason.to_string())),
     }
 }
 

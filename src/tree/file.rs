@@ -99,14 +99,6 @@ struct Writing {
     last: Instant,
 }
 
-/// Consequence of a hint about a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HintOutcome {
-    Nothing,
-    Read,
-    ReadAfter(Duration),
-}
-
 /// A wait for a writer that has the file open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriterWait {
@@ -121,14 +113,6 @@ pub(super) struct SettleWait {
     pub(super) left: Duration,
     /// False if the file's times lie in the future, by a wrong clock.
     pub(super) has_age: bool,
-}
-
-/// Consequence of a read that found the file incomplete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IncompleteRead {
-    /// It is new and empty, and likely to be filled soon.
-    Wait(Duration),
-    Report,
 }
 
 impl File {
@@ -152,20 +136,26 @@ impl File {
         self.reported = Reported::Whole;
     }
 
-    /// Takes note of events about this file. R3: until its writer is done, it is not read.
-    pub(super) fn hint(&mut self, hint: Hint, now: Instant, open_writer: Duration) -> HintOutcome {
+    /// Takes note of events about this file, and returns after how long it is read; nothing if they do not tell. R3: until
+    /// its writer is done, it is not read.
+    pub(super) fn hint(
+        &mut self,
+        hint: Hint,
+        now: Instant,
+        open_writer: Duration,
+    ) -> Option<Duration> {
         if hint.writer == Some(WriterState::Writing) {
             return match &mut self.activity {
                 Activity::Writing(writing) if !hint.renamed => {
                     writing.last = now;
-                    HintOutcome::Nothing
+                    None
                 }
                 activity => {
                     *activity = Activity::Writing(Box::new(Writing {
                         since: now,
                         last: now,
                     }));
-                    HintOutcome::ReadAfter(LONG_WRITE.min(open_writer))
+                    Some(LONG_WRITE.min(open_writer))
                 }
             };
         }
@@ -177,12 +167,14 @@ impl File {
         } else if hint.unclear {
             self.expect_change();
         } else {
-            return HintOutcome::Nothing;
+            return None;
         }
-        match is_done || hint.unclear {
-            true => HintOutcome::Read,
-            false => HintOutcome::ReadAfter(CREATED_GRACE),
-        }
+        let is_at_once = is_done || hint.unclear;
+        Some(if is_at_once {
+            Duration::ZERO
+        } else {
+            CREATED_GRACE
+        })
     }
 
     /// Takes note that somebody waits for a report.
@@ -330,8 +322,13 @@ impl File {
         self.failures = 0;
     }
 
-    /// Takes note of a read that found the file incomplete, with its stat data if it was read to an end.
-    pub(super) fn read_incomplete(&mut self, stat: Option<Stat>, now: Timestamp) -> IncompleteRead {
+    /// Takes note of a read that found the file incomplete, with its stat data if it was read to an end. Returns how long to
+    /// wait before that is reported, if it is new and empty, and likely to be filled soon.
+    pub(super) fn read_incomplete(
+        &mut self,
+        stat: Option<Stat>,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let is_new_and_empty = self.reported == Reported::Nothing
             && matches!(self.activity, Activity::Closed)
             && self.failures == 0
@@ -347,9 +344,9 @@ impl File {
         }
         if is_new_and_empty {
             self.failures = 1;
-            return IncompleteRead::Wait(EMPTY_GRACE);
+            return Some(EMPTY_GRACE);
         }
-        IncompleteRead::Report
+        None
     }
 
     /// Returns how long to wait for the next retry, longer each time.
@@ -403,9 +400,7 @@ mod tests {
     use jiff::Timestamp;
 
     use crate::announce::observation::{Incomplete, Stat};
-    use crate::tree::file::{
-        EMPTY_GRACE, File, HintOutcome, IncompleteRead, SettleWait, WriterWait,
-    };
+    use crate::tree::file::{EMPTY_GRACE, File, SettleWait, WriterWait};
     use crate::tree::model::Model;
     use crate::tree::pending_hints::{Hint, NameEvent};
 
@@ -413,7 +408,7 @@ mod tests {
     const SETTLE: Duration = Duration::from_secs(1);
 
     fn file() -> File {
-        let root = Model::default().add_root(0);
+        let root = Model::default().directories.add_root(0);
         File::new(root, b"a.xml".as_slice().into())
     }
 
@@ -438,16 +433,13 @@ mod tests {
     fn a_hint_says_whether_the_file_is_read_now_or_later() {
         use NameEvent::{Closed, Created, MovedIn, Touched, Unclear, Written};
         for (events, want) in [
-            (&[Written, Closed][..], HintOutcome::Read),
-            (&[MovedIn], HintOutcome::Read),
-            (&[Touched], HintOutcome::Read),
-            (&[Unclear], HintOutcome::Read),
-            (&[Created], HintOutcome::ReadAfter(Duration::from_millis(2))),
-            (
-                &[Created, Written],
-                HintOutcome::ReadAfter(Duration::from_secs(2)),
-            ),
-            (&[], HintOutcome::Nothing),
+            (&[Written, Closed][..], Some(Duration::ZERO)),
+            (&[MovedIn], Some(Duration::ZERO)),
+            (&[Touched], Some(Duration::ZERO)),
+            (&[Unclear], Some(Duration::ZERO)),
+            (&[Created], Some(Duration::from_millis(2))),
+            (&[Created, Written], Some(Duration::from_secs(2))),
+            (&[], None),
         ] {
             let next = file().hint(hint(events), Instant::now(), OPEN_WRITER);
             assert_eq!(next, want, "{events:?}");
@@ -475,7 +467,7 @@ mod tests {
         );
         // Its times changing meanwhile says nothing about its end.
         let next = file.hint(hint(&[NameEvent::Touched]), now, OPEN_WRITER);
-        assert_eq!(next, HintOutcome::Nothing);
+        assert_eq!(next, None);
         assert_eq!(file.writer_wait(now + OPEN_WRITER, OPEN_WRITER), None);
         let fresh = stat(Timestamp::now(), Duration::ZERO);
         let times = (now, Timestamp::now());
@@ -535,10 +527,10 @@ mod tests {
         let mut file = file();
         file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
         let read = file.read_incomplete(Some(empty), wall);
-        assert_eq!(read, IncompleteRead::Wait(EMPTY_GRACE));
+        assert_eq!(read, Some(EMPTY_GRACE));
         file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
         let read = file.read_incomplete(Some(empty), wall);
-        assert_eq!(read, IncompleteRead::Report);
+        assert_eq!(read, None);
     }
 
     #[test]

@@ -6,21 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use resourcesync::document::Content;
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
-use crate::tree::directory_watching::DirectoryWatching;
-use crate::tree::file::{File, HintOutcome, IncompleteRead, is_racy};
-use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::{DirectoryId, FileId};
-use crate::tree::model::Model;
+use crate::tree::file::{File, is_racy};
+use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::ids::FileId;
+use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
-use crate::tree::read_file::{ReadOutcome, read};
+use crate::tree::read_file::read;
 use crate::tree::recent_keys::RecentKeys;
-use crate::tree::reports::Reports;
-use crate::tree::tree_mounts::TreeMounts;
-use crate::tree::work_queue::{Trigger, WorkQueue};
+use crate::tree::work_queue::Trigger;
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.
@@ -30,91 +26,64 @@ const MAX_SIZE_AT_ONCE: u64 = 4 << 20;
 const MIN_SHARED: usize = 16;
 const MAX_THREADS: usize = 4;
 
-/// The rules of R3 for one run.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReadSettings {
-    pub(super) settle: Duration,
-    pub(super) open_writer: Duration,
-    /// True if no file is looked at a second time.
-    pub(super) is_one_shot: bool,
-}
-
 /// A file that must be read.
 #[derive(Debug)]
-pub(super) struct FileReadJob {
-    pub(super) id: FileId,
-    directory: DirectoryId,
+struct FileReadJob {
+    id: FileId,
+    /// The name that it has, which no other file shares.
     name: Arc<[u8]>,
     mount: usize,
-    below: Vec<u8>,
-    pub(super) path: PathBuf,
+    document: DocumentPath,
+    path: PathBuf,
     size: u64,
 }
 
-/// Consequence of a look at a file.
-#[derive(Debug)]
-pub(super) enum FileLook {
-    /// Its name stands for something else, or for nothing.
-    NameChanged,
-    Due(FileReadJob),
-}
-
-/// Files that are read at once, because they are small.
-#[derive(Debug, Default)]
-pub(super) struct ReadBatch {
-    jobs: Vec<FileReadJob>,
-    size: u64,
-}
-
-impl ReadBatch {
-    pub(super) fn is_full(&self) -> bool {
-        self.jobs.len() >= MAX_AT_ONCE || self.size >= MAX_SIZE_AT_ONCE
-    }
-
-    pub(super) fn push(&mut self, job: FileReadJob) {
-        self.size = self.size.saturating_add(job.size);
-        self.jobs.push(job);
-    }
-
-    /// Reads all files.
-    pub(super) fn read(
-        self,
-        recent_keys: &RecentKeys,
-    ) -> impl Iterator<Item = (FileReadJob, ReadOutcome)> + use<> {
-        let outcomes = read_all(&self.jobs, recent_keys);
-        self.jobs.into_iter().zip(outcomes)
-    }
-}
-
-/// The model, and the parts that the decision whether to read a file depends on or changes.
-pub(super) struct FileReading<'a, 'r> {
-    pub(super) settings: ReadSettings,
-    pub(super) model: &'a mut Model,
-    pub(super) mounts: &'a mut TreeMounts,
-    pub(super) watching: &'a DirectoryWatching,
-    pub(super) queue: &'a mut WorkQueue,
-    pub(super) reports: &'a mut Reports<'r>,
-}
-
-impl FileReading<'_, '_> {
+impl Observer<'_> {
     /// Takes note of events about a file that is there.
     pub(super) fn hint(&mut self, id: FileId, hint: Hint) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
         match file.hint(hint, Instant::now(), self.settings.open_writer) {
-            HintOutcome::Nothing => {}
-            HintOutcome::Read => self.queue.push_file(id),
-            HintOutcome::ReadAfter(after) => self.queue.push_file_after(id, after),
+            None => {}
+            Some(Duration::ZERO) => self.queue.push_file(id),
+            Some(after) => self.queue.push_file_after(id, after),
+        }
+    }
+
+    /// Looks at a file, and reads it if it must and may be read.
+    pub(super) fn read_if_due(&mut self, id: FileId) {
+        if let Some(job) = self.look(id, Trigger::Task) {
+            let found = read(&job.path, &self.settings.recent_keys);
+            self.take(job, found);
+        }
+    }
+
+    /// Looks at the next files of a sweep, and reads several at once if they are small.
+    pub(super) fn read_next_of_sweep(&mut self, at: usize) {
+        let (mut jobs, mut size) = (Vec::new(), 0_u64);
+        while jobs.len() < MAX_AT_ONCE
+            && size < MAX_SIZE_AT_ONCE
+            && let Some(sweep) = &mut self.mounts[at].sweep
+            && let Some(id) = sweep.pop_file()
+        {
+            if let Some(job) = self.look(id, Trigger::Sweep) {
+                size = size.saturating_add(job.size);
+                jobs.push(job);
+            }
+        }
+        let found = read_all(&jobs, &self.settings.recent_keys);
+        for (job, found) in jobs.into_iter().zip(found) {
+            self.take(job, found);
         }
     }
 
     /// Looks at a file, and decides whether it must and may be read. Returns nothing if it need not be read, or not yet.
-    pub(super) fn look(&mut self, id: FileId, trigger: Trigger) -> Option<FileLook> {
+    fn look(&mut self, id: FileId, trigger: Trigger) -> Option<FileReadJob> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let mount = directories.mount_of(directory)?;
         if !self.mounts[mount].is_present() {
             return None;
@@ -127,7 +96,10 @@ impl FileReading<'_, '_> {
         };
         let status = match found {
             Ok(status) => status,
-            Err(error) if file_status::is_absence(error) => return Some(FileLook::NameChanged),
+            Err(error) if file_status::is_absence(error) => {
+                self.recheck_file(id);
+                return None;
+            }
             Err(error) => {
                 self.incomplete(id, Incomplete::Denied(file_status::reason(error)), None);
                 return None;
@@ -135,7 +107,10 @@ impl FileReading<'_, '_> {
         };
         match status.kind {
             FileKind::File => {}
-            FileKind::Directory | FileKind::Link => return Some(FileLook::NameChanged),
+            FileKind::Directory | FileKind::Link => {
+                self.recheck_file(id);
+                return None;
+            }
             FileKind::Special => {
                 self.incomplete(id, Incomplete::NotAFile, None);
                 return None;
@@ -144,38 +119,42 @@ impl FileReading<'_, '_> {
         let can_wait = self.waits_for_writer(id, trigger)
             || self.is_known(id, &status.stat)
             || self.waits_to_settle(id, mount, &status.stat, trigger);
-        (!can_wait).then_some(FileLook::Due(FileReadJob {
+        (!can_wait).then_some(FileReadJob {
             id,
-            directory,
             name,
             mount,
-            below,
+            document: self.mounts[mount].path(&below),
             path,
             size: status.stat.size,
-        }))
+        })
     }
 
-    /// Reports what was read, if that still counts. Returns true if the name stands for nothing any more.
-    pub(super) fn take(&mut self, job: &FileReadJob, outcome: ReadOutcome) -> bool {
-        let is_same =
-            |file: &File| file.directory == job.directory && Arc::ptr_eq(&file.name, &job.name);
+    /// Reports what was read, if that still counts.
+    fn take(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
+        let is_same = |file: &File| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].is_present();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {
-            return false;
+            return;
         }
-        match outcome {
-            ReadOutcome::Gone => return true,
-            ReadOutcome::Incomplete(reason, status) => {
+        match look {
+            Look::Missing => self.recheck_file(job.id),
+            Look::Incomplete(reason) => {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
-            ReadOutcome::Whole(content, status) => {
-                if !self.watching.is_written_again(job.id, self.model) {
-                    let path = self.mounts[job.mount].path(&job.below);
-                    self.whole(job.id, path, content, status.stat);
+            Look::Document { stat, .. } | Look::Other { stat, .. } => {
+                if !self.is_written_again(job.id) {
+                    self.whole(job.id, stat);
+                    self.reports.observe(job.document, look);
                 }
             }
         }
-        false
+    }
+
+    /// Rechecks the name of a file, because it stands for something else, or for nothing.
+    fn recheck_file(&mut self, id: FileId) {
+        if let Some((directory, name)) = self.model.name_of(id) {
+            self.check_name(directory, &name, Hint::RENAMED);
+        }
     }
 
     /// Returns true if the file must wait for a writer that has it open.
@@ -218,8 +197,7 @@ impl FileReading<'_, '_> {
         };
         let mount = &mut self.mounts[at];
         // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
-        let is_new =
-            !self.settings.is_one_shot && wait.has_age && mount.is_changed_since_found(stat);
+        let is_new = !self.is_one_shot && wait.has_age && mount.is_changed_since_found(stat);
         let is_in_baseline = trigger == Trigger::Sweep && !mount.was_swept() && !is_new;
         if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
             sweep.push_unsettled(id, now + wait.left);
@@ -230,7 +208,7 @@ impl FileReading<'_, '_> {
         true
     }
 
-    fn whole(&mut self, id: FileId, path: DocumentPath, content: Content, stat: Stat) {
+    fn whole(&mut self, id: FileId, stat: Stat) {
         let now = Timestamp::now();
         if let Some(file) = self.model.file_mut(id) {
             file.read_whole(stat, now);
@@ -240,14 +218,6 @@ impl FileReading<'_, '_> {
             let after = RACY + Duration::from_millis(10);
             self.queue.push_file_after(id, after);
         }
-        let look = match content {
-            Content::Document(parsed) => Look::Document {
-                parsed: parsed.into(),
-                stat,
-            },
-            Content::Other(reason) => Look::Other { reason, stat },
-        };
-        self.reports.observe(path, look);
     }
 
     fn incomplete(&mut self, id: FileId, reason: Incomplete, stat: Option<Stat>) {
@@ -255,17 +225,22 @@ impl FileReading<'_, '_> {
             return;
         };
         match file.read_incomplete(stat, Timestamp::now()) {
-            IncompleteRead::Wait(grace) => self.queue.push_file_after(id, grace),
-            IncompleteRead::Report => {
+            Some(grace) => self.queue.push_file_after(id, grace),
+            None => {
                 self.report_incomplete(id, reason);
                 self.retry(id);
             }
         }
     }
 
-    fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
-        self.reports
-            .observe_incomplete(id, reason, self.model, self.mounts);
+    /// Reports why a file cannot be read, once for each reason.
+    pub(super) fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
+        if let Some(file) = self.model.file_mut(id)
+            && file.report_incomplete(&reason)
+            && let Some(path) = self.mounts.document_path(&self.model, id)
+        {
+            self.reports.observe(path, Look::Incomplete(reason));
+        }
     }
 
     fn retry(&mut self, id: FileId) {
@@ -277,14 +252,14 @@ impl FileReading<'_, '_> {
 }
 
 /// Reads files, on as many threads as there are processors.
-fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> {
+fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<(Look, Option<FileStatus>)> {
     let threads = match jobs.len() {
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),
     };
     let threads = threads.min(MAX_THREADS);
     let share = jobs.len().div_ceil(threads).max(1);
-    let read_share = |jobs: &[FileReadJob]| -> Vec<ReadOutcome> {
+    let read_share = |jobs: &[FileReadJob]| -> Vec<(Look, Option<FileStatus>)> {
         jobs.iter()
             .map(|job| read(&job.path, recent_keys))
             .collect()
@@ -298,14 +273,14 @@ fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<ReadOutcome> 
                 (jobs, reader)
             })
             .collect();
-        let mut outcomes = read_share(first);
+        let mut all = read_share(first);
         for (jobs, reader) in others {
             match reader.map(|reader| reader.join()) {
-                Ok(Ok(read)) => outcomes.extend(read),
+                Ok(Ok(read)) => all.extend(read),
                 // Without a thread for it, or after a panic that has been printed.
-                _ => outcomes.extend(read_share(jobs)),
+                _ => all.extend(read_share(jobs)),
             }
         }
-        outcomes
+        all
     })
 }

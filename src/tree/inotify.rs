@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::announce::candidates::Candidates;
-use crate::tree::pending_hints::{HintSink, NameEvent, PendingHints};
+use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
 
 /// Room for some ten thousand events.
@@ -26,7 +26,7 @@ const BUFFER: usize = 512 * 1024;
 pub(super) struct Inotify {
     watches: inotify::Watches,
     descriptors: HashMap<WatchKey, WatchDescriptor>,
-    queue: Arc<InotifyQueue>,
+    pub(super) queue: Arc<InotifyQueue>,
     /// An eventfd that is written when hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
@@ -36,18 +36,13 @@ pub(super) struct Inotify {
 
 /// The kernel's queue.
 #[derive(Debug)]
-struct InotifyQueue {
+pub(super) struct InotifyQueue {
     /// A descriptor to poll while another thread reads.
     ready: OwnedFd,
-    reading: Mutex<InotifyReader>,
+    /// The kernel's side, and room for events.
+    reading: Mutex<(inotify::Inotify, Vec<u8>)>,
     hints: Arc<PendingHints>,
     candidates: Arc<Candidates>,
-}
-
-#[derive(Debug)]
-struct InotifyReader {
-    inotify: inotify::Inotify,
-    buffer: Vec<u8>,
 }
 
 /// Signal to the thread to read instead of the observer.
@@ -77,10 +72,7 @@ impl Inotify {
         let watches = inotify.watches();
         let queue = Arc::new(InotifyQueue {
             ready: inotify.as_fd().try_clone_to_owned()?,
-            reading: Mutex::new(InotifyReader {
-                inotify,
-                buffer: vec![0; BUFFER],
-            }),
+            reading: Mutex::new((inotify, vec![0; BUFFER])),
             hints: Arc::clone(hints),
             candidates: Arc::clone(candidates),
         });
@@ -118,11 +110,6 @@ impl Inotify {
         });
     }
 
-    /// Reads all events that the kernel has.
-    pub(super) fn read(&self) {
-        self.queue.read();
-    }
-
     /// Reads events until there is a hint worth waking for, or until `deadline`.
     pub(super) fn wait(&self, deadline: Option<Instant>) {
         let hints = &self.queue.hints;
@@ -137,7 +124,7 @@ impl Inotify {
             match waited {
                 Ok(false) => {}
                 Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),
-                Err(error) => return hints.end(error.to_string()),
+                Err(error) => return hints.ask(|batch| batch.ended = Some(error.to_string())),
             }
         }
     }
@@ -211,20 +198,21 @@ fn key_of(descriptor: &WatchDescriptor) -> WatchKey {
 
 impl InotifyQueue {
     /// Reads all events that the kernel has. Returns false if there will be no more.
-    fn read(&self) -> bool {
+    pub(super) fn read(&self) -> bool {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let InotifyReader { inotify, buffer } = &mut *reading;
+        let (inotify, buffer) = &mut *reading;
         loop {
             match inotify.read_events(buffer) {
-                Ok(events) => self.hints.merge(|sink| {
+                Ok(events) => self.hints.merge(|pending| {
                     for event in events {
-                        merge(sink, &self.candidates, &event);
+                        merge(pending, &self.candidates, &event);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.hints.end(error.to_string());
+                    self.hints
+                        .ask(|batch| batch.ended = Some(error.to_string()));
                     return false;
                 }
             }
@@ -270,12 +258,12 @@ fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool
 }
 
 fn merge(
-    sink: &mut HintSink<'_>,
+    pending: &mut PendingBatch,
     candidates: &Candidates,
     event: &inotify::Event<&std::ffi::OsStr>,
 ) {
     if event.mask.contains(EventMask::Q_OVERFLOW) {
-        sink.overflow();
+        pending.overflow();
         return;
     }
     let key = key_of(&event.wd);
@@ -286,7 +274,7 @@ fn merge(
         } else {
             NameEvent::Gone
         };
-        return sink.itself(key, happened);
+        return pending.itself(key, happened);
     };
     let is_directory = event.mask.contains(EventMask::ISDIR);
     let happened = [
@@ -300,7 +288,7 @@ fn merge(
     ];
     for (mask, happened) in happened {
         if event.mask.contains(mask) {
-            sink.name(candidates, key, name.as_bytes(), happened, is_directory);
+            pending.name(candidates, key, name.as_bytes(), happened, is_directory);
         }
     }
 }

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
 use crate::tree::directories::{DirectoryState, TreeEntry, join};
-use crate::tree::entries::EntryUpdate;
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::{LinkRefusal, MAX_LINKED};
+use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 
 /// Maximum links that are rechecked each second.
 const MAX_RECHECKED: usize = 4096;
 
-impl EntryUpdate<'_, '_> {
+impl Observer<'_> {
     /// Takes note that a name is a link, whatever it leads to.
     pub(super) fn update_link(
         &mut self,
@@ -26,8 +26,8 @@ impl EntryUpdate<'_, '_> {
         depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let path = self.mounts.path_of_name(self.model, id, name)?;
-        let directories = self.model.directories();
+        let path = self.mounts.path_of_name(&self.model, id, name)?;
+        let directories = &self.model.directories;
         let existing = directories.entry(id, name);
         let before = match existing {
             Some(TreeEntry::Directory(child)) => directories.get(child)?.identity,
@@ -75,25 +75,25 @@ impl EntryUpdate<'_, '_> {
 
     /// Takes note that a directory is reached by a link.
     fn follow(&mut self, id: DirectoryId) {
-        if let Some(directory) = self.model.directory_mut(id) {
+        if let Some(directory) = self.model.directories.get_mut(id) {
             directory.is_link = true;
-            self.links.reach(id, directory.mount());
+            self.links.reach(id, directory.mount);
         }
     }
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
     fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) -> TreeEntry {
-        if self.model.directories().entry(id, name) != Some(entry) {
+        if self.model.directories.entry(id, name) != Some(entry) {
             self.remove(id, name);
         }
-        self.model.add_dead_link(id, name, entry);
+        self.model.directories.set_entry(id, name.into(), entry);
         self.links.insert(id, name);
         entry
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
     fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let Some(mount) = directories.mount_of(id) else {
             return true;
         };
@@ -120,7 +120,7 @@ impl EntryUpdate<'_, '_> {
         id: DirectoryId,
         identity: Identity,
     ) -> Option<PathBuf> {
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let above = directories.same_above(id, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
         let mount = &self.mounts[directories.mount_of(above)?];
@@ -137,14 +137,14 @@ impl EntryUpdate<'_, '_> {
         above: PathBuf,
         identity: Identity,
     ) {
-        self.watching.unwatch(id, self.model);
+        self.unwatch(id);
         self.nested.remove(id);
-        let Some(known) = self.model.directory_mut(id) else {
+        let Some(known) = self.model.directories.get_mut(id) else {
             return;
         };
         known.identity = Some(identity);
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
-        self.unreadable.allow(id, known.mount());
+        self.unreadable.allow(id, known.mount);
         let names = known.entries().map(|(name, _)| Arc::clone(name));
         for name in names.collect::<Vec<_>>() {
             self.remove(id, &name);
@@ -162,9 +162,9 @@ impl EntryUpdate<'_, '_> {
         if file.link.as_ref().is_some_and(|it| it.identity == identity) {
             return;
         }
-        let at = self.model.directories().mount_of(file.directory);
+        let at = self.model.directories.mount_of(file.directory);
         self.forget_target(id);
-        let watch = at.and_then(|at| self.watching.watch_target(id, path, &self.mounts[at]));
+        let watch = at.and_then(|at| self.watch_target(id, path, at));
         if let Some(file) = self.model.file_mut(id) {
             file.link = Some(Box::new(LinkTarget { identity, watch }));
         }
@@ -178,7 +178,7 @@ impl EntryUpdate<'_, '_> {
         let Some(target) = file.link.take() else {
             return;
         };
-        self.watching.unwatch_target(id, &target);
+        self.unwatch_target(id, &target);
         if let Some((directory, name)) = self.model.name_of(id) {
             self.links.remove(directory, &name);
         }
@@ -187,7 +187,7 @@ impl EntryUpdate<'_, '_> {
     /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere. Returns the
     /// number of links.
     pub(super) fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
-        let Some(at) = self.model.directories().mount_of(directory) else {
+        let Some(at) = self.model.directories.mount_of(directory) else {
             return 0;
         };
         let links = self.links.names(directory);
@@ -196,7 +196,7 @@ impl EntryUpdate<'_, '_> {
                 break;
             }
             if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)
-                && let Some(path) = self.mounts.path_of_name(self.model, directory, name)
+                && let Some(path) = self.mounts.path_of_name(&self.model, directory, name)
                 && let Ok(status) = file_status::follow(&path)
                 && let Some(file) = self.model.file_mut(id)
                 && !file.was_read_with(&status.stat)

@@ -6,13 +6,13 @@
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, `directory_watching` (which has the
-//! `watches` of a backend, `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`,
-//! `nested_directories` (which has the `mount_table`), and the `work_queue` with its `timers`.
+//! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, the `watches` of a backend, `inotify` or
+//! `notify`, with their `pending_hints`, `unreadable_directories`,
+//! `nested_directories` (which has the `mount_table`), and the `work_queue`.
 //!
-//! Two kinds of work borrow the parts that they change: an `EntryUpdate` brings the model up to date, name by name
-//! (`entries`), with links (`links`) and whole directories (`directory_listing`); a `FileReading` decides whether a file
-//! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once.
+//! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and whole
+//! directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content, `directory_watching` what is watched. `read_file`
+//! and `explanation` look at one file, once.
 //! `change_list` reads the entries of a Change List again, and `recent_keys` has what spares it some of that.
 
 pub mod change_list;
@@ -42,7 +42,6 @@ mod recent_keys;
 mod reports;
 mod slab;
 mod system_limit;
-mod timers;
 mod tree_mounts;
 mod unreadable_directories;
 mod watches;
@@ -62,10 +61,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::Candidates;
-use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, Stat,
-    UnreadableDirectory,
-};
+use crate::announce::event::Event;
+use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::{MountPlan, Plan};
 use crate::report::figures;
 use crate::tree::directories::join;
@@ -73,7 +70,7 @@ use crate::tree::file::LastRead;
 use crate::tree::file_system::FileSystem;
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::PendingHints;
+use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
 
 pub use crate::tree::explanation::explain;
@@ -143,28 +140,15 @@ impl KnownFiles {
 /// A report about a tree.
 #[derive(Debug, Clone)]
 pub enum TreeReport {
-    /// Observations, in the order in which they were made.
-    Observed(Vec<Observation>),
-    /// Explanations of why there is no document at paths that were asked about.
-    Explained(Vec<(DocumentPath, NoDocument)>),
-    MountFound {
-        mount: MountId,
-        identity: Identity,
-        /// By the exact clock, taken before the first directory is watched.
-        started: Timestamp,
-    },
-    /// Nothing is known about its files until it is found again; none of them is missing.
-    MountLost {
-        mount: MountId,
-        reason: String,
-    },
+    /// What the engine takes; observations are in the order in which they were made.
+    Event(Event),
     /// A sweep goes on: reported several times a second, to show progress, and never by one that is quickly done.
     Sweeping {
         mount: MountId,
         /// Candidates met so far.
         files: u64,
     },
-    /// A sweep has ended; everything readable that it found was reported before.
+    /// A sweep has ended, and [`Event::Swept`] follows; everything readable that it found was reported before.
     Swept {
         mount: MountId,
         /// False if the mount was lost meanwhile.
@@ -175,18 +159,6 @@ pub enum TreeReport {
         /// True if events should report its changes but some directories are not watched, so that it is swept each
         /// `poll_interval`.
         unwatched: bool,
-    },
-    /// The first directories of a mount that may not be read now, and the number of others: reported on change.
-    Unreadable {
-        mount: MountId,
-        directories: Vec<UnreadableDirectory>,
-        more: usize,
-    },
-    /// All file systems that begin below the root of a mount now: reported on change, before what is missing with one
-    /// that is gone, and before the end of the first sweep.
-    Nested {
-        mount: MountId,
-        file_systems: Vec<NestedFileSystem>,
     },
     Notice(TreeNotice),
 }
@@ -303,7 +275,7 @@ impl Tree {
         let observe = move || {
             let mut observer = Observer::new(settings, known, watches, report);
             for notice in notices {
-                observer.notice(notice);
+                observer.reports.notice(notice);
             }
             observer.run();
         };
@@ -320,17 +292,17 @@ impl Tree {
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
     /// path that is [no candidate](Candidates::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
-        self.hints.request(paths);
+        self.hints.ask(|batch| batch.requested.extend(paths));
     }
 
-    /// Asks why there is no document at each path: [`TreeReport::Explained`] answers, in time.
+    /// Asks why there is no document at each path: [`Event::Explained`] answers, in time.
     pub fn explain(&self, paths: Vec<DocumentPath>) {
-        self.hints.explain(paths);
+        self.hints.ask(|batch| batch.questions.extend(paths));
     }
 
     /// Asks for a sweep of all mounts, now.
     pub fn sweep(&self) {
-        self.hints.request_sweep();
+        self.hints.ask(|batch| batch.sweep = true);
     }
 
     /// Returns the hints of the kernel since the watching began.
@@ -341,13 +313,13 @@ impl Tree {
     /// Acts as if the kernel had lost events.
     #[doc(hidden)]
     pub fn overflow(&self) {
-        self.hints.overflow();
+        self.hints.merge(PendingBatch::overflow);
     }
 }
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        self.hints.stop();
+        self.hints.ask(|batch| batch.stop = true);
         if let Some(observer) = self.observer.take() {
             let end = Instant::now() + STOP_TIMEOUT;
             while !observer.is_finished() {

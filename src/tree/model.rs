@@ -12,7 +12,7 @@ use crate::tree::slab::Slab;
 /// A file is an entry of its directory under its name, and of no other.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    directories: Directories,
+    pub(super) directories: Directories,
     files: Slab<File>,
     /// Number of the current listing.
     listing: u32,
@@ -36,14 +36,6 @@ pub(super) struct RemovedFile {
 }
 
 impl Model {
-    pub(super) fn directories(&self) -> &Directories {
-        &self.directories
-    }
-
-    pub(super) fn directory_mut(&mut self, id: DirectoryId) -> Option<&mut Directory> {
-        self.directories.get_mut(id)
-    }
-
     pub(super) fn file(&self, id: FileId) -> Option<&File> {
         self.files.get(id.0)
     }
@@ -89,20 +81,6 @@ impl Model {
 
     // Names that come and go.
 
-    /// Adds the root of a mount, which may be a link.
-    pub(super) fn add_root(&mut self, mount: usize) -> DirectoryId {
-        self.directories.add_root(mount)
-    }
-
-    /// Adds a directory to another one, unless that is gone.
-    pub(super) fn add_directory(
-        &mut self,
-        parent: DirectoryId,
-        name: &[u8],
-    ) -> Option<DirectoryId> {
-        self.directories.add_below(parent, name)
-    }
-
     pub(super) fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
         let name: Arc<[u8]> = name.into();
         let file = File::new(directory, Arc::clone(&name));
@@ -110,12 +88,6 @@ impl Model {
         self.directories
             .set_entry(directory, name, TreeEntry::File(id));
         id
-    }
-
-    /// Takes note that a name, which stands for nothing else, is a link that leads to nothing that is looked at, for the
-    /// reason that `entry` is.
-    pub(super) fn add_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) {
-        self.directories.set_entry(id, name.into(), entry);
     }
 
     /// Removes a name, with all beneath it.
@@ -165,7 +137,7 @@ impl Model {
 
     pub(super) fn meet_directory(&mut self, id: DirectoryId) {
         let listing = self.listing;
-        if let Some(directory) = self.directory_mut(id) {
+        if let Some(directory) = self.directories.get_mut(id) {
             directory.met = listing;
         }
     }
@@ -200,14 +172,14 @@ mod tests {
     /// A root and `a/b` in it.
     fn tree() -> (Model, [DirectoryId; 3]) {
         let mut model = Model::default();
-        let root = model.add_root(0);
-        let a = model.add_directory(root, b"a").unwrap();
-        let b = model.add_directory(a, b"b").unwrap();
+        let root = model.directories.add_root(0);
+        let a = model.directories.add_below(root, b"a").unwrap();
+        let b = model.directories.add_below(a, b"b").unwrap();
         (model, [root, a, b])
     }
 
     fn names_in(model: &Model, id: DirectoryId) -> Vec<&[u8]> {
-        let entries = model.directories().get(id).into_iter();
+        let entries = model.directories.get(id).into_iter();
         let entries = entries.flat_map(Directory::entries);
         entries.map(|(name, _)| &**name).collect()
     }
@@ -217,7 +189,9 @@ mod tests {
         let (mut model, [root, a, b]) = tree();
         let file = model.add_file(b, b"x.xml");
         model.add_file(root, b"y.xml");
-        model.add_dead_link(b, b"link", TreeEntry::Dangling);
+        model
+            .directories
+            .set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
         let removed = model.remove(root, b"a");
         let directories: Vec<DirectoryId> = removed.directories.iter().map(|it| it.0).collect();
         assert_eq!(directories, [b, a]);
@@ -231,7 +205,9 @@ mod tests {
     fn names_that_a_listing_does_not_meet_are_told_apart() {
         let (mut model, [root, a, _]) = tree();
         let file = model.add_file(root, b"x.xml");
-        model.add_dead_link(root, b"link", TreeEntry::Refused);
+        model
+            .directories
+            .set_entry(root, b"link".as_slice().into(), TreeEntry::Refused);
         model.begin_listing();
         model.meet_directory(a);
         let mut unmet = model.unmet(root);

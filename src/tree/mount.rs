@@ -34,7 +34,7 @@ pub(super) struct TreeMount {
     pub(super) root: DirectoryId,
     presence: RootPresence,
     /// File system of the root that was found last.
-    file_system: FileSystem,
+    pub(super) file_system: FileSystem,
     /// The watch of the directory that holds the root, with the root's name there.
     pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
@@ -210,10 +210,6 @@ impl TreeMount {
             }
             RootPresence::Absent { .. } => false,
         }
-    }
-
-    pub(super) fn file_system(&self) -> FileSystem {
-        self.file_system
     }
 
     /// Returns true if some directory of it gives no hints, so that it is swept at the shorter interval.
@@ -424,7 +420,7 @@ mod tests {
             prefix: Uri::parse("http://example.com/").unwrap(),
             aliases: Vec::new(),
         };
-        let root = Model::default().add_root(0);
+        let root = Model::default().directories.add_root(0);
         let unmet = unmet
             .iter()
             .map(|it| (it.as_bytes().into(), UnmetFile::new(None)));
@@ -546,7 +542,7 @@ mod tests {
     #[test]
     fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
         let mut model = Model::default();
-        let root = model.add_root(0);
+        let root = model.directories.add_root(0);
         let [file, unsettled] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let mut sweep = Sweep::begin(root, None);
         let later = Instant::now() + Duration::from_secs(60);
@@ -567,7 +563,7 @@ mod tests {
     #[test]
     fn a_sweep_that_begins_again_keeps_the_files_that_it_has_met() {
         let mut model = Model::default();
-        let root = model.add_root(0);
+        let root = model.directories.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut before = Sweep::begin(root, None);
         let started = before.started;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
@@ -65,7 +66,7 @@ impl NestedDirectories {
         let Some(directory) = directories.get(id) else {
             return;
         };
-        let parent = directory.parent().and_then(|id| directories.get(id));
+        let parent = directory.parent.and_then(|id| directories.get(id));
         let (Some(parent), Some(identity)) = (parent, directory.identity) else {
             return;
         };
@@ -76,7 +77,7 @@ impl NestedDirectories {
             return self.remove(id);
         }
         let nested = Nested {
-            mount: directory.mount(),
+            mount: directory.mount,
             identity,
             is_link: directory.is_link,
         };
@@ -151,7 +152,7 @@ impl NestedDirectories {
         }
         for id in points {
             let directory = directories.get(id);
-            let Some((at, identity)) = directory.and_then(|it| Some((it.mount(), it.identity?)))
+            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
             else {
                 continue;
             };
@@ -175,10 +176,10 @@ impl NestedDirectories {
                 // Missing files are judged once everything was looked at.
                 mount.sweep_by(Instant::now() + SWEEP_DELAY);
             }
-            reports.send(TreeReport::Nested {
+            reports.send(TreeReport::Event(Event::Nested {
                 mount: mount.id,
                 file_systems: report.file_systems,
-            });
+            }));
         }
     }
 

@@ -10,7 +10,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::announce::candidates::Candidates;
-use crate::tree::pending_hints::{NameEvent, PendingHints};
+use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchError, WatchKey};
 
 /// True if the system says when a file that was written is closed.
@@ -85,11 +85,11 @@ fn merge(
 ) {
     let Ok(event) = event else {
         // The error does not say which events were lost.
-        hints.overflow();
+        hints.merge(PendingBatch::overflow);
         return;
     };
     if event.need_rescan() {
-        hints.overflow();
+        hints.merge(PendingBatch::overflow);
     }
     let happened = match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => NameEvent::Closed,
@@ -106,20 +106,20 @@ fn merge(
         EventKind::Modify(_) | EventKind::Any | EventKind::Other => NameEvent::Unclear,
     };
     let keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
-    hints.merge(|sink| {
+    hints.merge(|pending| {
         for path in &event.paths {
             let is_about_itself =
                 matches!(happened, NameEvent::Gone | NameEvent::Touched) || !SAYS_CLOSED;
             if let Some(key) = keys.get(path)
                 && is_about_itself
             {
-                sink.itself(*key, happened);
+                pending.itself(*key, happened);
             }
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Some(key) = keys.get(parent)
             {
                 // The crate does not always say whether it is a directory.
-                sink.name(candidates, *key, name.as_bytes(), happened, true);
+                pending.name(candidates, *key, name.as_bytes(), happened, true);
             }
         }
     });

@@ -9,20 +9,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::tree::directory_listing::ListingFailure;
-use crate::tree::directory_watching::DirectoryWatching;
-use crate::tree::entries::EntryUpdate;
 use crate::tree::explanation::explain;
-use crate::tree::file_reading::{FileLook, FileReadJob, FileReading, ReadSettings};
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::ids::DirectoryId;
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::Model;
 use crate::tree::mount::{Sweep, TreeMount};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
-use crate::tree::read_file::{ReadOutcome, read};
 use crate::tree::reports::Reports;
-use crate::tree::tree_mounts::{RootChange, TreeMounts};
+use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
@@ -32,18 +27,19 @@ use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
 const TIME_SLICE: Duration = Duration::from_millis(5);
 
 pub(super) struct Observer<'a> {
-    settings: TreeSettings,
-    reading: ReadSettings,
-    watching: DirectoryWatching,
-    model: Model,
-    links: LinkedDirectories,
-    mounts: TreeMounts,
-    queue: WorkQueue,
-    unreadable: UnreadableDirectories,
-    nested: NestedDirectories,
-    reports: Reports<'a>,
+    pub(super) settings: TreeSettings,
+    /// True if no file is looked at a second time.
+    pub(super) is_one_shot: bool,
+    pub(super) watches: Watches,
+    pub(super) model: Model,
+    pub(super) links: LinkedDirectories,
+    pub(super) mounts: TreeMounts,
+    pub(super) queue: WorkQueue,
+    pub(super) unreadable: UnreadableDirectories,
+    pub(super) nested: NestedDirectories,
+    pub(super) reports: Reports<'a>,
     /// Room for the names in a directory.
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
 }
 
 impl<'a> Observer<'a> {
@@ -56,12 +52,8 @@ impl<'a> Observer<'a> {
         let mut model = Model::default();
         let mounts = TreeMounts::new(&settings, known, &mut model);
         Observer {
-            reading: ReadSettings {
-                settle: settings.settle,
-                open_writer: settings.open_writer,
-                is_one_shot: false,
-            },
-            watching: DirectoryWatching::new(&settings, watches),
+            is_one_shot: false,
+            watches,
             settings,
             model,
             links: LinkedDirectories::default(),
@@ -76,10 +68,10 @@ impl<'a> Observer<'a> {
 
     /// Observes until it is told to stop.
     pub(super) fn run(&mut self) {
-        while !self.reports.is_stopped() {
+        while !self.reports.is_stopped {
             let is_busy = self.has_work();
             let deadline = (!is_busy).then(|| self.next_deadline());
-            let batch = self.watching.watches.take(is_busy, deadline);
+            let batch = self.watches.take(is_busy, deadline);
             if batch.stop {
                 return;
             }
@@ -92,9 +84,9 @@ impl<'a> Observer<'a> {
 
     /// Sweeps each mount once.
     pub(super) fn scan_once(&mut self) {
-        self.reading.is_one_shot = true;
+        self.is_one_shot = true;
         self.check_mounts();
-        while !self.reports.is_stopped() {
+        while !self.reports.is_stopped {
             self.work();
             self.flush();
             let waits = self.mounts.sweeps().filter_map(Sweep::goes_on_at);
@@ -109,9 +101,10 @@ impl<'a> Observer<'a> {
     /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
     pub(super) fn directories_to_watch(&self) -> usize {
         let mounts = self.mounts.iter();
-        let watched = mounts.filter(|it| it.is_present() && self.watching.trusts_hints(it));
+        let watched =
+            mounts.filter(|it| it.is_present() && self.settings.watch.trusts(it.file_system));
         watched
-            .map(|it| self.model.directories().beneath(it.root).len())
+            .map(|it| self.model.directories.beneath(it.root).len())
             .sum()
     }
 
@@ -130,13 +123,16 @@ impl<'a> Observer<'a> {
             self.take_directory_hints(key, &hints);
         }
         if batch.overflow {
-            self.notice(TreeNotice::Overflow);
+            self.reports.notice(TreeNotice::Overflow);
             // The events that were lost may have closed files.
             self.model.forget_writers();
         }
         let has_ended = batch.ended.is_some();
         if let Some(reason) = batch.ended {
-            self.watching.end(reason, &mut self.reports);
+            self.watches.end();
+            let interval = self.settings.poll_interval;
+            self.reports
+                .notice(TreeNotice::EventsEnded { reason, interval });
             self.model.forget_writers();
         }
         if batch.overflow || batch.sweep || has_ended {
@@ -149,7 +145,7 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let Some(watched) = self.watching.watches.watched(key) else {
+        let Some(watched) = self.watches.watched.get(&key) else {
             return;
         };
         let (directories, named) = (watched.directories.clone(), watched.hints_of_names(hints));
@@ -165,18 +161,18 @@ impl<'a> Observer<'a> {
             }
             // Any of these may be what a link leads through.
             if hints.other || hints.names.values().any(|hint| hint.renamed) {
-                self.updating().recheck_links(id, true);
+                self.recheck_links(id, true);
             }
         }
         for (named, hint) in named {
             match named {
                 WatchedName::Mount(mount) => self.check_mount(mount),
                 WatchedName::Link(file) if hint.renamed => {
-                    if let Some(file) = self.updating().recheck_link_to_file(file) {
-                        self.reading().hint(file, hint);
+                    if let Some(file) = self.recheck_link_to_file(file) {
+                        self.hint(file, hint);
                     }
                 }
-                WatchedName::Link(file) => self.reading().hint(file, hint),
+                WatchedName::Link(file) => self.hint(file, hint),
             }
         }
     }
@@ -186,12 +182,9 @@ impl<'a> Observer<'a> {
         let now = Instant::now();
         if self.mounts.is_check_due(now) {
             self.check_mounts();
-            self.updating().recheck_some_links();
-            self.nested.recheck_mount_table(
-                self.model.directories(),
-                &self.mounts,
-                &mut self.queue,
-            );
+            self.recheck_some_links();
+            self.nested
+                .recheck_mount_table(&self.model.directories, &self.mounts, &mut self.queue);
             for id in self.unreadable.due(now) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
@@ -207,7 +200,7 @@ impl<'a> Observer<'a> {
     fn work(&mut self) {
         let end = Instant::now() + TIME_SLICE;
         let mut has_swept = false;
-        while !self.reports.is_stopped() && !self.reports.is_full() && Instant::now() < end {
+        while !self.reports.is_stopped && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
                 Some(Task::List(id, depth)) => self.list(id, depth, Trigger::Task),
                 Some(Task::Read(id)) => self.read_if_due(id),
@@ -231,113 +224,36 @@ impl<'a> Observer<'a> {
     /// Sweeps for one time slice.
     fn sweep_on(&mut self) {
         let end = Instant::now() + TIME_SLICE;
-        while !self.reports.is_stopped()
+        while !self.reports.is_stopped
             && !self.reports.is_full()
             && self.continue_sweep()
             && Instant::now() < end
         {}
     }
 
-    /// Returns the parts that an update of the model changes.
-    fn updating(&mut self) -> EntryUpdate<'_, 'a> {
-        EntryUpdate {
-            candidates: &self.settings.candidates,
-            model: &mut self.model,
-            links: &mut self.links,
-            mounts: &mut self.mounts,
-            watching: &mut self.watching,
-            queue: &mut self.queue,
-            unreadable: &mut self.unreadable,
-            nested: &mut self.nested,
-            reports: &mut self.reports,
-            buffer: &mut self.buffer,
-        }
-    }
-
-    /// Returns the parts that a look at a file depends on or changes.
-    fn reading(&mut self) -> FileReading<'_, 'a> {
-        FileReading {
-            settings: self.reading,
-            model: &mut self.model,
-            mounts: &mut self.mounts,
-            watching: &self.watching,
-            queue: &mut self.queue,
-            reports: &mut self.reports,
-        }
-    }
-
-    /// Checks what a name stands for, because an event said that it changed.
-    fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
-        if let Some(file) = self.updating().check(id, name, hint) {
-            self.reading().hint(file, hint);
-        }
-    }
-
-    /// Rechecks the name of a file, because it stands for something else, or for nothing.
-    fn recheck_file(&mut self, id: FileId) {
-        if let Some((directory, name)) = self.model.name_of(id) {
-            self.check_name(directory, &name, Hint::RENAMED);
-        }
-    }
-
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
-    fn recheck_directory(&mut self, id: DirectoryId) {
-        self.watching.unwatch(id, &mut self.model);
-        let Some(directory) = self.model.directories().get(id) else {
+    pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
+        self.unwatch(id);
+        let Some(directory) = self.model.directories.get(id) else {
             return;
         };
-        match directory.parent() {
-            None => self.relist_mount(directory.mount()),
+        match directory.parent {
+            None => self.relist_mount(directory.mount),
             Some(parent) => {
-                let name = Arc::clone(directory.name());
+                let name = Arc::clone(&directory.name);
                 self.check_name(parent, &name, Hint::RENAMED);
             }
         }
     }
 
-    /// Lists a directory, or finds out what has become of it.
-    fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
-        match self.updating().list(id, depth, trigger) {
-            Ok(()) => {}
-            Err(ListingFailure::Gone) => self.recheck_directory(id),
-            Err(ListingFailure::AnotherRoot(at)) => self.check_mount(at),
-            Err(ListingFailure::UnreadableRoot(at, error)) => {
-                let change = RootChange::unreadable(&self.mounts[at].directory, &error.into());
-                self.change_root(at, change);
-            }
-        }
-    }
-
-    /// Looks at a file, and reads it if it must and may be read.
-    fn read_if_due(&mut self, id: FileId) {
-        match self.reading().look(id, Trigger::Task) {
-            None => {}
-            Some(FileLook::NameChanged) => self.recheck_file(id),
-            Some(FileLook::Due(job)) => {
-                let outcome = read(&job.path, &self.settings.recent_keys);
-                self.take_outcome(&job, outcome);
-            }
-        }
-    }
-
-    fn take_outcome(&mut self, job: &FileReadJob, outcome: ReadOutcome) {
-        if self.reading().take(job, outcome) {
-            self.recheck_file(job.id);
-        }
-    }
-
     /// Reports which directories may not be read, where the last report is outdated.
     fn report_unreadable(&mut self) {
-        while let Some(report) = self
+        while let Some(event) = self
             .unreadable
-            .pop_report(self.model.directories(), &self.mounts)
+            .pop_report(&self.model.directories, &self.mounts)
         {
-            self.send(report);
+            self.send(TreeReport::Event(event));
         }
-    }
-
-    pub(super) fn notice(&mut self, notice: TreeNotice) {
-        self.reports.notice(notice);
     }
 
     /// Sends a report, after all that was observed before.
@@ -349,17 +265,16 @@ impl<'a> Observer<'a> {
     /// Sends what was observed. R15: files are missing only from a tree that is there, and what may only be away with
     /// another file system is reported after that is.
     fn flush(&mut self) {
-        let missing = self.reports.missing();
         self.nested.recheck(
-            missing,
-            self.model.directories(),
+            self.reports.missing.keys(),
+            &self.model.directories,
             &self.mounts,
             &mut self.queue,
         );
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.mounts.check_by(Instant::now());
         }
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         self.nested
             .report(directories, &mut self.mounts, &mut self.reports);
         self.reports.flush();

@@ -123,8 +123,9 @@ pub(super) struct PendingHints {
     bell: OnceLock<Arc<OwnedFd>>,
 }
 
+/// The hints, while a backend adds to them.
 #[derive(Debug, Default)]
-struct PendingBatch {
+pub(super) struct PendingBatch {
     batch: HintBatch,
     /// True if there is anything worth waking for. A file that is being written is not.
     is_news: bool,
@@ -147,9 +148,10 @@ impl PendingHints {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, change: impl FnOnce(&mut PendingBatch)) {
+    /// Lets a backend add what it read, under one lock.
+    pub(super) fn merge(&self, add: impl FnOnce(&mut PendingBatch)) {
         let mut pending = self.pending();
-        change(&mut pending);
+        add(&mut pending);
         if !(pending.is_news && pending.is_awaited) {
             return;
         }
@@ -158,6 +160,14 @@ impl PendingHints {
             // A full eventfd is one that was rung.
             let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
         }
+    }
+
+    /// Adds what is worth waking for.
+    pub(super) fn ask(&self, add: impl FnOnce(&mut HintBatch)) {
+        self.merge(|pending| {
+            add(&mut pending.batch);
+            pending.is_news = true;
+        });
     }
 
     /// Sets the bell that wakes the thread waiting for hints, beside the kernel's events.
@@ -174,50 +184,6 @@ impl PendingHints {
 
     pub(super) fn end_waiting(&self) {
         self.pending().is_awaited = false;
-    }
-
-    pub(super) fn request(&self, mut paths: Vec<DocumentPath>) {
-        self.wake(|pending| {
-            pending.batch.requested.append(&mut paths);
-            pending.is_news = true;
-        });
-    }
-
-    pub(super) fn explain(&self, mut paths: Vec<DocumentPath>) {
-        self.wake(|pending| {
-            pending.batch.questions.append(&mut paths);
-            pending.is_news = true;
-        });
-    }
-
-    pub(super) fn request_sweep(&self) {
-        self.wake(|pending| {
-            pending.batch.sweep = true;
-            pending.is_news = true;
-        });
-    }
-
-    pub(super) fn stop(&self) {
-        self.wake(|pending| {
-            pending.batch.stop = true;
-            pending.is_news = true;
-        });
-    }
-
-    pub(super) fn overflow(&self) {
-        self.merge(|sink| sink.overflow());
-    }
-
-    pub(super) fn end(&self, reason: String) {
-        self.wake(|pending| {
-            pending.batch.ended = Some(reason);
-            pending.is_news = true;
-        });
-    }
-
-    /// Lets a backend add what it read, under one lock.
-    pub(super) fn merge(&self, add: impl FnOnce(&mut HintSink<'_>)) {
-        self.wake(|pending| add(&mut HintSink { pending }));
     }
 
     /// Keeps events about this name from here on, whatever it looks like; about others only if the directory
@@ -285,28 +251,24 @@ impl PendingHints {
     }
 }
 
-/// The hints, while a backend adds to them.
-pub(super) struct HintSink<'a> {
-    pending: &'a mut PendingBatch,
-}
-
-impl HintSink<'_> {
+impl PendingBatch {
+    /// Takes note that events were lost.
     pub(super) fn overflow(&mut self) {
-        self.pending.counted.overflows += 1;
-        self.pending.batch.overflow = true;
-        self.pending.is_news = true;
+        self.counted.overflows += 1;
+        self.batch.overflow = true;
+        self.is_news = true;
     }
 
     /// Adds an event about a watched directory itself.
     pub(super) fn itself(&mut self, key: WatchKey, happened: NameEvent) {
-        self.pending.counted.taken += 1;
-        let directory_hints = self.pending.batch.directories.entry(key).or_default();
+        self.counted.taken += 1;
+        let directory_hints = self.batch.directories.entry(key).or_default();
         if happened == NameEvent::Touched {
             directory_hints.touched = true;
         } else {
             directory_hints.itself = true;
         }
-        self.pending.is_news = true;
+        self.is_news = true;
     }
 
     /// Adds an event about a name in a watched directory.
@@ -322,15 +284,15 @@ impl HintSink<'_> {
             happened,
             NameEvent::Created | NameEvent::MovedIn | NameEvent::Gone | NameEvent::Unclear
         );
-        let interests = self.pending.interests.get(&key);
+        let interests = self.interests.get(&key);
         let is_named = interests.is_some_and(|it| it.names.contains(name));
         let is_in_tree = interests.is_none_or(|it| it.is_in_tree);
         let is_known = is_named || is_in_tree && candidates.may_be(name);
         if !is_known && !(is_in_tree && (is_directory || changes_names)) {
             return;
         }
-        self.pending.counted.taken += 1;
-        let directory_hints = self.pending.batch.directories.entry(key).or_default();
+        self.counted.taken += 1;
+        let directory_hints = self.batch.directories.entry(key).or_default();
         if !is_known && is_hidden(name) {
             directory_hints.other = true;
         } else if let Some(hint) = directory_hints.names.get_mut(name) {
@@ -342,7 +304,7 @@ impl HintSink<'_> {
             hint.add(happened);
             directory_hints.names.insert(name.into(), hint);
         }
-        self.pending.is_news |= happened != NameEvent::Written;
+        self.is_news |= happened != NameEvent::Written;
     }
 }
 
@@ -386,7 +348,7 @@ mod tests {
             let hints = Arc::clone(&hints);
             std::thread::spawn(move || hints.take(Some(begun + Duration::from_secs(60))).sweep)
         };
-        hints.request_sweep();
+        hints.ask(|batch| batch.sweep = true);
         assert!(waiting.join().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
@@ -398,14 +360,16 @@ mod tests {
             PendingHints::default(),
             Candidates::new(include, Vec::new()).unwrap(),
         );
-        hints.merge(|sink| {
+        hints.merge(|pending| {
             for happened in [NameEvent::Written, NameEvent::Closed, NameEvent::Touched] {
-                sink.name(&names, WatchKey(1), b"access.log", happened, false);
-                sink.name(&names, WatchKey(1), b".a.xml.Xy12Zq", happened, false);
+                pending.name(&names, WatchKey(1), b"access.log", happened, false);
+                pending.name(&names, WatchKey(1), b".a.xml.Xy12Zq", happened, false);
             }
         });
         assert!(hints.take(None).directories.is_empty());
-        hints.merge(|sink| sink.name(&names, WatchKey(1), b"..data", NameEvent::MovedIn, false));
+        hints.merge(|pending| {
+            pending.name(&names, WatchKey(1), b"..data", NameEvent::MovedIn, false)
+        });
         let taken = hints.take(None);
         assert!(
             taken.directories[&WatchKey(1)].other

@@ -12,18 +12,9 @@ use resourcesync::parse_with_keys::parse_with_keys;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::announce::observation::Incomplete;
+use crate::announce::observation::{Incomplete, Look};
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::recent_keys::RecentKeys;
-
-/// Outcome of a read.
-#[derive(Debug)]
-pub(super) enum ReadOutcome {
-    Whole(Content, FileStatus),
-    /// With the status of the file, if it could be read to an end.
-    Incomplete(Incomplete, Option<FileStatus>),
-    Gone,
-}
 
 /// Returns all bytes of the file at `path`. Anything but a regular file is not even opened, which may disturb others.
 pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
@@ -36,16 +27,17 @@ pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the file at `path`, and keeps its keys if it is a Change List and they are wanted. The caller has checked that it
-/// is a regular file: opening anything else may disturb others.
-pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> ReadOutcome {
+/// is a regular file: opening anything else may disturb others. Returns the status of the file too, if it could be read to
+/// an end.
+pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>) {
     let file = match open(path) {
         Ok(file) => file,
-        Err(error) if file_status::is_absence(error) => return ReadOutcome::Gone,
+        Err(error) if file_status::is_absence(error) => return (Look::Missing, None),
         Err(error) => return denied(error),
     };
     let before = match file_status::of(&file) {
         Ok(status) if status.kind == FileKind::File => status,
-        Ok(status) => return ReadOutcome::Incomplete(Incomplete::NotAFile, Some(status)),
+        Ok(status) => return (Look::Incomplete(Incomplete::NotAFile), Some(status)),
         Err(error) => return denied(error),
     };
     let are_wanted = recent_keys.are_wanted();
@@ -63,25 +55,32 @@ pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> ReadOutcome {
     };
     let is_still_there = match file_status::follow(path) {
         Ok(status) => status.identity == before.identity,
-        Err(error) if file_status::is_absence(error) => return ReadOutcome::Gone,
+        Err(error) if file_status::is_absence(error) => return (Look::Missing, None),
         Err(error) => return denied(error),
     };
     match content {
         _ if before != after || !is_still_there => {
-            ReadOutcome::Incomplete(Incomplete::BeingWritten, None)
+            (Look::Incomplete(Incomplete::BeingWritten), None)
         }
         Ok((content, keys)) => {
             if let Some(keys) = keys {
                 recent_keys.keep(after, keys);
             }
-            ReadOutcome::Whole(content, after)
+            let stat = after.stat;
+            let look = match content {
+                Content::Document(parsed) => Look::Document {
+                    parsed: parsed.into(),
+                    stat,
+                },
+                Content::Other(reason) => Look::Other { reason, stat },
+            };
+            (look, Some(after))
         }
-        Err(ReadError::Malformed(malformed)) => {
-            ReadOutcome::Incomplete(Incomplete::Malformed(malformed), Some(after))
-        }
-        Err(ReadError::Io(error)) => {
-            ReadOutcome::Incomplete(Incomplete::Denied(error.to_string()), None)
-        }
+        Err(ReadError::Malformed(malformed)) => (Look::Incomplete(malformed.into()), Some(after)),
+        Err(ReadError::Io(error)) => (
+            Look::Incomplete(Incomplete::Denied(error.to_string())),
+            None,
+        ),
     }
 }
 
@@ -90,8 +89,9 @@ pub(super) fn is_packed(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b".gz")
 }
 
-fn denied(error: Errno) -> ReadOutcome {
-    ReadOutcome::Incomplete(Incomplete::Denied(file_status::reason(error)), None)
+fn denied(error: Errno) -> (Look, Option<FileStatus>) {
+    let reason = Incomplete::Denied(file_status::reason(error));
+    (Look::Incomplete(reason), None)
 }
 
 pub(super) fn open(path: &Path) -> Result<File, Errno> {

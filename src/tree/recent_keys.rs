@@ -70,7 +70,7 @@ mod tests {
     use super::{MAX_KEPT, RecentKeys};
     use crate::announce::observation::{Identity, Stat};
     use crate::tree::file_status::{FileKind, FileStatus};
-    use crate::tree::read_file::{ReadOutcome, read};
+    use crate::tree::read_file::read;
 
     fn version(inode: u64, size: u64) -> FileStatus {
         FileStatus {
@@ -112,10 +112,7 @@ mod tests {
         let path = directory.path().join(name);
         fs::write(&path, content).unwrap();
         let keys = RecentKeys::default();
-        let version = || match read(&path, &keys) {
-            ReadOutcome::Whole(_, version) => version,
-            other => panic!("{other:?}"),
-        };
+        let version = || read(&path, &keys).1.unwrap();
         assert_eq!(keys.take(&version()), None);
         assert_eq!(keys.take(&version()), Some(listed(1)));
     }

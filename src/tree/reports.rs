@@ -6,12 +6,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{
-    DocumentPath, Incomplete, Look, MountId, NoDocument, Observation,
-};
+use crate::announce::event::Event;
+use crate::announce::observation::{DocumentPath, Look, NoDocument, Observation};
 use crate::tree::file_status;
-use crate::tree::ids::FileId;
-use crate::tree::model::Model;
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::{TreeNotice, TreeReport};
@@ -22,11 +19,11 @@ const BATCH: usize = 512;
 pub(super) struct Reports<'a> {
     receiver: Box<dyn FnMut(TreeReport) -> ControlFlow<()> + 'a>,
     /// True once the receiver wants no more.
-    is_stopped: bool,
+    pub(super) is_stopped: bool,
     observations: Vec<Observation>,
     explained: Vec<(DocumentPath, NoDocument)>,
     /// The files that `observations` call missing, in case their mount is.
-    missing: HashMap<DocumentPath, UnmetFile>,
+    pub(super) missing: HashMap<DocumentPath, UnmetFile>,
 }
 
 impl<'a> Reports<'a> {
@@ -38,10 +35,6 @@ impl<'a> Reports<'a> {
             explained: Vec::new(),
             missing: HashMap::new(),
         }
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.is_stopped
     }
 
     /// Returns true if there is enough to send.
@@ -63,22 +56,6 @@ impl<'a> Reports<'a> {
         self.missing.insert(path, unmet);
     }
 
-    /// Reports why a file cannot be read, once for each reason.
-    pub(super) fn observe_incomplete(
-        &mut self,
-        id: FileId,
-        reason: Incomplete,
-        model: &mut Model,
-        mounts: &TreeMounts,
-    ) {
-        if let Some(file) = model.file_mut(id)
-            && file.report_incomplete(&reason)
-            && let Some(path) = mounts.document_path(model, id)
-        {
-            self.observe(path, Look::Incomplete(reason));
-        }
-    }
-
     pub(super) fn explain(&mut self, path: DocumentPath, explanation: NoDocument) {
         self.explained.push((path, explanation));
     }
@@ -96,32 +73,24 @@ impl<'a> Reports<'a> {
             for (path, unmet) in missing.iter().filter(|(path, _)| path.mount == mount.id) {
                 mount.unmet.insert(Arc::clone(&path.below), *unmet);
             }
-            self.forget_missing(mount.id);
+            self.observations
+                .retain(|it| it.path.mount != mount.id || it.look != Look::Missing);
             is_mount_missing = true;
         }
         is_mount_missing
-    }
-
-    /// Returns the paths that were observed to be missing, and are not sent yet.
-    pub(super) fn missing(&self) -> impl Iterator<Item = &DocumentPath> {
-        self.missing.keys()
-    }
-
-    fn forget_missing(&mut self, mount: MountId) {
-        self.observations
-            .retain(|it| it.path.mount != mount || it.look != Look::Missing);
     }
 
     /// Sends what was collected.
     pub(super) fn flush(&mut self) {
         if !self.explained.is_empty() {
             let explained = std::mem::take(&mut self.explained);
-            self.send(TreeReport::Explained(explained));
+            self.send(TreeReport::Event(Event::Explained(explained)));
         }
         let mut batch = std::mem::take(&mut self.observations);
         while !batch.is_empty() {
             let rest = batch.split_off(batch.len().min(BATCH));
-            self.send(TreeReport::Observed(std::mem::replace(&mut batch, rest)));
+            let observed = Event::Observed(std::mem::replace(&mut batch, rest));
+            self.send(TreeReport::Event(observed));
         }
     }
 

@@ -48,7 +48,7 @@ impl TreeMounts {
             // A file that was excluded since is there nevertheless: it is forgotten, not missing.
             let published = plan.published();
             unmet.retain(|below, _| settings.candidates.accepts(&published, below));
-            TreeMount::new(plan, model.add_root(at), unmet)
+            TreeMount::new(plan, model.directories.add_root(at), unmet)
         });
         TreeMounts {
             mounts: mounts.collect(),
@@ -154,16 +154,16 @@ impl TreeMounts {
         id: DirectoryId,
         name: &[u8],
     ) -> Option<PathBuf> {
-        let at = model.directories().mount_of(id)?;
-        let below = model.directories().below_name(id, name);
+        let at = model.directories.mount_of(id)?;
+        let below = model.directories.below_name(id, name);
         Some(join(&self.mounts[at].directory, &below))
     }
 
     /// Returns the path of a file as it is reported.
     pub(super) fn document_path(&self, model: &Model, id: FileId) -> Option<DocumentPath> {
         let file = model.file(id)?;
-        let at = model.directories().mount_of(file.directory)?;
-        let below = model.directories().below_name(file.directory, &file.name);
+        let at = model.directories.mount_of(file.directory)?;
+        let below = model.directories.below_name(file.directory, &file.name);
         Some(self.mounts[at].path(&below))
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use crate::announce::event::Event;
 use crate::announce::observation::UnreadableDirectory;
-use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::ids::DirectoryId;
 use crate::tree::tree_mounts::TreeMounts;
@@ -86,11 +86,11 @@ impl UnreadableDirectories {
         &mut self,
         directories: &Directories,
         mounts: &TreeMounts,
-    ) -> Option<TreeReport> {
+    ) -> Option<Event> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];
         let (directories, more) = self.in_mount(at, &mount.directory, directories);
-        Some(TreeReport::Unreadable {
+        Some(Event::Unreadable {
             mount: mount.id,
             directories,
             more,

@@ -77,7 +77,8 @@ impl Watched {
 #[derive(Debug)]
 pub(super) struct Watches {
     backend: Backend,
-    watched: HashMap<WatchKey, Watched>,
+    /// The meaning of each watch. Events of others are stale.
+    pub(super) watched: HashMap<WatchKey, Watched>,
     hints: Arc<PendingHints>,
     /// True if it was reported that no more directories can be watched.
     is_exhaustion_reported: bool,
@@ -181,7 +182,9 @@ impl Watches {
     pub(super) fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         match &self.backend {
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => inotify.read(),
+            Backend::Inotify(inotify) => {
+                inotify.queue.read();
+            }
             Backend::None | Backend::Notify(_) => {}
         }
         self.hints.is_being_written(key, name)
@@ -264,11 +267,6 @@ impl Watches {
             }
         }
         self.remove_unused(key);
-    }
-
-    /// Returns the meaning of a watch; nothing if its events are stale.
-    pub(super) fn watched(&self, key: WatchKey) -> Option<&Watched> {
-        self.watched.get(&key)
     }
 
     fn remove_unused(&mut self, key: WatchKey) {

@@ -1,12 +1,12 @@
 //! Work that hints and timers ask for: directories to list, files to read now or later, paths to explain. Each directory
 //! and each file waits at most once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::announce::observation::DocumentPath;
 use crate::tree::ids::{DirectoryId, FileId};
-use crate::tree::timers::FileTimers;
 
 /// Extent of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,10 @@ pub(super) struct WorkQueue {
     files: VecDeque<FileId>,
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
-    timers: FileTimers,
+    /// When files are queued without a hint: all times that were set, those that were set again or cleared too.
+    times: BinaryHeap<Reverse<(Instant, FileId)>>,
+    /// The one time of each file that counts.
+    due: HashMap<FileId, Instant>,
     /// Paths to explain when there is nothing else to do.
     questions: VecDeque<DocumentPath>,
 }
@@ -65,23 +68,31 @@ impl WorkQueue {
 
     /// Queues a file at some time, in place of any other time set for it.
     pub(super) fn push_file_after(&mut self, id: FileId, after: Duration) {
-        self.timers.set(id, Instant::now() + after);
+        let at = Instant::now() + after;
+        self.due.insert(id, at);
+        self.times.push(Reverse((at, id)));
     }
 
     /// Forgets the time at which a file was to be queued.
     pub(super) fn clear_timer(&mut self, id: FileId) {
-        self.timers.clear(id);
+        self.due.remove(&id);
     }
 
     /// Returns when a file may have to be queued next.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.timers.next()
+        self.times.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Queues the files whose time has come.
     pub(super) fn push_due_files(&mut self, now: Instant) {
-        while let Some(id) = self.timers.pop_due(now) {
-            self.push_file(id);
+        while let Some(Reverse((at, id))) = self.times.peek().copied()
+            && at <= now
+        {
+            self.times.pop();
+            if self.due.get(&id) == Some(&at) {
+                self.due.remove(&id);
+                self.push_file(id);
+            }
         }
     }
 
@@ -116,7 +127,7 @@ impl WorkQueue {
     /// Forgets a file that is gone: its number may be used again.
     pub(super) fn forget_file(&mut self, id: FileId) {
         self.waiting_files.remove(&id);
-        self.timers.clear(id);
+        self.due.remove(&id);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -126,12 +137,14 @@ impl WorkQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use crate::tree::model::Model;
     use crate::tree::work_queue::{Depth, Task, WorkQueue};
 
     #[test]
     fn a_directory_waits_once_and_as_deep_as_was_asked() {
-        let root = Model::default().add_root(0);
+        let root = Model::default().directories.add_root(0);
         let mut queue = WorkQueue::default();
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
@@ -142,7 +155,7 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_not_read_for_another_with_its_number() {
         let mut model = Model::default();
-        let root = model.add_root(0);
+        let root = model.directories.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut queue = WorkQueue::default();
         queue.push_file(file);
@@ -151,5 +164,23 @@ mod tests {
         assert_eq!(queue.pop(), Some(Task::Read(file)));
         assert_eq!(queue.pop(), None);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn only_the_last_time_set_for_a_file_counts() {
+        let mut model = Model::default();
+        let root = model.directories.add_root(0);
+        let [first, second] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
+        let mut queue = WorkQueue::default();
+        let later = Duration::from_secs(60);
+        queue.push_file_after(first, Duration::ZERO);
+        queue.push_file_after(first, later);
+        queue.push_file_after(second, Duration::ZERO);
+        queue.clear_timer(second);
+        queue.push_due_files(Instant::now());
+        assert_eq!(queue.pop(), None);
+        queue.push_due_files(Instant::now() + later);
+        assert_eq!(queue.pop(), Some(Task::Read(first)));
+        assert_eq!(queue.pop(), None);
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use resourcesync::uri::Uri;
 use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{
     DocumentPath, Identity, Look, MountId, NoDocument, UnreadableDirectory,
 };
@@ -243,7 +244,7 @@ impl Watched {
 
     fn take(&mut self, report: TreeReport) {
         match report {
-            TreeReport::Observed(batch) => {
+            TreeReport::Event(Event::Observed(batch)) => {
                 for it in batch {
                     if it.look == Look::Missing {
                         let nested = self.nested.last().cloned();
@@ -256,13 +257,13 @@ impl Watched {
                         .push(it.look);
                 }
             }
-            TreeReport::Explained(explained) => {
+            TreeReport::Event(Event::Explained(explained)) => {
                 let explained = explained.into_iter();
                 self.explained
                     .extend(explained.map(|(path, why)| (path.below.to_vec(), why)));
             }
-            TreeReport::MountFound { identity, .. } => self.found.push(identity),
-            TreeReport::MountLost { reason, .. } => self.lost.push(reason),
+            TreeReport::Event(Event::MountFound { identity, .. }) => self.found.push(identity),
+            TreeReport::Event(Event::MountLost { reason, .. }) => self.lost.push(reason),
             TreeReport::Swept {
                 complete,
                 unwatched,
@@ -271,14 +272,16 @@ impl Watched {
                 self.sweeps += usize::from(complete);
                 self.is_unwatched = unwatched;
             }
-            TreeReport::Sweeping { .. } => {}
-            TreeReport::Unreadable { directories, .. } => self.unreadable = directories,
-            TreeReport::Nested { file_systems, .. } => {
+            TreeReport::Event(Event::Unreadable { directories, .. }) => {
+                self.unreadable = directories
+            }
+            TreeReport::Event(Event::Nested { file_systems, .. }) => {
                 let found = file_systems.iter();
                 let found = found.map(|it| String::from_utf8_lossy(&it.below).into_owned());
                 self.nested.push(found.collect());
             }
             TreeReport::Notice(notice) => self.notices.push(notice),
+            TreeReport::Sweeping { .. } | TreeReport::Event(_) => {}
         }
     }
 }

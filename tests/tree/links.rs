@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{KnownFile, TreeNotice, TreeReport, scan_once};
@@ -295,7 +296,7 @@ fn links_into_each_other_do_not_multiply_without_bound() {
     let (mut looks, mut notices) = (0, Vec::new());
     scan_once(settings(root, Poll), |report| {
         match report {
-            TreeReport::Observed(batch) => looks += batch.len(),
+            TreeReport::Event(Event::Observed(batch)) => looks += batch.len(),
             TreeReport::Notice(notice @ TreeNotice::TooManyLinked { .. }) => notices.push(notice),
             _ => {}
         }

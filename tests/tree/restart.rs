@@ -8,6 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{KnownFile, KnownFiles, Tree, TreeReport, TreeSettings, scan_once};
@@ -141,7 +142,7 @@ fn a_survey_sees_every_candidate_and_ends() {
     let mut swept = false;
     scan_once(settings(&root, Inotify), |report| {
         match report {
-            TreeReport::Observed(batch) => looks.extend(batch),
+            TreeReport::Event(Event::Observed(batch)) => looks.extend(batch),
             TreeReport::Swept {
                 complete, files, ..
             } => swept = complete && files == 3,
@@ -213,7 +214,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     let new = root.join("d/new.xml");
     let _tree = Tree::watch(settings, KnownFiles::default(), move |report| {
         // Nothing is watched yet, so that no event tells of this.
-        if matches!(report, TreeReport::MountFound { .. }) {
+        if matches!(report, TreeReport::Event(Event::MountFound { .. })) {
             std::thread::sleep(Duration::from_millis(50)); // lets the kernel's clock go on: no event, so no deadline
             fs::write(&new, document(2)).unwrap();
         }
@@ -226,7 +227,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     let (mut seen, mut swept) = (Vec::new(), None);
     while seen.len() < 2 {
         match reports.recv_timeout(DEADLINE).unwrap() {
-            TreeReport::Observed(batch) => {
+            TreeReport::Event(Event::Observed(batch)) => {
                 seen.extend(batch.iter().filter_map(|it| version_of(&it.look)));
             }
             TreeReport::Swept { complete: true, .. } if swept.is_none() => {

@@ -5,7 +5,6 @@ use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
-use crate::announce::difference::Told;
 use crate::announce::steps::documents::Sighting;
 use crate::announce::steps::mounts::MountRow;
 
@@ -57,7 +56,11 @@ impl Baseline {
             is_complete: false,
             swept: None,
             candidates: None,
-            first_looks: FirstLooks::since(wall),
+            first_looks: FirstLooks {
+                started: wall,
+                fresh: Vec::new(),
+                has_other_clock: false,
+            },
         }
     }
 
@@ -112,7 +115,7 @@ impl Baseline {
 
     /// Begins a sweep of a root that was found.
     pub fn begin_sweep(&mut self, started: Timestamp) {
-        self.first_looks = FirstLooks::since(started);
+        self.first_looks = Baseline::new(started).first_looks;
     }
 
     /// Gives up a sweep.
@@ -120,10 +123,19 @@ impl Baseline {
         self.first_looks.fresh.clear();
     }
 
-    /// Returns what counts as told of a document that is read for the first time. Its content does not if it could not be
-    /// read before, or changed while the mount was swept.
-    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
-        self.first_looks.look(uri, sighting, predates)
+    /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it could
+    /// not be read before, or changed while the mount was swept.
+    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> bool {
+        let looks = &mut self.first_looks;
+        let (changed, at) = (sighting.stat.changed, sighting.at);
+        // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
+        let is_fresh = looks.started <= changed && changed <= at;
+        looks.has_other_clock |= changed > at;
+        if !predates && is_fresh {
+            let fingerprint = sighting.parsed.fingerprint;
+            looks.fresh.push((uri.clone(), fingerprint));
+        }
+        !predates && !is_fresh
     }
 
     /// Ends a complete sweep of these candidates.
@@ -134,45 +146,11 @@ impl Baseline {
             candidates: candidates.clone(),
             are_configured: true,
         });
+        let fresh = std::mem::take(&mut self.first_looks.fresh);
+        let has_other_clock = std::mem::take(&mut self.first_looks.has_other_clock);
         EndedSweep {
             is_first: !std::mem::replace(&mut self.is_complete, true),
-            unclear: self.first_looks.take_unclear(),
-        }
-    }
-}
-
-impl FirstLooks {
-    fn since(started: Timestamp) -> FirstLooks {
-        FirstLooks {
-            started,
-            fresh: Vec::new(),
-            has_other_clock: false,
-        }
-    }
-
-    fn look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
-        let Sighting {
-            parsed, stat, at, ..
-        } = sighting;
-        // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
-        let is_fresh = self.started <= stat.changed && stat.changed <= *at;
-        self.has_other_clock |= stat.changed > *at;
-        if !predates && is_fresh {
-            self.fresh.push((uri.clone(), parsed.fingerprint));
-        }
-        let is_known = !predates && !is_fresh;
-        Told {
-            capability: parsed.document.capability,
-            form: parsed.document.form,
-            fingerprint: is_known.then_some(parsed.fingerprint),
-        }
-    }
-
-    fn take_unclear(&mut self) -> Vec<(Uri, Fingerprint)> {
-        let fresh = std::mem::take(&mut self.fresh);
-        match std::mem::take(&mut self.has_other_clock) {
-            true => fresh,
-            false => Vec::new(),
+            unclear: if has_other_clock { fresh } else { Vec::new() },
         }
     }
 }

@@ -271,24 +271,6 @@ impl LiveSource {
                 .is_some_and(|mount| mount.root.note_unfound(uri))
     }
 
-    /// Takes a document that is read for the first time, below a mount whose baseline is taken. Returns whether its content
-    /// counts as told (R13).
-    pub fn first_look(
-        &mut self,
-        uri: &Uri,
-        sighting: &documents::Sighting,
-        predates: bool,
-    ) -> bool {
-        let mount = self.mount_mut(sighting.path.mount);
-        mount.is_some_and(|mount| {
-            mount
-                .baseline
-                .first_look(uri, sighting, predates)
-                .fingerprint
-                .is_some()
-        })
-    }
-
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
         let is_news = |mount: &Arc<KnownMount>| !mount.root.held_document();
         if !self.mounts.get(&id).is_some_and(is_news) {

@@ -35,7 +35,7 @@ impl Announcer {
     /// Requests a reading of Change Lists.
     fn take_changes(&self, request: TakeRequest, parts: &RunParts) {
         let keys = parts.saver.file.path.clone();
-        let recent_keys = self.trees.recent_keys();
+        let recent_keys = self.trees.recent_keys.clone();
         let job = ReadJob::new(request, &self.engine.plan, keys, recent_keys);
         self.change_reader.read(job);
     }
@@ -69,8 +69,12 @@ impl Announcer {
                 parts.failpoints.pass(Failpoint::Reading);
                 self.take_changes(*request, parts);
             }
-            Effect::Look(paths) => self.trees.look(&paths),
-            Effect::Explain(paths) => self.trees.explain(&paths),
+            Effect::Look(paths) => self.trees.trees().for_each(|tree| tree.look(paths.clone())),
+            Effect::Explain(paths) => {
+                self.trees
+                    .trees()
+                    .for_each(|tree| tree.explain(paths.clone()));
+            }
             Effect::Tell(fact) => {
                 self.count_fact(&fact, parts);
                 log::log_fact(&fact);

@@ -39,8 +39,7 @@ impl EventLoop<Announcer> {
         role.perform(Vec::new(), parts);
         start_hub(parts);
         let Announcer { trees, engine, .. } = &mut event_loop.role;
-        let first = trees.next_generation(config, &engine.plan, engine.db())?;
-        trees.begin(first);
+        trees.current = Some(trees.next_generation(config, &engine.plan, engine.db())?);
         Ok(event_loop)
     }
 
@@ -57,7 +56,7 @@ impl EventLoop<Announcer> {
         let Announcer { engine, trees, .. } = announcer;
         let before = engine.plan.clone();
         let was_settled =
-            trees.was_settled() || (engine.live.sources.iter()).all(|source| source.is_settled());
+            trees.was_settled || (engine.live.sources.iter()).all(|source| source.is_settled());
         let now = moment(self.parts.clock);
         let (next, effects) = engine.change_plan(plan, now, |db, plan| -> anyhow::Result<_> {
             trees.next_generation(config, plan, db)

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, sync_channel};
 
 use jiff::Timestamp;
 
+use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
@@ -15,48 +16,42 @@ use crate::report::figures::Hints;
 use crate::state::{self, Db};
 use crate::tree::{KnownFile, KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings};
 
-/// Number of a set of trees. Each reload that changes them has one of its own.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Generation(u64);
-
 /// Maximum reports of trees that wait to be taken.
 const MAX_WAITING: usize = 8;
 
-/// Trees that are watched, and whose reports do not count yet.
-pub struct NextTrees {
-    generation: Generation,
+/// Trees that are watched, one for each source of a plan, in the order of the plan.
+pub struct Generation {
+    /// Each reload that changes the trees has a number of its own.
+    number: u64,
+    /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
+    /// trees, which end with it.
     waiting: Receiver<()>,
     trees: Vec<Tree>,
 }
 
-/// One tree for each source of the plan, in the order of the plan.
+/// The trees that are in use.
 pub struct WatchedTrees {
-    /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
-    /// trees, which end with it.
-    waiting: Option<Receiver<()>>,
-    trees: Vec<Tree>,
-    generation: Generation,
-    /// The last generation that was tried; it may have failed.
-    last_generation: Generation,
+    /// Reports of others do not count: not yet, or no more.
+    pub current: Option<Generation>,
+    /// Number of the last generation that was tried; it may have failed.
+    last_number: u64,
     inputs: Sender<RunInput>,
     /// Keys of the Change Lists that the trees read.
-    recent_keys: RecentKeys,
+    pub recent_keys: RecentKeys,
     /// Start of the daemon or time of the last change of plan, until each present mount was swept since.
     began: Option<Timestamp>,
     /// True if each present mount was swept under the plan before, which has the same mounts.
-    was_settled: bool,
+    pub was_settled: bool,
     /// Candidates met by the sweep of each mount, until all are swept.
-    progress: BTreeMap<MountId, u64>,
+    pub progress: BTreeMap<MountId, u64>,
 }
 
 impl WatchedTrees {
     /// Watches nothing yet. `began` is the start of the process.
     pub fn new(inputs: Sender<RunInput>, began: Timestamp) -> WatchedTrees {
         WatchedTrees {
-            waiting: None,
-            trees: Vec::new(),
-            generation: Generation::default(),
-            last_generation: Generation::default(),
+            current: None,
+            last_number: 0,
             inputs,
             recent_keys: RecentKeys::default(),
             began: Some(began),
@@ -65,28 +60,28 @@ impl WatchedTrees {
         }
     }
 
-    /// Starts trees for a plan, which [`WatchedTrees::replace`] puts in use. They begin before the others end, and
+    /// Starts trees for a plan, which are not in use yet. They begin before the others end, and
     /// until then take as many watches again; if those run out, the next sweep finds them free.
     pub fn next_generation(
         &mut self,
         config: &Config,
         plan: &Plan,
         db: Db<'_>,
-    ) -> anyhow::Result<NextTrees> {
-        self.last_generation.0 += 1;
-        let generation = self.last_generation;
+    ) -> anyhow::Result<Generation> {
+        self.last_number += 1;
+        let number = self.last_number;
         // Of trees that are given up, the receiver goes first.
         let mut trees = Vec::new();
         let (ahead, waiting) = sync_channel(MAX_WAITING);
         for source in 0..config.sources.len() {
             let tree = TreeSettings {
-                recent_keys: self.recent_keys(),
+                recent_keys: self.recent_keys.clone(),
                 ..config.sources[source].tree(&plan.sources[source])
             };
             let known = known(db, &plan.sources[source])?;
             let (inputs, ahead) = (self.inputs.clone(), ahead.clone());
             trees.push(Tree::watch(tree, known, move |report| {
-                let input = SourceInput::Tree(generation, report);
+                let input = SourceInput::Tree(number, report);
                 let is_wanted = ahead.send(()).is_ok() && inputs.send(Input::Work(input)).is_ok();
                 match is_wanted {
                     true => ControlFlow::Continue(()),
@@ -94,56 +89,43 @@ impl WatchedTrees {
                 }
             })?);
         }
-        Ok(NextTrees {
-            generation,
+        Ok(Generation {
+            number,
             waiting,
             trees,
         })
     }
 
-    /// Puts the first trees in use.
-    pub fn begin(&mut self, next: NextTrees) {
-        self.generation = next.generation;
-        self.waiting = Some(next.waiting);
-        self.trees = next.trees;
-    }
-
     /// Puts the trees of another plan in use. `began` is when the change of plan began, and `was_settled` says that all
     /// of them were swept under the plan before.
-    pub fn replace(&mut self, next: NextTrees, began: Timestamp, was_settled: bool) {
-        let before = std::mem::take(&mut self.trees);
-        self.begin(next);
-        drop_elsewhere(before);
+    pub fn replace(&mut self, next: Generation, began: Timestamp, was_settled: bool) {
+        drop_elsewhere(self.current.replace(next));
         self.was_settled = was_settled;
         self.began.get_or_insert(began);
     }
 
     /// Stops watching; reports that are still queued count no more.
     pub fn stop(&mut self) {
-        self.last_generation.0 += 1;
-        self.generation = self.last_generation;
-        self.waiting = None;
-        drop_elsewhere(std::mem::take(&mut self.trees));
+        drop_elsewhere(self.current.take());
     }
 
-    /// Returns true if a report of this generation counts.
-    pub fn is_current(&self, generation: Generation) -> bool {
-        generation == self.generation
-    }
-
-    /// Takes note of a report. R13: a change made while the daemon starts is one, although no tree is watched yet, so
-    /// that a mount counts as found when the daemon began.
-    pub fn note(&mut self, report: &mut TreeReport) {
-        let _ = self.waiting.as_ref().map(Receiver::try_recv);
+    /// Takes note of a report. Returns false if it does not count. R13: a change made while the daemon starts is one, although
+    /// no tree is watched yet, so that a mount counts as found when the daemon began.
+    pub fn note(&mut self, number: u64, report: &mut TreeReport) -> bool {
+        let Some(current) = self.current.as_ref().filter(|it| it.number == number) else {
+            return false;
+        };
+        let _ = current.waiting.try_recv();
         match report {
-            TreeReport::MountFound { started, .. } => {
+            TreeReport::Event(Event::MountFound { started, .. }) => {
                 *started = self.began.map_or(*started, |began| began.min(*started));
             }
             TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } => {
                 self.progress.insert(*mount, *files);
             }
-            _ => {}
+            TreeReport::Event(_) | TreeReport::Notice(_) => {}
         }
+        true
     }
 
     /// Takes note that each present mount was swept.
@@ -153,38 +135,14 @@ impl WatchedTrees {
         self.progress.clear();
     }
 
-    /// Returns true if each present mount was swept under the plan before.
-    pub fn was_settled(&self) -> bool {
-        self.was_settled
-    }
-
-    /// Returns the number of candidates met so far by the first sweeps.
-    pub fn files_met(&self) -> u64 {
-        self.progress.values().sum()
-    }
-
-    /// Returns the keys of the Change Lists that were read last.
-    pub fn recent_keys(&self) -> RecentKeys {
-        self.recent_keys.clone()
-    }
-
-    /// Asks for a fresh look at these paths.
-    pub fn look(&self, paths: &[DocumentPath]) {
-        for tree in &self.trees {
-            tree.look(paths.to_vec());
-        }
-    }
-
-    /// Asks why there is no document at these paths.
-    pub fn explain(&self, paths: &[DocumentPath]) {
-        for tree in &self.trees {
-            tree.explain(paths.to_vec());
-        }
+    /// Returns the trees that are in use.
+    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
+        self.current.iter().flat_map(|current| &current.trees)
     }
 
     /// Returns the hints that each source's tree got, those of earlier trees included.
     pub fn hints(&self, plan: &Plan, before: &BTreeMap<String, Hints>) -> BTreeMap<String, Hints> {
-        let counted = plan.sources.iter().zip(&self.trees);
+        let counted = plan.sources.iter().zip(self.trees());
         counted
             .map(|(source, tree)| {
                 let before = before.get(&source.name).copied();
@@ -207,7 +165,7 @@ pub fn covers(effective: &Plan, plan: &Plan) -> bool {
 }
 
 /// Drops trees on a thread of its own: a thread of theirs on a dead mount may take long to end.
-fn drop_elsewhere(trees: Vec<Tree>) {
+fn drop_elsewhere(trees: Option<Generation>) {
     // If no thread can be started, they are dropped here.
     let _ = std::thread::Builder::new().spawn(move || drop(trees));
 }

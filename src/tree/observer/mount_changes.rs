@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::announce::event::Event;
 use crate::announce::observation::Identity;
 use crate::tree::file_system::file_system;
 use crate::tree::observer::Observer;
@@ -17,8 +18,8 @@ impl Observer<'_> {
     }
 
     /// Finds out whether a mount is there, and whether it is the same as before.
-    pub(super) fn check_mount(&mut self, at: usize) {
-        self.watching.watch_parent(at, &mut self.mounts[at]);
+    pub(in crate::tree) fn check_mount(&mut self, at: usize) {
+        self.watch_parent(at);
         if let Some(change) = self.mounts.root_change(at) {
             self.change_root(at, change);
         }
@@ -31,7 +32,7 @@ impl Observer<'_> {
             .push_directory(self.mounts[at].root, Depth::Subtree);
     }
 
-    pub(super) fn change_root(&mut self, at: usize, change: RootChange) {
+    pub(in crate::tree) fn change_root(&mut self, at: usize, change: RootChange) {
         match change {
             RootChange::Found(identity) => self.find_mount(at, identity),
             RootChange::Lost(reason) => self.lose_mount(at, &reason),
@@ -48,7 +49,7 @@ impl Observer<'_> {
         let mount = &mut self.mounts[at];
         let requested = std::mem::take(&mut mount.requested);
         let mount = mount.id;
-        self.send(TreeReport::MountLost { mount, reason });
+        self.send(TreeReport::Event(Event::MountLost { mount, reason }));
         for path in requested {
             self.answer_request(path, true);
         }
@@ -62,8 +63,8 @@ impl Observer<'_> {
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
-        for id in self.model.directories().beneath(self.mounts[at].root) {
-            self.watching.unwatch(id, &mut self.model);
+        for id in self.model.directories.beneath(self.mounts[at].root) {
+            self.unwatch(id);
             self.unreadable.allow(id, at);
         }
         true
@@ -72,7 +73,7 @@ impl Observer<'_> {
     fn find_mount(&mut self, at: usize, identity: Identity) {
         if self.leave_mount(at) {
             let directory = self.mounts[at].directory.clone();
-            self.notice(TreeNotice::Replaced { directory });
+            self.reports.notice(TreeNotice::Replaced { directory });
         }
         // The exact clock: that of `ctime` may stand still for long on a busy virtual machine, and a file that was
         // written before would seem to be written since.
@@ -80,13 +81,12 @@ impl Observer<'_> {
         let mount = &mut self.mounts[at];
         mount.find(identity, started, file_system(&mount.directory));
         let mount = mount.id;
-        self.send(TreeReport::MountFound {
+        self.send(TreeReport::Event(Event::MountFound {
             mount,
             identity,
             started,
-        });
-        let mount = &mut self.mounts[at];
-        self.watching.begin(mount, &mut self.reports);
-        mount.begin_sweep();
+        }));
+        self.begin_watching(at);
+        self.mounts[at].begin_sweep();
     }
 }

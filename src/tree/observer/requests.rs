@@ -73,13 +73,13 @@ impl Observer<'_> {
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
         for name in names {
-            match self.model.directories().entry(directory, name)? {
+            match self.model.directories.entry(directory, name)? {
                 TreeEntry::Directory(id) => directory = id,
                 TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => return None,
             }
         }
         self.check_name(directory, last, Hint::UNCLEAR);
-        match self.model.directories().entry(directory, last)? {
+        match self.model.directories.entry(directory, last)? {
             TreeEntry::File(id) => Some(id),
             TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
         }

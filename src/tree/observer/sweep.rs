@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
+use crate::announce::event::Event;
 use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
-use crate::tree::file_reading::{FileLook, ReadBatch};
 use crate::tree::mount::SweepStep;
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::{Depth, Trigger};
@@ -35,24 +35,6 @@ impl Observer<'_> {
         self.send(report);
     }
 
-    /// Looks at the next files of a sweep: several at once, if they are small.
-    fn read_next_of_sweep(&mut self, at: usize) {
-        let mut batch = ReadBatch::default();
-        while !batch.is_full()
-            && let Some(sweep) = &mut self.mounts[at].sweep
-            && let Some(id) = sweep.pop_file()
-        {
-            match self.reading().look(id, Trigger::Sweep) {
-                None => {}
-                Some(FileLook::NameChanged) => self.recheck_file(id),
-                Some(FileLook::Due(job)) => batch.push(job),
-            }
-        }
-        for (job, outcome) in batch.read(&self.settings.recent_keys) {
-            self.take_outcome(&job, outcome);
-        }
-    }
-
     /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.
     pub(super) fn end_sweep(&mut self, at: usize, complete: bool) {
         let Some(sweep) = self.mounts[at].sweep.take() else {
@@ -69,22 +51,28 @@ impl Observer<'_> {
             }
         }
         self.report_unreadable();
+        let gives_hints = self.gives_hints(at);
         let mount = &mut self.mounts[at];
-        let gives_hints = self.watching.gives_hints(mount);
         mount.end_sweep(complete, gives_hints, &self.settings);
+        let (id, candidates) = (mount.id, sweep.met);
         let report = TreeReport::Swept {
-            mount: mount.id,
+            mount: id,
             complete,
-            files: sweep.met,
+            files: candidates,
             took: sweep.started.elapsed(),
-            unwatched: self.watching.trusts_hints(mount) && mount.is_polled(),
+            unwatched: self.settings.watch.trusts(mount.file_system) && mount.is_polled(),
         };
         self.send(report);
+        self.reports.send(TreeReport::Event(Event::Swept {
+            mount: id,
+            complete,
+            candidates,
+        }));
     }
 
     /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
     fn report_unmet(&mut self, at: usize) {
-        let directories = self.model.directories();
+        let directories = &self.model.directories;
         let denied = self.unreadable.paths(at, directories).into_iter();
         let denied = denied.map(|below| (below, "its directory cannot be read"));
         let refused = self.links.refused(at, directories).into_iter();
