@@ -68,7 +68,7 @@ impl Submissions {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
                 Mode::Broker => brokers.submit(&submission).await,
-                _ => submitter.submit(&submission.notification()).await,
+                _ => submitter.submit(&submission.request()).await,
             };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.

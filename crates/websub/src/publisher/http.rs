@@ -17,9 +17,9 @@ use crate::answer::Answer;
 use crate::histogram::Histogram;
 use crate::http::client;
 use crate::http::lock;
+use crate::publisher::HubRequest;
 use crate::publisher::redirect::{Hop, next_hop, same_address};
 use crate::publisher::settings::{self, PublishSettings, PublishSettingsError};
-use crate::publisher::{HubNotification, HubRequest, request};
 use crate::secret::Mask;
 
 /// Maximum requests under way to one hub.
@@ -80,8 +80,8 @@ impl Submitter {
     }
 
     /// Sends one notification, following permitted redirections. Waits while its hub has the maximum of requests under way.
-    pub async fn submit(&self, notification: &HubNotification) -> Answer {
-        let hub = &notification.hub;
+    pub async fn submit(&self, request: &HubRequest) -> Answer {
+        let hub = &request.hub;
         let unknown = || Answer::Failed(format!("{hub} is not configured"));
         let Some(traffic) = self.clients().traffic(hub) else {
             return unknown();
@@ -95,7 +95,7 @@ impl Submitter {
             return unknown();
         };
         let began = Instant::now();
-        let answer = clients.follow(client, notification).await;
+        let answer = clients.follow(client, request).await;
         lock(&traffic.durations).observe(began.elapsed());
         answer
     }
@@ -140,18 +140,14 @@ impl HubClients {
             .map(|client| Arc::clone(&client.traffic))
     }
 
-    async fn follow<'a>(
-        &'a self,
-        mut client: &'a HubClient,
-        notification: &HubNotification,
-    ) -> Answer {
-        let request = request(notification, client.publish_url.as_str());
-        let mut url = match Url::parse(&request.url) {
+    async fn follow<'a>(&'a self, mut client: &'a HubClient, request: &HubRequest) -> Answer {
+        let url = request.url(&client.publish_url);
+        let mut url = match Url::parse(&url) {
             Ok(url) => url,
-            Err(error) => return Answer::Failed(format!("{}: {error}", request.url)),
+            Err(error) => return Answer::Failed(format!("{url}: {error}")),
         };
         for hops in 0.. {
-            let answered = client.send(&request, &url).await;
+            let answered = client.send(request, &url).await;
             let hop = match &answered {
                 Ok(response) => next_hop(
                     response.status().as_u16(),
