@@ -9,30 +9,22 @@ use rusqlite::Statement;
 
 use crate::state::{Columns, FromRow, Parameters, from_row, parameters};
 
-/// One version of a document, as far as versions are compared (R4, R14).
+/// One version of a document, as far as versions are compared (R4, R14): seen, or told to a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     pub capability: Capability,
     pub form: Form,
-    pub fingerprint: Fingerprint,
+    /// Nothing where hubs know that the document existed, but not its content (R13).
+    pub fingerprint: Option<Fingerprint>,
 }
 
 from_row! { Version { capability, form, fingerprint } }
 parameters! { Version { capability, form, fingerprint } }
 
-/// The version of a document that a hub was last told of on a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    pub capability: Capability,
-    pub form: Form,
-    /// Nothing where the document existed but its content was not known (R13).
-    pub fingerprint: Option<Fingerprint>,
-}
-
-impl FromRow for Option<Told> {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Told>> {
+impl FromRow for Option<Version> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Version>> {
         let (kind, fingerprint): (Option<_>, _) = row.read()?;
-        Ok(kind.map(|(capability, form)| Told {
+        Ok(kind.map(|(capability, form)| Version {
             capability,
             form,
             fingerprint,
@@ -40,24 +32,14 @@ impl FromRow for Option<Told> {
     }
 }
 
-impl Parameters for Option<Told> {
+impl Parameters for Option<Version> {
     fn bind(&self, statement: &mut Statement<'_>, bound: &mut usize) -> rusqlite::Result<()> {
         let kind = self.map(|told| (told.capability, told.form));
         (kind, self.and_then(|told| told.fingerprint)).bind(statement, bound)
     }
 }
 
-impl From<Version> for Told {
-    fn from(version: Version) -> Told {
-        Told {
-            capability: version.capability,
-            form: version.form,
-            fingerprint: Some(version.fingerprint),
-        }
-    }
-}
-
-impl Told {
+impl Version {
     /// Returns true if `version` is a version of the same document: a path whose document changes capability or
     /// form is an old document that ended and a new one that began (R14).
     pub fn is_same_document(&self, version: &Version) -> bool {
@@ -91,7 +73,7 @@ pub struct Permission {
 
 /// Compares a version told with the version seen; nothing seen means that the document ended.
 pub fn difference(
-    told: Option<&Told>,
+    told: Option<&Version>,
     seen: Option<&Version>,
     permission: Permission,
 ) -> Difference {
@@ -100,7 +82,7 @@ pub fn difference(
         (None, Some(seen)) => [begun(seen, permission)].into_iter().flatten().collect(),
         (Some(told), None) => [ended(told, permission)].into_iter().flatten().collect(),
         (Some(told), Some(seen)) if told.is_same_document(seen) => {
-            if told.fingerprint == Some(seen.fingerprint) {
+            if told.fingerprint == seen.fingerprint {
                 return Difference::None;
             }
             [changed(seen, permission)].into_iter().flatten().collect()
@@ -119,7 +101,7 @@ pub fn difference(
 
 /// Returns true if a document's deletion would be announced.
 pub fn is_end_said(version: &Version, permission: Permission) -> bool {
-    ended(&Told::from(*version), permission).is_some()
+    ended(version, permission).is_some()
 }
 
 // R6, Framework Notification 1.0.1 section 2: an index is never announced itself; manifests lie in packages.
@@ -144,7 +126,7 @@ fn changed(seen: &Version, permission: Permission) -> Option<(ChangeKind, Capabi
 
 // R12, Framework Notification 1.0.1 Table 2: only the deletion of a Capability List or a Source Description
 // is foreseen.
-fn ended(told: &Told, permission: Permission) -> Option<(ChangeKind, Capability)> {
+fn ended(told: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
     let foreseen = matches!(
         told.capability,
         Capability::CapabilityList | Capability::SourceDescription
@@ -163,7 +145,7 @@ mod tests {
     use rstest::rstest;
 
     use super::{Difference, Permission, difference};
-    use crate::announce::difference::{Told, Version};
+    use crate::announce::difference::Version;
 
     const ORDINARY: Permission = Permission {
         archived: false,
@@ -174,7 +156,7 @@ mod tests {
         Version {
             capability,
             form,
-            fingerprint: Fingerprint([content; 32]),
+            fingerprint: Some(Fingerprint([content; 32])),
         }
     }
 
@@ -195,11 +177,10 @@ mod tests {
     ) {
         let first = version(capability, Form::List, 1);
         let second = version(capability, Form::List, 2);
-        let told = Told::from(first);
         for (told, seen, want) in [
             (None, Some(&first), created),
-            (Some(&told), Some(&second), updated),
-            (Some(&told), None, deleted),
+            (Some(&first), Some(&second), updated),
+            (Some(&first), None, deleted),
         ] {
             let want = match want {
                 [] => Difference::Silent,
@@ -208,7 +189,7 @@ mod tests {
             assert_eq!(difference(told, seen, ORDINARY), want);
         }
         assert_eq!(
-            difference(Some(&told), Some(&first), ORDINARY),
+            difference(Some(&first), Some(&first), ORDINARY),
             Difference::None
         );
     }
@@ -222,16 +203,13 @@ mod tests {
                 all_deletions: true,
             };
             assert_eq!(difference(None, Some(&index), all), Difference::Silent);
-            assert_eq!(
-                difference(Some(&index.into()), None, all),
-                Difference::Silent
-            );
+            assert_eq!(difference(Some(&index), None, all), Difference::Silent);
         }
     }
 
     #[test]
     fn a_list_that_becomes_another_document_ended_and_began() {
-        let list = Told::from(version(CapabilityList, Form::List, 1));
+        let list = version(CapabilityList, Form::List, 1);
         let other = version(ResourceList, Form::List, 1);
         assert_eq!(
             difference(Some(&list), Some(&other), ORDINARY),
@@ -247,18 +225,15 @@ mod tests {
             all_deletions: true,
         };
         assert_eq!(difference(None, Some(&seen), archived), Difference::Silent);
-        assert_eq!(
-            difference(Some(&seen.into()), None, archived),
-            Difference::Silent
-        );
+        assert_eq!(difference(Some(&seen), None, archived), Difference::Silent);
     }
 
     #[test]
     fn unknown_content_is_updated_at_its_first_good_reading() {
         let seen = version(ChangeList, Form::List, 2);
-        let told = Told {
+        let told = Version {
             fingerprint: None,
-            ..seen.into()
+            ..seen
         };
         assert_eq!(
             difference(Some(&told), Some(&seen), ORDINARY),

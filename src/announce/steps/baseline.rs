@@ -5,7 +5,6 @@ use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
-use crate::announce::difference::Told;
 use crate::announce::steps::documents::Sighting;
 use crate::announce::steps::mounts::MountRow;
 
@@ -120,10 +119,20 @@ impl Baseline {
         self.first_looks.fresh.clear();
     }
 
-    /// Returns what counts as told of a document that is read for the first time. Its content does not if it could not be
-    /// read before, or changed while the mount was swept.
-    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
-        self.first_looks.look(uri, sighting, predates)
+    /// Returns true if the content of a document that is read for the first time counts as told: not if it could not be read
+    /// before, or changed while the mount was swept.
+    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> bool {
+        let Sighting {
+            parsed, stat, at, ..
+        } = sighting;
+        // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
+        let is_fresh = self.first_looks.started <= stat.changed && stat.changed <= *at;
+        self.first_looks.has_other_clock |= stat.changed > *at;
+        if !predates && is_fresh {
+            let fresh = (uri.clone(), parsed.fingerprint);
+            self.first_looks.fresh.push(fresh);
+        }
+        !predates && !is_fresh
     }
 
     /// Ends a complete sweep of these candidates.
@@ -147,24 +156,6 @@ impl FirstLooks {
             started,
             fresh: Vec::new(),
             has_other_clock: false,
-        }
-    }
-
-    fn look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> Told {
-        let Sighting {
-            parsed, stat, at, ..
-        } = sighting;
-        // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
-        let is_fresh = self.started <= stat.changed && stat.changed <= *at;
-        self.has_other_clock |= stat.changed > *at;
-        if !predates && is_fresh {
-            self.fresh.push((uri.clone(), parsed.fingerprint));
-        }
-        let is_known = !predates && !is_fresh;
-        Told {
-            capability: parsed.document.capability,
-            form: parsed.document.form,
-            fingerprint: is_known.then_some(parsed.fingerprint),
         }
     }
 

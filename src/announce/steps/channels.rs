@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::announce::difference::Told;
+use crate::announce::difference::Version;
 use crate::announce::event::Fact;
 use crate::announce::finding::{Finding, TopicAddressProblem};
 use crate::announce::ids::ChannelId;
@@ -547,10 +547,9 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     );
     let members = step.db.all::<Vec<SeenDocument>>(&sql, channel.set)?;
     let source = &step.live.sources[position];
-    let mut told: Vec<(DocId, Option<Told>)> = Vec::new();
+    let mut told: Vec<(DocId, Option<Version>)> = Vec::new();
     for document in members {
-        let is_changed =
-            document.touched == Touched::Version && document.was != document.seen().map(Told::from);
+        let is_changed = document.touched == Touched::Version && document.was != document.seen();
         if is_new_set || document.hold == Hold::Waiting {
             told.push((document.id, None));
         } else if is_changed {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::announce::difference::{Difference, Permission, Told, difference};
+use crate::announce::difference::{Difference, Permission, Version, difference};
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
@@ -31,7 +31,7 @@ const UNTILS: usize = 64;
 pub const CHANNELS_PER_STEP: usize = 64;
 
 /// The version that each document counts as told in once a notification is accepted; nothing for one that ended.
-type Covers = Vec<(DocId, Option<Told>)>;
+type Covers = Vec<(DocId, Option<Version>)>;
 
 /// The entries of one document, with all documents that they account for.
 #[derive(Debug)]
@@ -251,7 +251,7 @@ fn announced(
          ORDER BY CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END, d.uri LIMIT ?3"
     );
     let values = (channel.id, hub, max);
-    let rows: Vec<(Option<Told>, SeenDocument)> = step.db.all(&sql, values)?;
+    let rows: Vec<(Option<Version>, SeenDocument)> = step.db.all(&sql, values)?;
     let mut beyond = None;
     let mut announced = Vec::new();
     for (number, (told, document)) in rows.into_iter().enumerate() {
@@ -349,9 +349,9 @@ fn waiting_since(
          ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NULL AND o.dormant = 0"
     );
     let mut times = Vec::new();
-    let rows: Vec<(Option<Told>, SeenDocument)> = step.db.all(&sql, key)?;
+    let rows: Vec<(Option<Version>, SeenDocument)> = step.db.all(&sql, key)?;
     for (told, document) in rows {
-        if told != Some(Told::from(document.version)) {
+        if told != Some(document.version) {
             times.push(document.dated);
         }
     }
@@ -373,11 +373,11 @@ fn waiting_since(
         if !is_member && !document.is_description() {
             continue;
         }
-        let told = step.db.first::<Option<Told>>(
+        let told = step.db.first::<Option<Version>>(
             "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
             (channel.id, hub, document.id),
         )?;
-        let told = told.unwrap_or(Some(Told::from(document.version)));
+        let told = told.unwrap_or(Some(document.version));
         let permission = Permission {
             archived: document.archived,
             all_deletions,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::announce::delivery::Submission;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
-use crate::announce::difference::Told;
+use crate::announce::difference::Version;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
@@ -218,7 +218,7 @@ pub fn withdraw(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
             let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1";
             let is_away = step.db.exists(sql, *document)?;
             if let Some(told) = told.or(flown.filter(|_| is_away)) {
-                let unclear = Told {
+                let unclear = Version {
                     fingerprint: None,
                     ..told
                 };
@@ -242,7 +242,7 @@ pub fn clear_flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
     )
 }
 
-fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Option<Told>)>> {
+fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Option<Version>)>> {
     step.db.all(
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
         (id, hub),
@@ -250,8 +250,8 @@ fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Opt
 }
 
 /// Returns the version that a hub was told of a document, if it was told of it.
-fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<Option<Told>> {
-    let owed = step.db.first::<Option<Told>>(
+fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<Option<Version>> {
+    let owed = step.db.first::<Option<Version>>(
         "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
         (id, hub, document),
     )?;
@@ -260,8 +260,7 @@ fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<O
         None => Ok(step
             .db
             .document(document)?
-            .and_then(|document| document.seen())
-            .map(Told::from)),
+            .and_then(|document| document.seen())),
     }
 }
 
@@ -741,8 +740,7 @@ fn drop_documents(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<(usize, 
         let seen = step
             .db
             .document(document)?
-            .and_then(|document| document.seen())
-            .map(Told::from);
+            .and_then(|document| document.seen());
         owed::set_told(step, id, hub, document, seen)?;
     }
     Ok((owed.len(), owed))

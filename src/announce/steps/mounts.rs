@@ -280,13 +280,7 @@ impl LiveSource {
         predates: bool,
     ) -> bool {
         let mount = self.mount_mut(sighting.path.mount);
-        mount.is_some_and(|mount| {
-            mount
-                .baseline
-                .first_look(uri, sighting, predates)
-                .fingerprint
-                .is_some()
-        })
+        mount.is_some_and(|mount| mount.baseline.first_look(uri, sighting, predates))
     }
 
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {

@@ -3,7 +3,7 @@
 //!
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
-use crate::announce::difference::{Difference, Permission, Told, Version, difference};
+use crate::announce::difference::{Difference, Permission, Version, difference};
 use crate::announce::ids::ChannelId;
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
@@ -30,7 +30,7 @@ pub fn see(
     before: &SeenDocument,
     now: Option<&Version>,
 ) -> Result<()> {
-    let told = before.seen().map(Told::from);
+    let told = before.seen();
     let source = step.live.sources[position].id;
     if before.is_description() {
         owe(step, OF_DESCRIPTION, before.id, source, told)?;
@@ -49,7 +49,7 @@ fn owe(
     accounts: &str,
     document: DocId,
     source: i64,
-    told: Option<Told>,
+    told: Option<Version>,
 ) -> Result<()> {
     let sql = format!(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
@@ -65,7 +65,12 @@ pub fn owe_description(step: &Step<'_>, document: DocId, source: i64) -> Result<
 }
 
 /// Notes what the accounts of a set's live channels were told of a document that joined it.
-pub fn owe_of_set(step: &Step<'_>, set: DocId, document: DocId, told: Option<Told>) -> Result<()> {
+pub fn owe_of_set(
+    step: &Step<'_>,
+    set: DocId,
+    document: DocId,
+    told: Option<Version>,
+) -> Result<()> {
     let accounts = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
                     WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL";
     owe(step, accounts, document, set.0, told)
@@ -77,7 +82,7 @@ pub fn owe_to(
     channel: ChannelId,
     hub: HubId,
     document: DocId,
-    told: Option<Told>,
+    told: Option<Version>,
     dormant: bool,
 ) -> Result<()> {
     step.db.run(
@@ -93,7 +98,7 @@ pub fn set_told(
     channel: ChannelId,
     hub: HubId,
     document: DocId,
-    told: Option<Told>,
+    told: Option<Version>,
 ) -> Result<()> {
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
@@ -126,7 +131,7 @@ pub enum Due {
     /// Nothing now, and what was told stays noted.
     Later { is_held: bool },
     /// These changes.
-    Announce(Vec<(ChangeKind, Capability)>, Option<Told>),
+    Announce(Vec<(ChangeKind, Capability)>, Option<Version>),
 }
 
 /// Returns what is due of a document on an account of a set's channel that was told this version of it.
@@ -135,7 +140,7 @@ pub fn due(
     position: usize,
     set: DocId,
     document: &SeenDocument,
-    told: Option<Told>,
+    told: Option<Version>,
 ) -> Result<Due> {
     let is_member = || {
         let sql = "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2";
@@ -179,7 +184,7 @@ pub fn due(
     if seen.is_some() && document.is_missing() {
         return Ok(Due::Later { is_held: false });
     }
-    Ok(Due::Announce(changes, seen.copied().map(Told::from)))
+    Ok(Due::Announce(changes, seen.copied()))
 }
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
@@ -235,7 +240,7 @@ pub fn weigh(
     is_changed: bool,
 ) -> Result<()> {
     let id = document.id;
-    let rows = step.db.all::<Vec<(ChannelId, HubId, DocId, bool, Option<Told>, bool)>>(
+    let rows = step.db.all::<Vec<(ChannelId, HubId, DocId, bool, Option<Version>, bool)>>(
         "SELECT o.channel, o.hub, c.set_id, a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
          o.told_capability, o.told_form, o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
          CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
