@@ -45,11 +45,6 @@ impl Version {
     pub fn is_same_document(&self, version: &Version) -> bool {
         (self.capability, self.form) == (version.capability, version.form)
     }
-
-    /// Returns true for a Source Description, whose changes are announced on every channel (R10).
-    pub fn is_source_description(&self) -> bool {
-        (self.capability, self.form) == (Capability::SourceDescription, Form::List)
-    }
 }
 
 /// The difference between the version told and the version seen.

@@ -25,7 +25,7 @@ use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, entry_limit};
 use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::owed;
-use crate::announce::steps::step::{HistoryChange, Step};
+use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, change_sets};
 use crate::state::{DocId, HubId, Result, from_row};
 
@@ -171,8 +171,7 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
                 continue;
             }
             let withdrawn = OutcomeView::new(step.hub_uri(hub)?, Outcome::Withdrawn);
-            step.history
-                .push(HistoryChange::Note(id, flight.seq, withdrawn));
+            step.outcomes.push((id, flight.seq, withdrawn));
             withdraw(step, id, hub)?;
             crate::announce::steps::cut::cut(step, id)?;
         }
@@ -403,8 +402,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
         attempts: Some(answered.attempts),
         ..OutcomeView::new(uri, Outcome::Accepted)
     };
-    step.history
-        .push(HistoryChange::Note(id, answered.flight.seq, accepted));
+    step.outcomes.push((id, answered.flight.seq, accepted));
     let is_pinged = step.mode(hub) == Some(Mode::Ping);
     let key = (id, hub);
     let covered = covered(step, id, hub)?;
@@ -453,7 +451,9 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
 
 /// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
 fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
-    let limit = entry_limit(step, answered.id, answered.hub)?;
+    let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
+    let own = step.db.first(sql, (answered.id, answered.hub))?;
+    let limit = entry_limit(step, answered.hub, own.flatten());
     let entries = answered.flight.entries;
     // One document may have two entries, which no limit parts.
     let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || answered.flight.is_logged));
@@ -476,8 +476,7 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
     let uri = step.hub_uri(hub)?;
     if !answered.flight.is_logged {
         let withdrawn = OutcomeView::new(uri.clone(), Outcome::Withdrawn);
-        step.history
-            .push(HistoryChange::Note(id, answered.flight.seq, withdrawn));
+        step.outcomes.push((id, answered.flight.seq, withdrawn));
     }
     let Some(live) = step.live.hubs.get_mut(&hub) else {
         return Ok(());
@@ -701,7 +700,7 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
     let uri = step.hub_uri(hub)?;
     if let Some(seq) = seq {
         let dropped = OutcomeView::new(uri.clone(), Outcome::Dropped);
-        step.history.push(HistoryChange::Note(id, seq, dropped));
+        step.outcomes.push((id, seq, dropped));
     }
     let is_last = !step.db.exists(
         "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",

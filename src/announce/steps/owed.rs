@@ -134,26 +134,23 @@ pub enum Due {
     Announce(Vec<(ChangeKind, Capability)>, Option<Version>),
 }
 
-/// Returns what is due of a document on an account of a set's channel that was told this version of it.
+/// Returns what is due of a document, which may be a member of a set, on an account of the set's channel that was told this
+/// version of it.
 pub fn due(
     step: &Step<'_>,
     position: usize,
-    set: DocId,
+    (set, is_member): (DocId, bool),
     document: &SeenDocument,
     told: Option<Version>,
 ) -> Result<Due> {
-    let is_member = || {
-        let sql = "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2";
-        step.db.exists(sql, (document.id, set))
-    };
     let version = &document.version;
     let is_index_of_descriptions =
         version.capability == Capability::SourceDescription && version.form == Form::Index;
-    let is_told_description = told.is_some_and(|told| told.is_source_description());
+    let is_told_description = told.as_ref().is_some_and(is_description);
     if !document.is_gone() && is_index_of_descriptions && is_told_description {
         return Ok(Due::Later { is_held: false });
     }
-    let is_concerned = document.is_description() || is_member()?;
+    let is_concerned = document.is_description() || is_member;
     let is_same = told.is_none_or(|told| told.is_same_document(version));
     let seen = if document.is_gone() {
         None
@@ -240,16 +237,17 @@ pub fn weigh(
     is_changed: bool,
 ) -> Result<()> {
     let id = document.id;
-    let rows = step.db.all::<Vec<(ChannelId, HubId, DocId, bool, Option<Version>, bool)>>(
-        "SELECT o.channel, o.hub, c.set_id, a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
+    let rows = step.db.all::<Vec<(ChannelId, HubId, (DocId, bool), bool, Option<Version>, bool)>>(
+        "SELECT o.channel, o.hub, c.set_id, EXISTS (SELECT 1 FROM member m WHERE m.document = o.document AND m.set_id = c.set_id), \
+         a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
          o.told_capability, o.told_form, o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
          CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
         (id, !document.is_description()),
     )?;
     let mut is_held = false;
-    for (channel, hub, set, is_over, told, was_due) in rows {
+    for (channel, hub, of, is_over, told, was_due) in rows {
         let key = (channel, hub, id);
-        match due(step, position, set, &document, told)? {
+        match due(step, position, of, &document, told)? {
             // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
             Due::Nothing if is_over && !document.is_gone() => {
                 step.db.run(
@@ -265,10 +263,10 @@ pub fn weigh(
             }
             Due::Later { is_held: held } => {
                 is_held |= held;
-                step.db.run(
-                    "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3 AND due IS NOT NULL",
-                    key,
-                )?;
+                if was_due {
+                    let sql = "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+                    step.db.run(sql, key)?;
+                }
             }
             Due::Announce(..) => {
                 if !was_due {

@@ -25,13 +25,6 @@ use crate::announce::steps::{
 };
 use crate::state::{Db, DocId, HubId, Result, StateError, save_time};
 
-/// A change of what is remembered of the last notifications.
-#[derive(Debug)]
-pub enum HistoryChange {
-    Push(ChannelId, NotificationView),
-    Note(ChannelId, u64, OutcomeView),
-}
-
 /// One step: what it works on, and what it has collected. State beside the transaction falls with it.
 #[derive(Debug)]
 pub struct Step<'a> {
@@ -58,7 +51,9 @@ pub struct Step<'a> {
     /// Sets that lost a change channel, and may have another one at the end of the step.
     pub lost_channels: BTreeSet<DocId>,
     pub facts: Vec<Fact>,
-    pub history: Vec<HistoryChange>,
+    /// Notifications that were cut, and what became of those and others.
+    pub made: Vec<(ChannelId, NotificationView)>,
+    pub outcomes: Vec<(ChannelId, u64, OutcomeView)>,
     pub serve: BTreeSet<ChannelId>,
     pub withdraw: BTreeSet<Topic>,
     pub submit: Vec<Submission>,
@@ -86,7 +81,8 @@ impl<'a> Step<'a> {
             freed: BTreeSet::new(),
             lost_channels: BTreeSet::new(),
             facts: Vec::new(),
-            history: Vec::new(),
+            made: Vec::new(),
+            outcomes: Vec::new(),
             serve: BTreeSet::new(),
             withdraw: BTreeSet::new(),
             submit: Vec::new(),
@@ -573,17 +569,15 @@ impl Engine {
         step.take_events(events, is_due)?;
         let effects = step.effects()?;
         let wake = step.next_deadline()?;
-        let history = std::mem::take(&mut step.history);
+        let (made, outcomes) = (step.made, step.outcomes);
         beside(Db(&transaction), &effects)?;
         transaction.commit()?;
         (self.live, self.wake) = (live, wake);
-        for change in history {
-            match change {
-                HistoryChange::Push(channel, made) => self.history.push(channel, made),
-                HistoryChange::Note(channel, seq, outcome) => {
-                    self.history.note(channel, seq, outcome)
-                }
-            }
+        for (channel, made) in made {
+            self.history.push(channel, made);
+        }
+        for (channel, seq, outcome) in outcomes {
+            self.history.note(channel, seq, outcome);
         }
         Ok(effects)
     }
