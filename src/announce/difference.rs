@@ -47,16 +47,6 @@ impl Version {
     }
 }
 
-/// The difference between the version told and the version seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Difference {
-    None,
-    /// They differ, and that may not be announced: it counts as told (R22).
-    Silent,
-    /// One change; two where an old document ended and a new one began at the same path (R14).
-    Say(Vec<(ChangeKind, Capability)>),
-}
-
 /// The conditions, besides the versions, under which a change may be announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permission {
@@ -66,69 +56,43 @@ pub struct Permission {
     pub all_deletions: bool,
 }
 
-/// Compares a version told with the version seen; nothing seen means that the document ended.
+/// Returns the changes that may be announced of a document, by the version told and the version seen, which is nothing once it
+/// ended: one change; two where an old document ended and a new one began at the same path (R14). Where versions differ and
+/// none may be announced, what is seen counts as told (R22).
 pub fn difference(
     told: Option<&Version>,
     seen: Option<&Version>,
     permission: Permission,
-) -> Difference {
-    let changes: Vec<_> = match (told, seen) {
-        (None, None) => return Difference::None,
-        (None, Some(seen)) => [begun(seen, permission)].into_iter().flatten().collect(),
-        (Some(told), None) => [ended(told, permission)].into_iter().flatten().collect(),
-        (Some(told), Some(seen)) if told.is_same_document(seen) => {
-            if told.fingerprint == seen.fingerprint {
-                return Difference::None;
-            }
-            [changed(seen, permission)].into_iter().flatten().collect()
-        }
-        (Some(told), Some(seen)) => [ended(told, permission), begun(seen, permission)]
-            .into_iter()
-            .flatten()
-            .collect(),
-    };
-    if changes.is_empty() {
-        Difference::Silent
-    } else {
-        Difference::Say(changes)
+) -> Vec<(ChangeKind, Capability)> {
+    let known = told.filter(|told| seen.is_some_and(|seen| told.is_same_document(seen)));
+    if known.is_some() && known == seen {
+        return Vec::new();
     }
+    let ended = told.filter(|told| known.is_none() && is_end_said(told, permission));
+    let ended = ended.map(|told| (ChangeKind::Deleted, told.capability));
+    let said = seen.filter(|seen| is_speakable(seen) && !permission.archived);
+    let said = said.map(|seen| match seen.capability {
+        // R12: a Resource Dump is a snapshot, and knows no update.
+        Capability::ResourceDump => (ChangeKind::Created, seen.capability),
+        _ if known.is_none() => (ChangeKind::Created, seen.capability),
+        _ => (ChangeKind::Updated, seen.capability),
+    });
+    ended.into_iter().chain(said).collect()
 }
 
-/// Returns true if a document's deletion would be announced.
+/// Returns true if a document's deletion would be announced. R12, Framework Notification 1.0.1 Table 2: only that of a
+/// Capability List or a Source Description is foreseen.
 pub fn is_end_said(version: &Version, permission: Permission) -> bool {
-    ended(version, permission).is_some()
+    let foreseen = matches!(
+        version.capability,
+        Capability::CapabilityList | Capability::SourceDescription
+    );
+    is_speakable(version) && (foreseen || (permission.all_deletions && !permission.archived))
 }
 
 // R6, Framework Notification 1.0.1 section 2: an index is never announced itself; manifests lie in packages.
-fn is_speakable(capability: Capability, form: Form) -> bool {
-    form == Form::List && !capability.is_manifest()
-}
-
-fn begun(seen: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
-    (is_speakable(seen.capability, seen.form) && !permission.archived)
-        .then_some((ChangeKind::Created, seen.capability))
-}
-
-fn changed(seen: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
-    // R12: a Resource Dump is a snapshot, and knows no update.
-    let kind = match seen.capability {
-        Capability::ResourceDump => ChangeKind::Created,
-        _ => ChangeKind::Updated,
-    };
-    (is_speakable(seen.capability, seen.form) && !permission.archived)
-        .then_some((kind, seen.capability))
-}
-
-// R12, Framework Notification 1.0.1 Table 2: only the deletion of a Capability List or a Source Description
-// is foreseen.
-fn ended(told: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
-    let foreseen = matches!(
-        told.capability,
-        Capability::CapabilityList | Capability::SourceDescription
-    );
-    let allowed = foreseen || (permission.all_deletions && !permission.archived);
-    (is_speakable(told.capability, told.form) && allowed)
-        .then_some((ChangeKind::Deleted, told.capability))
+fn is_speakable(version: &Version) -> bool {
+    version.form == Form::List && !version.capability.is_manifest()
 }
 
 #[cfg(test)]
@@ -139,7 +103,7 @@ mod tests {
     use resourcesync::payload::ChangeKind::{self, *};
     use rstest::rstest;
 
-    use super::{Difference, Permission, difference};
+    use super::{Permission, difference};
     use crate::announce::difference::Version;
 
     const ORDINARY: Permission = Permission {
@@ -177,16 +141,10 @@ mod tests {
             (Some(&first), Some(&second), updated),
             (Some(&first), None, deleted),
         ] {
-            let want = match want {
-                [] => Difference::Silent,
-                kinds => Difference::Say(kinds.iter().map(|kind| (*kind, capability)).collect()),
-            };
+            let want: Vec<_> = want.iter().map(|kind| (*kind, capability)).collect();
             assert_eq!(difference(told, seen, ORDINARY), want);
         }
-        assert_eq!(
-            difference(Some(&first), Some(&first), ORDINARY),
-            Difference::None
-        );
+        assert_eq!(difference(Some(&first), Some(&first), ORDINARY), []);
     }
 
     #[test]
@@ -197,8 +155,8 @@ mod tests {
                 archived: false,
                 all_deletions: true,
             };
-            assert_eq!(difference(None, Some(&index), all), Difference::Silent);
-            assert_eq!(difference(Some(&index), None, all), Difference::Silent);
+            assert_eq!(difference(None, Some(&index), all), []);
+            assert_eq!(difference(Some(&index), None, all), []);
         }
     }
 
@@ -208,7 +166,7 @@ mod tests {
         let other = version(ResourceList, Form::List, 1);
         assert_eq!(
             difference(Some(&list), Some(&other), ORDINARY),
-            Difference::Say(vec![(Deleted, CapabilityList), (Created, ResourceList)])
+            [(Deleted, CapabilityList), (Created, ResourceList)]
         );
     }
 
@@ -219,8 +177,8 @@ mod tests {
             archived: true,
             all_deletions: true,
         };
-        assert_eq!(difference(None, Some(&seen), archived), Difference::Silent);
-        assert_eq!(difference(Some(&seen), None, archived), Difference::Silent);
+        assert_eq!(difference(None, Some(&seen), archived), []);
+        assert_eq!(difference(Some(&seen), None, archived), []);
     }
 
     #[test]
@@ -232,7 +190,7 @@ mod tests {
         };
         assert_eq!(
             difference(Some(&told), Some(&seen), ORDINARY),
-            Difference::Say(vec![(Updated, ChangeList)])
+            [(Updated, ChangeList)]
         );
     }
 }

@@ -584,7 +584,7 @@ fn copy(step: &Step<'_>, channel: ChannelId, others: &[HubId], hub: HubId) -> Re
 fn withdraw(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
     clear_flight(step, channel, hub)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
-        && live.queue.is_waiting(channel)
+        && live.queue.waiting.contains(&channel)
     {
         live.queue_mut().remove(channel);
     }

@@ -3,7 +3,7 @@
 //!
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
-use crate::announce::difference::{Difference, Permission, Version, difference};
+use crate::announce::difference::{Permission, Version, difference};
 use crate::announce::ids::ChannelId;
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
@@ -166,14 +166,13 @@ pub fn due(
         archived: document.archived,
         all_deletions: step.plan.sources[position].announce_all_deletions,
     };
-    let changes = match difference(told.as_ref(), seen, permission) {
-        Difference::None | Difference::Silent => return Ok(Due::Nothing),
-        Difference::Say(changes) => changes,
-    };
+    let changes = difference(told.as_ref(), seen, permission);
+    if changes.is_empty() {
+        return Ok(Due::Nothing);
+    }
     if is_concerned && seen.is_some() {
-        let kinds = changes.iter().map(|(kind, _)| *kind);
-        for kind in kinds {
-            if must_be_listed(step, document, set, kind, told.is_none())? {
+        for (kind, _) in &changes {
+            if must_be_listed(step, document, set, *kind, told.is_none())? {
                 return Ok(Due::Later { is_held: true });
             }
         }

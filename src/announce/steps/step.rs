@@ -148,10 +148,6 @@ impl<'a> Step<'a> {
         self.plan.source_of(id).map(|(position, _)| position)
     }
 
-    fn hub(&self, hub: &Hub) -> Option<HubId> {
-        self.live.hub_named(hub)
-    }
-
     /// Notes what an event says.
     fn note(&mut self, event: Event) -> Result<()> {
         match event {
@@ -226,7 +222,7 @@ impl<'a> Step<'a> {
                 answer,
                 jitter,
             } => {
-                if let Some(hub) = self.hub(&hub) {
+                if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::answered(self, channel, hub, seq, &answer, jitter)?;
                 }
             }
@@ -239,13 +235,13 @@ impl<'a> Step<'a> {
                 }
             }
             Event::HubChanged(hub) => {
-                if let Some(hub) = self.hub(&hub) {
+                if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::reached_otherwise(self, hub)?;
                 }
             }
             Event::Retry { only } => {
                 let only = match only {
-                    Some((channel, hub)) => match self.hub(&hub) {
+                    Some((channel, hub)) => match self.live.hub_named(&hub) {
                         Some(hub) => Some((channel, hub)),
                         None => return Ok(()),
                     },
@@ -254,7 +250,7 @@ impl<'a> Step<'a> {
                 delivery::retry(self, only)?;
             }
             Event::Drop { channel, hub } => {
-                if let Some(hub) = self.hub(&hub) {
+                if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::drop_due(self, channel, hub)?;
                 }
             }
@@ -488,7 +484,8 @@ pub struct Engine {
     pub plan: Plan,
     pub live: Live,
     pub history: History,
-    wake: Option<Timestamp>,
+    /// The time for a [`Event::Tick`], if nothing else happens before.
+    pub wake: Option<Timestamp>,
 }
 
 impl Engine {
@@ -591,11 +588,6 @@ impl Engine {
         let facts = std::mem::take(&mut step.facts);
         transaction.commit()?;
         Ok(facts.into_iter().map(Effect::Tell).collect())
-    }
-
-    /// Returns the time for a [`Event::Tick`], if nothing else happens before.
-    pub fn wake(&self) -> Option<Timestamp> {
-        self.wake
     }
 
     pub fn db(&self) -> Db<'_> {

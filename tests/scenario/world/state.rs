@@ -139,7 +139,7 @@ impl World {
             .first::<(usize, Try, Ping, HubId)>(sql, (topic.as_str(), hub));
         let (due, (in_flight, attempts, sending, retry_at, last), ping, hub) = account.unwrap()?;
         let refusal = last.and_then(|last| last.refusal);
-        let outage = self.engine().live.hubs[&hub].queue.outage();
+        let outage = self.engine().live.hubs[&hub].queue.outage.as_ref();
         Some(KnownAccount {
             due,
             in_flight,
@@ -184,7 +184,7 @@ impl World {
     /// Returns the hubs that accept nothing.
     pub fn failing_hubs(&self) -> Vec<String> {
         let hubs = self.engine().live.hubs.values();
-        let failing = hubs.filter(|hub| hub.queue.outage().is_some());
+        let failing = hubs.filter(|hub| hub.queue.outage.is_some());
         failing.map(|hub| hub.hub.to_string()).collect()
     }
 

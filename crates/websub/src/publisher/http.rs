@@ -18,7 +18,7 @@ use crate::histogram::Histogram;
 use crate::http::client;
 use crate::http::lock;
 use crate::publisher::HubRequest;
-use crate::publisher::redirect::{Hop, next_hop, same_address};
+use crate::publisher::redirect::{next_hop, same_address};
 use crate::publisher::settings::{self, PublishSettings, PublishSettingsError};
 use crate::secret::Mask;
 
@@ -41,19 +41,14 @@ pub struct HubClients {
 
 /// The client of one hub.
 struct HubClient {
-    hub: Hub,
     publish_url: Url,
     client: Client,
-    traffic: Arc<Traffic>,
+    /// Kept across reloads.
+    permits: Arc<Semaphore>,
+    /// Durations of submissions, including redirections; kept across reloads.
+    durations: Arc<Mutex<Histogram>>,
     /// True if the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
-}
-
-/// The requests of one hub, kept across reloads.
-struct Traffic {
-    permits: Semaphore,
-    /// Durations of submissions, including redirections.
-    durations: Mutex<Histogram>,
 }
 
 impl Submitter {
@@ -69,7 +64,8 @@ impl Submitter {
         let mut current = lock(&self.clients);
         for (hub, client) in &mut clients.clients {
             if let Some(before) = current.clients.get(hub) {
-                client.traffic = Arc::clone(&before.traffic);
+                client.permits = Arc::clone(&before.permits);
+                client.durations = Arc::clone(&before.durations);
             }
         }
         *current = Arc::new(clients);
@@ -83,10 +79,11 @@ impl Submitter {
     pub async fn submit(&self, request: &HubRequest) -> Answer {
         let hub = &request.hub;
         let unknown = || Answer::Failed(format!("{hub} is not configured"));
-        let Some(traffic) = self.clients().traffic(hub) else {
+        let permits = |client: &HubClient| Arc::clone(&client.permits);
+        let Some(permits) = self.clients().clients.get(hub).map(permits) else {
             return unknown();
         };
-        let Ok(_permit) = traffic.permits.acquire().await else {
+        let Ok(_permit) = permits.acquire().await else {
             return Answer::Failed("the publisher has ended".to_owned());
         };
         // A reload may have replaced them meanwhile.
@@ -96,16 +93,15 @@ impl Submitter {
         };
         let began = Instant::now();
         let answer = clients.follow(client, request).await;
-        lock(&traffic.durations).observe(began.elapsed());
+        lock(&client.durations).observe(began.elapsed());
         answer
     }
 
     /// Returns the durations of the submissions to each hub.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
         let clients = self.clients();
-        let durations = |(hub, client): (&Hub, &HubClient)| {
-            (hub.clone(), lock(&client.traffic.durations).clone())
-        };
+        let durations =
+            |(hub, client): (&Hub, &HubClient)| (hub.clone(), lock(&client.durations).clone());
         clients.clients.iter().map(durations).collect()
     }
 }
@@ -124,20 +120,20 @@ impl HubClients {
         for settings in hubs {
             configured.push(settings.publish_url.clone());
             configured.extend(Url::parse(settings.hub.as_str()));
-            clients.insert(settings.hub.clone(), HubClient::new(settings)?);
+            let client = HubClient {
+                client: settings.client()?,
+                publish_url: settings.publish_url,
+                permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)),
+                durations: Arc::default(),
+                is_open: AtomicBool::new(false),
+            };
+            clients.insert(settings.hub, client);
         }
         Ok(HubClients {
             clients,
             configured,
             mask,
         })
-    }
-
-    /// Returns the traffic of one hub.
-    fn traffic(&self, hub: &Hub) -> Option<Arc<Traffic>> {
-        self.clients
-            .get(hub)
-            .map(|client| Arc::clone(&client.traffic))
     }
 
     async fn follow<'a>(&'a self, mut client: &'a HubClient, request: &HubRequest) -> Answer {
@@ -148,33 +144,28 @@ impl HubClients {
         };
         for hops in 0.. {
             let answered = client.send(request, &url).await;
-            let hop = match &answered {
-                Ok(response) => next_hop(
-                    response.status().as_u16(),
-                    location(response).as_deref(),
-                    &url,
-                    hops,
-                    &self.configured,
-                ),
-                Err(_) => Hop::Stop,
+            let next = answered.as_ref().ok().and_then(|response| {
+                let location = response.headers().get(LOCATION);
+                let location = location.and_then(|location| location.to_str().ok());
+                let status = response.status().as_u16();
+                next_hop(status, location, &url, hops, &self.configured)
+            });
+            let Some(next) = next else {
+                return client::answer(answered, &self.mask).await;
             };
-            match hop {
-                Hop::Stop => return client::answer(answered, &self.mask).await,
-                Hop::Follow(next) => {
-                    client = self.client_for(&next).unwrap_or(client);
-                    url = next;
-                }
-            }
+            client = self.client_for(&next).unwrap_or(client);
+            url = next;
         }
         unreachable!("redirections are bounded")
     }
 
     /// Returns the client of the hub at `url`, so that it gets its own credentials and not those of the hub that redirected.
     fn client_for(&self, url: &Url) -> Option<&HubClient> {
-        self.clients.values().find(|client| {
+        let is_there = |(hub, client): &(&Hub, &HubClient)| {
             same_address(&client.publish_url, url)
-                || Url::parse(client.hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
-        })
+                || Url::parse(hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
+        };
+        self.clients.iter().find(is_there).map(|(_, client)| client)
     }
 }
 
@@ -187,19 +178,6 @@ impl fmt::Debug for HubClients {
 }
 
 impl HubClient {
-    fn new(settings: PublishSettings) -> Result<HubClient, PublishSettingsError> {
-        Ok(HubClient {
-            client: settings.client()?,
-            hub: settings.hub,
-            publish_url: settings.publish_url,
-            traffic: Arc::new(Traffic {
-                permits: Semaphore::new(CONCURRENT_REQUESTS),
-                durations: Mutex::default(),
-            }),
-            is_open: AtomicBool::new(false),
-        })
-    }
-
     /// Sends a request; and again, at once, if the hub may have closed an open connection while the request was written.
     /// It may have received the first one: delivery is at least once.
     async fn send(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
@@ -220,9 +198,4 @@ impl HubClient {
         }
         post.body(client::body(&request.body)).send().await
     }
-}
-
-fn location(response: &Response) -> Option<String> {
-    let location = response.headers().get(LOCATION)?;
-    location.to_str().ok().map(str::to_owned)
 }
