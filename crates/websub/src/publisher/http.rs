@@ -181,21 +181,20 @@ impl HubClient {
     /// Sends a request; and again, at once, if the hub may have closed an open connection while the request was written.
     /// It may have received the first one: delivery is at least once.
     async fn send(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
-        let mut answered = self.post(request, url).await;
+        let post = || {
+            let mut post = self.client.post(url.clone());
+            for (name, value) in &request.headers {
+                // A link may contain raw non-ASCII bytes, which are valid in a header.
+                post = post.header(*name, value.as_bytes());
+            }
+            post.body(client::body(&request.body)).send()
+        };
+        let mut answered = post().await;
         let broke_off = |error: &reqwest::Error| !error.is_timeout() && !error.is_connect();
         if answered.as_ref().is_err_and(broke_off) && self.is_open.load(Ordering::Relaxed) {
-            answered = self.post(request, url).await;
+            answered = post().await;
         }
         self.is_open.store(answered.is_ok(), Ordering::Relaxed);
         answered
-    }
-
-    async fn post(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
-        let mut post = self.client.post(url.clone());
-        for (name, value) in &request.headers {
-            // A link may contain raw non-ASCII bytes, which are valid in a header.
-            post = post.header(*name, value.as_bytes());
-        }
-        post.body(client::body(&request.body)).send().await
     }
 }
