@@ -9,7 +9,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::RelayHeaders;
 use websub::hub::subscriptions::NotificationToRelay;
-use websub::publisher::{HubNotification, PublishMode};
+use websub::publisher::HubRequest;
 
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
@@ -36,18 +36,14 @@ pub struct Submission {
 
 impl Submission {
     /// Returns what a hub is sent over HTTP.
-    pub fn notification(&self) -> HubNotification {
-        HubNotification {
-            hub: self.hub.clone(),
-            mode: match self.mode {
-                Mode::Ping => PublishMode::Ping,
-                Mode::ContentQuery => PublishMode::ContentQuery,
-                // A broker gets messages, which its adaptor makes of the body.
-                Mode::Content | Mode::Embedded | Mode::Broker => PublishMode::Content,
-            },
-            topic: self.topic.clone(),
-            capability_list: self.capability_list.clone(),
-            body: Arc::clone(&self.body),
+    pub fn request(&self) -> HubRequest {
+        let hub = self.hub.clone();
+        if self.mode == Mode::Ping {
+            return HubRequest::ping(hub, &self.topic);
+        }
+        HubRequest {
+            in_query: (self.mode == Mode::ContentQuery).then(|| self.topic.clone()),
+            ..HubRequest::content(hub, &self.topic, &self.capability_list, &self.body)
         }
     }
 
@@ -71,12 +67,13 @@ mod tests {
 
     #[test]
     fn each_mode_has_its_form_over_http() {
-        for (mode, want) in [
-            (Mode::Content, PublishMode::Content),
-            (Mode::Embedded, PublishMode::Content),
-            (Mode::Broker, PublishMode::Content),
-            (Mode::ContentQuery, PublishMode::ContentQuery),
-            (Mode::Ping, PublishMode::Ping),
+        let payload: Arc<[u8]> = b"<urlset/>".as_slice().into();
+        for (mode, is_content, is_in_query) in [
+            (Mode::Content, true, false),
+            (Mode::Embedded, true, false),
+            (Mode::Broker, true, false),
+            (Mode::ContentQuery, true, true),
+            (Mode::Ping, false, false),
         ] {
             let submission = Submission {
                 channel: ChannelId(1),
@@ -87,9 +84,11 @@ mod tests {
                 kind: ChannelKind::Framework,
                 topic: Topic::new("https://e.org/set1/"),
                 capability_list: Uri::parse("https://e.org/cl.xml").unwrap(),
-                body: b"<urlset/>".as_slice().into(),
+                body: Arc::clone(&payload),
             };
-            assert_eq!(submission.notification().mode, want);
+            let request = submission.request();
+            assert_eq!(request.body == payload, is_content);
+            assert_eq!(request.in_query.is_some(), is_in_query);
         }
     }
 }

@@ -9,30 +9,22 @@ use rusqlite::Statement;
 
 use crate::state::{Columns, FromRow, Parameters, from_row, parameters};
 
-/// One version of a document, as far as versions are compared (R4, R14).
+/// One version of a document, as far as versions are compared (R4, R14): seen, or told to a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     pub capability: Capability,
     pub form: Form,
-    pub fingerprint: Fingerprint,
+    /// Nothing where hubs know that the document existed, but not its content (R13).
+    pub fingerprint: Option<Fingerprint>,
 }
 
 from_row! { Version { capability, form, fingerprint } }
 parameters! { Version { capability, form, fingerprint } }
 
-/// The version of a document that a hub was last told of on a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    pub capability: Capability,
-    pub form: Form,
-    /// Nothing where the document existed but its content was not known (R13).
-    pub fingerprint: Option<Fingerprint>,
-}
-
-impl FromRow for Option<Told> {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Told>> {
+impl FromRow for Option<Version> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Version>> {
         let (kind, fingerprint): (Option<_>, _) = row.read()?;
-        Ok(kind.map(|(capability, form)| Told {
+        Ok(kind.map(|(capability, form)| Version {
             capability,
             form,
             fingerprint,
@@ -40,44 +32,19 @@ impl FromRow for Option<Told> {
     }
 }
 
-impl Parameters for Option<Told> {
+impl Parameters for Option<Version> {
     fn bind(&self, statement: &mut Statement<'_>, bound: &mut usize) -> rusqlite::Result<()> {
         let kind = self.map(|told| (told.capability, told.form));
         (kind, self.and_then(|told| told.fingerprint)).bind(statement, bound)
     }
 }
 
-impl From<Version> for Told {
-    fn from(version: Version) -> Told {
-        Told {
-            capability: version.capability,
-            form: version.form,
-            fingerprint: Some(version.fingerprint),
-        }
-    }
-}
-
-impl Told {
+impl Version {
     /// Returns true if `version` is a version of the same document: a path whose document changes capability or
     /// form is an old document that ended and a new one that began (R14).
     pub fn is_same_document(&self, version: &Version) -> bool {
         (self.capability, self.form) == (version.capability, version.form)
     }
-
-    /// Returns true for a Source Description, whose changes are announced on every channel (R10).
-    pub fn is_source_description(&self) -> bool {
-        (self.capability, self.form) == (Capability::SourceDescription, Form::List)
-    }
-}
-
-/// The difference between the version told and the version seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Difference {
-    None,
-    /// They differ, and that may not be announced: it counts as told (R22).
-    Silent,
-    /// One change; two where an old document ended and a new one began at the same path (R14).
-    Say(Vec<(ChangeKind, Capability)>),
 }
 
 /// The conditions, besides the versions, under which a change may be announced.
@@ -89,69 +56,43 @@ pub struct Permission {
     pub all_deletions: bool,
 }
 
-/// Compares a version told with the version seen; nothing seen means that the document ended.
+/// Returns the changes that may be announced of a document, by the version told and the version seen, which is nothing once it
+/// ended: one change; two where an old document ended and a new one began at the same path (R14). Where versions differ and
+/// none may be announced, what is seen counts as told (R22).
 pub fn difference(
-    told: Option<&Told>,
+    told: Option<&Version>,
     seen: Option<&Version>,
     permission: Permission,
-) -> Difference {
-    let changes: Vec<_> = match (told, seen) {
-        (None, None) => return Difference::None,
-        (None, Some(seen)) => [begun(seen, permission)].into_iter().flatten().collect(),
-        (Some(told), None) => [ended(told, permission)].into_iter().flatten().collect(),
-        (Some(told), Some(seen)) if told.is_same_document(seen) => {
-            if told.fingerprint == Some(seen.fingerprint) {
-                return Difference::None;
-            }
-            [changed(seen, permission)].into_iter().flatten().collect()
-        }
-        (Some(told), Some(seen)) => [ended(told, permission), begun(seen, permission)]
-            .into_iter()
-            .flatten()
-            .collect(),
-    };
-    if changes.is_empty() {
-        Difference::Silent
-    } else {
-        Difference::Say(changes)
+) -> Vec<(ChangeKind, Capability)> {
+    let known = told.filter(|told| seen.is_some_and(|seen| told.is_same_document(seen)));
+    if known.is_some() && known == seen {
+        return Vec::new();
     }
+    let ended = told.filter(|told| known.is_none() && is_end_said(told, permission));
+    let ended = ended.map(|told| (ChangeKind::Deleted, told.capability));
+    let said = seen.filter(|seen| is_speakable(seen) && !permission.archived);
+    let said = said.map(|seen| match seen.capability {
+        // R12: a Resource Dump is a snapshot, and knows no update.
+        Capability::ResourceDump => (ChangeKind::Created, seen.capability),
+        _ if known.is_none() => (ChangeKind::Created, seen.capability),
+        _ => (ChangeKind::Updated, seen.capability),
+    });
+    ended.into_iter().chain(said).collect()
 }
 
-/// Returns true if a document's deletion would be announced.
+/// Returns true if a document's deletion would be announced. R12, Framework Notification 1.0.1 Table 2: only that of a
+/// Capability List or a Source Description is foreseen.
 pub fn is_end_said(version: &Version, permission: Permission) -> bool {
-    ended(&Told::from(*version), permission).is_some()
+    let foreseen = matches!(
+        version.capability,
+        Capability::CapabilityList | Capability::SourceDescription
+    );
+    is_speakable(version) && (foreseen || (permission.all_deletions && !permission.archived))
 }
 
 // R6, Framework Notification 1.0.1 section 2: an index is never announced itself; manifests lie in packages.
-fn is_speakable(capability: Capability, form: Form) -> bool {
-    form == Form::List && !capability.is_manifest()
-}
-
-fn begun(seen: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
-    (is_speakable(seen.capability, seen.form) && !permission.archived)
-        .then_some((ChangeKind::Created, seen.capability))
-}
-
-fn changed(seen: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
-    // R12: a Resource Dump is a snapshot, and knows no update.
-    let kind = match seen.capability {
-        Capability::ResourceDump => ChangeKind::Created,
-        _ => ChangeKind::Updated,
-    };
-    (is_speakable(seen.capability, seen.form) && !permission.archived)
-        .then_some((kind, seen.capability))
-}
-
-// R12, Framework Notification 1.0.1 Table 2: only the deletion of a Capability List or a Source Description
-// is foreseen.
-fn ended(told: &Told, permission: Permission) -> Option<(ChangeKind, Capability)> {
-    let foreseen = matches!(
-        told.capability,
-        Capability::CapabilityList | Capability::SourceDescription
-    );
-    let allowed = foreseen || (permission.all_deletions && !permission.archived);
-    (is_speakable(told.capability, told.form) && allowed)
-        .then_some((ChangeKind::Deleted, told.capability))
+fn is_speakable(version: &Version) -> bool {
+    version.form == Form::List && !version.capability.is_manifest()
 }
 
 #[cfg(test)]
@@ -162,8 +103,8 @@ mod tests {
     use resourcesync::payload::ChangeKind::{self, *};
     use rstest::rstest;
 
-    use super::{Difference, Permission, difference};
-    use crate::announce::difference::{Told, Version};
+    use super::{Permission, difference};
+    use crate::announce::difference::Version;
 
     const ORDINARY: Permission = Permission {
         archived: false,
@@ -174,7 +115,7 @@ mod tests {
         Version {
             capability,
             form,
-            fingerprint: Fingerprint([content; 32]),
+            fingerprint: Some(Fingerprint([content; 32])),
         }
     }
 
@@ -195,22 +136,15 @@ mod tests {
     ) {
         let first = version(capability, Form::List, 1);
         let second = version(capability, Form::List, 2);
-        let told = Told::from(first);
         for (told, seen, want) in [
             (None, Some(&first), created),
-            (Some(&told), Some(&second), updated),
-            (Some(&told), None, deleted),
+            (Some(&first), Some(&second), updated),
+            (Some(&first), None, deleted),
         ] {
-            let want = match want {
-                [] => Difference::Silent,
-                kinds => Difference::Say(kinds.iter().map(|kind| (*kind, capability)).collect()),
-            };
+            let want: Vec<_> = want.iter().map(|kind| (*kind, capability)).collect();
             assert_eq!(difference(told, seen, ORDINARY), want);
         }
-        assert_eq!(
-            difference(Some(&told), Some(&first), ORDINARY),
-            Difference::None
-        );
+        assert_eq!(difference(Some(&first), Some(&first), ORDINARY), []);
     }
 
     #[test]
@@ -221,21 +155,18 @@ mod tests {
                 archived: false,
                 all_deletions: true,
             };
-            assert_eq!(difference(None, Some(&index), all), Difference::Silent);
-            assert_eq!(
-                difference(Some(&index.into()), None, all),
-                Difference::Silent
-            );
+            assert_eq!(difference(None, Some(&index), all), []);
+            assert_eq!(difference(Some(&index), None, all), []);
         }
     }
 
     #[test]
     fn a_list_that_becomes_another_document_ended_and_began() {
-        let list = Told::from(version(CapabilityList, Form::List, 1));
+        let list = version(CapabilityList, Form::List, 1);
         let other = version(ResourceList, Form::List, 1);
         assert_eq!(
             difference(Some(&list), Some(&other), ORDINARY),
-            Difference::Say(vec![(Deleted, CapabilityList), (Created, ResourceList)])
+            [(Deleted, CapabilityList), (Created, ResourceList)]
         );
     }
 
@@ -246,23 +177,20 @@ mod tests {
             archived: true,
             all_deletions: true,
         };
-        assert_eq!(difference(None, Some(&seen), archived), Difference::Silent);
-        assert_eq!(
-            difference(Some(&seen.into()), None, archived),
-            Difference::Silent
-        );
+        assert_eq!(difference(None, Some(&seen), archived), []);
+        assert_eq!(difference(Some(&seen), None, archived), []);
     }
 
     #[test]
     fn unknown_content_is_updated_at_its_first_good_reading() {
         let seen = version(ChangeList, Form::List, 2);
-        let told = Told {
+        let told = Version {
             fingerprint: None,
-            ..seen.into()
+            ..seen
         };
         assert_eq!(
             difference(Some(&told), Some(&seen), ORDINARY),
-            Difference::Say(vec![(Updated, ChangeList)])
+            [(Updated, ChangeList)]
         );
     }
 }

@@ -68,7 +68,7 @@ pub fn play_forward(
                 _ => {}
             }
         }
-        match engine.wake() {
+        match engine.wake {
             Some(at) if at <= until => {
                 now = now.max(at);
                 effects.extend(engine.step(vec![Event::Tick], now.into())?);

@@ -117,7 +117,7 @@ fn submitted(
             wait(at, now),
             submission.hub
         ),
-        request: Preview::of_notification(&submission.notification(), hub).to_string(),
+        request: Preview::of_notification(submission.request(), hub).to_string(),
     }
 }
 

@@ -231,7 +231,7 @@ impl Role for Announcer {
     }
 
     fn is_due(&self, parts: &RunParts) -> bool {
-        let wake = self.engine.wake();
+        let wake = self.engine.wake;
         wake.is_some_and(|wake| wake <= parts.clock.now())
     }
 
@@ -301,7 +301,7 @@ impl Role for Announcer {
         if self.has_inputs() {
             return Some(Duration::ZERO);
         }
-        let left = self.engine.wake()?.duration_since(parts.clock.now());
+        let left = self.engine.wake?.duration_since(parts.clock.now());
         Some(Duration::try_from(left).unwrap_or_default())
     }
 
@@ -376,11 +376,11 @@ impl Role for Announcer {
     }
 
     fn is_done(&self) -> bool {
-        self.submissions.under_way().is_empty() && !self.inputs.iter().any(is_answer)
+        self.submissions.under_way.is_empty() && !self.inputs.iter().any(is_answer)
     }
 
     fn log_unanswered(&self) {
-        let requests = self.submissions.under_way().len();
+        let requests = self.submissions.under_way.len();
         if requests > 0 {
             warn!(
                 requests,

@@ -9,7 +9,7 @@ use websub::hub::publication::PUBLIC_HUB_GREETING;
 use websub::hub::request::HUB_GREETING;
 use websub::probe::{FailureCause, ProbeResult};
 use websub::publisher::reason::RefusalKind;
-use websub::publisher::redirect::{Hop, next_hop};
+use websub::publisher::redirect::next_hop;
 
 use crate::diagnostics::Diagnostic;
 use crate::report::status::Condition;
@@ -221,15 +221,15 @@ fn redirection(
         shown(&target, probe)
     );
     match next_hop(status, location, &probe.publish_url, 0, configured) {
-        Hop::Follow(_) => Diagnostic::note(
+        Some(_) => Diagnostic::note(
             message,
             "it is followed; set publish_url to it to save a request",
         ),
-        Hop::Stop if matches!(status, 307 | 308) => Diagnostic::finding(
+        None if matches!(status, 307 | 308) => Diagnostic::finding(
             message,
             "it is not followed, since no configured hub is there; correct url or publish_url",
         ),
-        Hop::Stop => Diagnostic::finding(
+        None => Diagnostic::finding(
             message,
             "only 307 and 308 preserve the request, so it is not followed; correct url or publish_url",
         ),

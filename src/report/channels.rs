@@ -105,8 +105,8 @@ fn accounts(
         let sending = is_sending && !reader.live.is_at_rest;
         let position = reader.live.position(source);
         let queue = reader.live.hubs.get(&id).map(|live| &live.queue);
-        let queue = queue.filter(|queue| in_flight.is_some() && queue.is_waiting(channel));
-        let outage = queue.and_then(|queue| queue.outage());
+        let queue = queue.filter(|queue| in_flight.is_some() && queue.waiting.contains(&channel));
+        let outage = queue.and_then(|queue| queue.outage.as_ref());
         let hub_failure = outage.map(|outage| &outage.refusal);
         let failure = failure(hub_failure, last.as_ref(), in_flight);
         // R26.
@@ -194,7 +194,9 @@ pub fn count(db: Db<'_>) -> Result<usize> {
 pub fn troubled_hubs(reader: &Reader<'_>) -> Result<BTreeMap<Hub, String>> {
     let mut troubled = BTreeMap::new();
     for (id, live) in &reader.live.hubs {
-        if let Some(outage) = live.queue.outage().filter(|_| live.queue.waiting() > 0) {
+        if let Some(outage) = &live.queue.outage
+            && !live.queue.waiting.is_empty()
+        {
             troubled.insert(live.hub.clone(), outage.refusal.reason.clone());
             continue;
         }
@@ -216,7 +218,7 @@ pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
     let mut failing = Vec::new();
     let sql = "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL";
     for (id, live) in &reader.live.hubs {
-        let Some(outage) = live.queue.outage() else {
+        let Some(outage) = &live.queue.outage else {
             continue;
         };
         if reader.db.exists(sql, *id)? {
@@ -226,7 +228,7 @@ pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
                 attempts: outage.attempts,
                 refusal: outage.refusal.clone(),
                 next_try: outage.next_probe,
-                waiting: live.queue.waiting(),
+                waiting: live.queue.waiting.len(),
             });
         }
     }

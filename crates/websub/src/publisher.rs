@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic, Uri};
+use url::Url;
 
 use crate::form::{FORM_TYPE, encode_form, with_parameters};
 use crate::link::link_header;
@@ -21,75 +22,54 @@ pub mod redirect;
 pub mod settings;
 pub mod verdict;
 
-/// The way in which a hub is notified (R24).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PublishMode {
-    /// The payload as body, as Framework Notification 1.0.1 section 4.1 says.
-    Content,
-    /// A form that names the topic, as W3C-style hubs want it.
-    Ping,
-    /// The payload as body, the topic in the query.
-    ContentQuery,
-}
-
-/// A notification for one hub.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HubNotification {
-    pub hub: Hub,
-    pub mode: PublishMode,
-    pub topic: Topic,
-    pub capability_list: Uri,
-    /// The payload; a ping sends none of it.
-    pub body: Arc<[u8]>,
-}
-
-/// A `POST`, before anything the operator adds to it.
+/// A `POST` that notifies a hub (R24), before its address and anything the operator adds to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubRequest {
-    pub url: String,
+    pub hub: Hub,
+    /// The topic that its query names, for hubs that want that with the payload.
+    pub in_query: Option<Topic>,
     pub headers: Vec<(&'static str, String)>,
     pub body: Arc<[u8]>,
 }
 
-/// Returns the request that notifies a hub which takes notifications at `publish_url` (R24).
-pub fn request(notification: &HubNotification, publish_url: &str) -> HubRequest {
-    let topic = notification.topic.as_str();
-    match notification.mode {
-        PublishMode::Content => HubRequest {
-            url: publish_url.to_owned(),
-            headers: payload_headers(notification),
-            body: Arc::clone(&notification.body),
-        },
-        PublishMode::ContentQuery => HubRequest {
-            url: with_parameters(
-                publish_url,
-                &[("hub.mode", "publish"), ("hub.topic", topic)],
-            ),
-            headers: payload_headers(notification),
-            body: Arc::clone(&notification.body),
-        },
-        PublishMode::Ping => HubRequest {
-            url: publish_url.to_owned(),
-            headers: vec![("Content-Type", FORM_TYPE.to_owned())],
-            body: encode_form(&[
-                ("hub.mode", "publish"),
-                ("hub.url", topic),
-                ("hub.topic", topic),
-            ])
-            .into_bytes()
-            .into(),
-        },
+impl HubRequest {
+    /// Returns the payload with its links, as Framework Notification 1.0.1 section 4.1 says.
+    pub fn content(hub: Hub, topic: &Topic, capability_list: &Uri, body: &Arc<[u8]>) -> HubRequest {
+        let links = link_header(topic, std::slice::from_ref(&hub), Some(capability_list));
+        HubRequest {
+            hub,
+            in_query: None,
+            headers: vec![("Content-Type", PAYLOAD_TYPE.to_owned()), ("Link", links)],
+            body: Arc::clone(body),
+        }
     }
-}
 
-fn payload_headers(notification: &HubNotification) -> Vec<(&'static str, String)> {
-    let hub = std::slice::from_ref(&notification.hub);
-    let links = link_header(
-        &notification.topic,
-        hub,
-        Some(&notification.capability_list),
-    );
-    vec![("Content-Type", PAYLOAD_TYPE.to_owned()), ("Link", links)]
+    /// Returns a form that names the topic, as W3C-style hubs want it.
+    pub fn ping(hub: Hub, topic: &Topic) -> HubRequest {
+        let topic = topic.as_str();
+        let form = [
+            ("hub.mode", "publish"),
+            ("hub.url", topic),
+            ("hub.topic", topic),
+        ];
+        HubRequest {
+            hub,
+            in_query: None,
+            headers: vec![("Content-Type", FORM_TYPE.to_owned())],
+            body: encode_form(&form).into_bytes().into(),
+        }
+    }
+
+    /// Returns the address of the request to a hub which takes notifications at `publish_url`.
+    pub fn url(&self, publish_url: &Url) -> String {
+        match &self.in_query {
+            None => publish_url.to_string(),
+            Some(topic) => with_parameters(
+                publish_url.as_str(),
+                &[("hub.mode", "publish"), ("hub.topic", topic.as_str())],
+            ),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -98,14 +78,17 @@ mod tests {
 
     use super::*;
 
-    fn notification(mode: PublishMode) -> HubNotification {
-        HubNotification {
-            hub: Hub::new("https://hub.example.net/websub/"),
-            mode,
-            topic: Topic::new("https://e.org/set 1/?a=b&c".replace(' ', "%20")),
-            capability_list: Uri::parse("https://e.org/cl.xml").unwrap(),
-            body: b"<urlset/>".as_slice().into(),
-        }
+    fn topic() -> Topic {
+        Topic::new("https://e.org/set%201/?a=b&c")
+    }
+
+    fn hub() -> Hub {
+        Hub::new("https://hub.example.net/websub/")
+    }
+
+    fn content() -> HubRequest {
+        let list = Uri::parse("https://e.org/cl.xml").unwrap();
+        HubRequest::content(hub(), &topic(), &list, &b"<urlset/>".as_slice().into())
     }
 
     const LINKS: &str = "<https://e.org/set%201/?a=b&c>; rel=\"self\", \
@@ -113,11 +96,9 @@ mod tests {
 
     #[test]
     fn content_is_the_payload_with_its_links() {
-        let request = request(
-            &notification(PublishMode::Content),
-            "https://inside/publish",
-        );
-        assert_eq!(request.url, "https://inside/publish");
+        let request = content();
+        let inside = "https://inside/publish";
+        assert_eq!(request.url(&inside.parse().unwrap()), inside);
         assert_eq!(
             request.headers,
             [
@@ -130,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_ping_names_the_topic_twice_and_sends_no_payload() {
-        let request = request(&notification(PublishMode::Ping), "https://hub/");
+        let request = HubRequest::ping(hub(), &topic());
         assert_eq!(
             request.headers,
             [("Content-Type", "application/x-www-form-urlencoded".into())]
@@ -147,9 +128,13 @@ mod tests {
     #[case("https://hub/p?key=1&", "https://hub/p?key=1&")]
     #[case("https://hub/p#part", "https://hub/p?")]
     fn a_content_query_is_put_after_the_url_s_own(#[case] url: &str, #[case] begins: &str) {
-        let request = request(&notification(PublishMode::ContentQuery), url);
+        let request = HubRequest {
+            in_query: Some(topic()),
+            ..content()
+        };
         let query = "hub.mode=publish&hub.topic=https%3A%2F%2Fe.org%2Fset%25201%2F%3Fa%3Db%26c";
-        assert_eq!(request.url, format!("{begins}{query}"));
+        let url = request.url(&url.parse().unwrap());
+        assert_eq!(url, format!("{begins}{query}"));
         assert_eq!(&*request.body, b"<urlset/>");
     }
 }

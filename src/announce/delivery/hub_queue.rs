@@ -56,13 +56,14 @@ pub struct HubQueue {
     first: VecDeque<ChannelId>,
     /// Notifications that were.
     again: VecDeque<ChannelId>,
-    /// All of the three.
-    waiting: BTreeSet<ChannelId>,
+    /// All of the three: others only read it.
+    pub waiting: BTreeSet<ChannelId>,
     sending: BTreeSet<(ChannelId, u64)>,
     /// Submissions that may be under way at the same time while the hub does not fail.
     at_once: usize,
-    outage: Option<Outage>,
-    acceptances: u64,
+    pub outage: Option<Outage>,
+    /// Since the start.
+    pub acceptances: u64,
     /// Channels with a notification at fault that failed since the last acceptance.
     at_fault: BTreeSet<ChannelId>,
     size: Option<SizeLimit>,
@@ -169,14 +170,6 @@ impl HubQueue {
         }
     }
 
-    pub fn is_waiting(&self, channel: ChannelId) -> bool {
-        self.waiting.contains(&channel)
-    }
-
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Takes the next one that may be submitted now.
     pub fn pop(&mut self, now: Timestamp) -> Option<ChannelId> {
         let (first_may, again_may) = match &self.outage {
@@ -244,11 +237,6 @@ impl HubQueue {
         ended
     }
 
-    /// Returns the number of acceptances since the start.
-    pub fn acceptances(&self) -> u64 {
-        self.acceptances
-    }
-
     /// Notes the failure of a notification that was at fault when it failed before, because the hub accepted others
     /// meanwhile. Returns true if so many of these failed since the last acceptance that it is the hub after all.
     pub fn fails_at_fault(&mut self, channel: ChannelId) -> bool {
@@ -306,10 +294,6 @@ impl HubQueue {
             outage.logged = Some(now);
         }
         is_news
-    }
-
-    pub fn outage(&self) -> Option<&Outage> {
-        self.outage.as_ref()
     }
 
     /// Continues what a queue before this one has learned of the hub. Whether it fails is found out again (R23).

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
-use crate::announce::steps::cut::{bytes, entry_limit, free_from, pinged, times};
+use crate::announce::steps::cut::{bytes, free_accounts, pinged, times};
 use crate::announce::steps::delivery::{self, Flight};
-use crate::announce::steps::step::{HistoryChange, Step};
+use crate::announce::steps::step::Step;
 use crate::state::{Db, HubId, Result, from_row};
 
 /// A notification without its body.
@@ -256,7 +256,7 @@ pub fn cut(
     ]
     .map(of_kind);
     let from = told_until(step.db, channel.id)?.unwrap_or(step.wall);
-    let limits = limits(step, channel, from)?;
+    let limits = limits(step, channel, from);
     let mut back_dated = BTreeMap::new();
     let (mut seq, mut notifications) = (0, 0);
     for interval in intervals(changes, from, limits) {
@@ -300,25 +300,25 @@ pub fn cut(
 }
 
 /// Returns what one notification of the log may hold.
-fn limits(step: &Step<'_>, channel: &Channel, from: Timestamp) -> Result<IntervalLimits> {
+fn limits(step: &Step<'_>, channel: &Channel, from: Timestamp) -> IntervalLimits {
     let empty = ChangePayload {
-        up: Some(step.db.uri_of(channel.set)?),
+        up: Some(channel.set_uri.clone()),
         from,
         until: from,
         entries: Vec::new(),
     };
     let window = &step.plan.window;
-    Ok(IntervalLimits {
+    IntervalLimits {
         entries: window.max_entries,
         // Room for the fractions of its times.
         bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
-    })
+    }
 }
 
 /// Adds a notification to the log of a channel. Returns its number.
 fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u64> {
     let payload = ChangePayload {
-        up: Some(step.db.uri_of(channel.set)?),
+        up: Some(channel.set_uri.clone()),
         from: interval.from,
         until: interval.until,
         entries: interval.entries,
@@ -343,19 +343,17 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     for hub in listening(step, channel.id)? {
         outcomes.push(OutcomeView::new(step.hub_uri(hub)?, Outcome::InFlight));
     }
-    step.history.push(HistoryChange::Push(
-        channel.id,
-        NotificationView {
-            kind: channel.kind,
-            topic: channel.topic.clone(),
-            seq,
-            cut: step.now,
-            changes: Some(entries),
-            hubs: outcomes,
-            bytes: Some(body.len()),
-            payload: Some(PayloadText(body)),
-        },
-    ));
+    let made = NotificationView {
+        kind: channel.kind,
+        topic: channel.topic.clone(),
+        seq,
+        cut: step.now,
+        changes: Some(entries),
+        hubs: outcomes,
+        bytes: Some(body.len()),
+        payload: Some(PayloadText(body)),
+    };
+    step.made.push((channel.id, made));
     Ok(seq)
 }
 
@@ -474,12 +472,7 @@ pub fn leave(step: &Step<'_>, id: ChannelId, hub: HubId, is_told: bool) -> Resul
 /// Puts the next notification of the log in flight to each hub that is free.
 pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let id = channel.id;
-    let sql = "SELECT hub FROM account WHERE channel = ?1 AND seq IS NULL";
-    let free = step.db.all::<Vec<HubId>>(sql, id)?;
-    for hub in free {
-        if free_from(step, id, hub)?.is_none_or(|at| at > step.now) {
-            continue;
-        }
+    for (hub, _, limit, _) in free_accounts(step, channel)? {
         let Some(mut position) = position(step.db, id, hub)? else {
             continue;
         };
@@ -495,7 +488,7 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         position.skip(logged.seq - 1);
         position.entries = position.entries.min(logged.entries.saturating_sub(1));
         save(step, id, hub, &position)?;
-        let entries = (logged.entries - position.entries).min(entry_limit(step, id, hub)?.max(1));
+        let entries = (logged.entries - position.entries).min(limit.max(1));
         let flight = Flight {
             seq: logged.seq.cast_unsigned(),
             entries,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::announce::difference::Told;
+use crate::announce::difference::Version;
 use crate::announce::event::Fact;
 use crate::announce::finding::{Finding, TopicAddressProblem};
 use crate::announce::ids::ChannelId;
@@ -28,24 +28,28 @@ pub struct Channel {
     pub source: i64,
     pub kind: ChannelKind,
     pub set: DocId,
+    pub set_uri: Uri,
     pub topic: Topic,
     pub is_retired: bool,
+    /// True while changes are collected.
+    pub is_open: bool,
 }
 
-const COLUMNS: &str = "SELECT id, source, kind, set_id, topic, retired IS NOT NULL FROM channel";
+const COLUMNS: &str = "SELECT c.id, c.source, c.kind, c.set_id, s.uri, c.topic, c.retired IS NOT NULL, c.deadline IS NOT NULL \
+     FROM channel c CROSS JOIN document s ON s.id = c.set_id";
 
-from_row! { Channel { id, source, kind, set, topic, is_retired } }
+from_row! { Channel { id, source, kind, set, set_uri, topic, is_retired, is_open } }
 
 pub fn channel(step: &Step<'_>, id: ChannelId) -> Result<Option<Channel>> {
-    step.db.first(&format!("{COLUMNS} WHERE id = ?1"), id)
+    step.db.first(&format!("{COLUMNS} WHERE c.id = ?1"), id)
 }
 
 pub fn of_topic(db: Db<'_>, topic: &Topic) -> Result<Option<Channel>> {
-    db.first(&format!("{COLUMNS} WHERE topic = ?1"), topic)
+    db.first(&format!("{COLUMNS} WHERE c.topic = ?1"), topic)
 }
 
 pub fn live_of_set(step: &Step<'_>, set: DocId, kind: ChannelKind) -> Result<Option<Channel>> {
-    let sql = format!("{COLUMNS} WHERE set_id = ?1 AND kind = ?2 AND retired IS NULL");
+    let sql = format!("{COLUMNS} WHERE c.set_id = ?1 AND c.kind = ?2 AND c.retired IS NULL");
     step.db.first(&sql, (set, kind))
 }
 
@@ -321,11 +325,10 @@ fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let ends = later(step.now, step.plan.retired_topic);
     let sql = "UPDATE channel SET retired = ?2, ends = ?3 WHERE id = ?1";
     step.db.run(sql, (channel.id, step.now, ends))?;
-    let set = step.db.uri_of(channel.set)?;
     step.freed.insert(channel.topic.clone());
     step.facts.push(Fact::ChannelRetired {
         topic: channel.topic.clone(),
-        set,
+        set: channel.set_uri.clone(),
     });
     step.serve.insert(channel.id);
     Ok(())
@@ -410,10 +413,9 @@ fn open(
                 (channel.id, source, kind, set),
             )?;
             if !channel.is_retired {
-                let set = step.db.uri_of(channel.set)?;
                 step.facts.push(Fact::ChannelRetired {
                     topic: topic.clone(),
-                    set,
+                    set: channel.set_uri.clone(),
                 });
             }
             opened(step, topic, set, hubs.len())?;
@@ -432,13 +434,8 @@ fn open(
         hubs.iter().filter_map(named).collect()
     };
     let before = listening(step, id)?;
-    let channel = Channel {
-        id,
-        source,
-        kind,
-        set,
-        topic: topic.clone(),
-        is_retired: false,
+    let Some(channel) = channel(step, id)? else {
+        return Ok(());
     };
     for hub in before.difference(&hubs) {
         leave(step, position, &channel, *hub)?;
@@ -547,10 +544,9 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     );
     let members = step.db.all::<Vec<SeenDocument>>(&sql, channel.set)?;
     let source = &step.live.sources[position];
-    let mut told: Vec<(DocId, Option<Told>)> = Vec::new();
+    let mut told: Vec<(DocId, Option<Version>)> = Vec::new();
     for document in members {
-        let is_changed =
-            document.touched == Touched::Version && document.was != document.seen().map(Told::from);
+        let is_changed = document.touched == Touched::Version && document.was != document.seen();
         if is_new_set || document.hold == Hold::Waiting {
             told.push((document.id, None));
         } else if is_changed {
@@ -588,7 +584,7 @@ fn copy(step: &Step<'_>, channel: ChannelId, others: &[HubId], hub: HubId) -> Re
 fn withdraw(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
     clear_flight(step, channel, hub)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
-        && live.queue.is_waiting(channel)
+        && live.queue.waiting.contains(&channel)
     {
         live.queue_mut().remove(channel);
     }
@@ -673,7 +669,7 @@ pub fn remove(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 
 /// Removes the channels that retired for long enough, and ends the accounts of hubs that left so long ago (R11).
 pub fn expire(step: &mut Step<'_>) -> Result<()> {
-    let sql = format!("{COLUMNS} WHERE ends <= ?1 ORDER BY ends LIMIT ?2");
+    let sql = format!("{COLUMNS} WHERE c.ends <= ?1 ORDER BY c.ends LIMIT ?2");
     let values = (step.now, CHANNELS_PER_STEP);
     for channel in step.db.all::<Vec<_>>(&sql, values)? {
         remove(step, &channel)?;
@@ -720,22 +716,24 @@ pub fn is_name_only(db: Db<'_>, plan: &Plan, channel: &Channel) -> Result<bool> 
         && hubs
             .iter()
             .all(|hub| plan.mode_of(hub) == Some(Mode::Broker));
+    if !is_for_brokers {
+        return Ok(false);
+    }
     let name = db.first::<String>("SELECT name FROM source WHERE id = ?1", channel.source)?;
     let source = plan
         .sources
         .iter()
         .find(|source| Some(&source.name) == name.as_ref());
-    let Some(source) = source.filter(|_| is_for_brokers) else {
+    let Some(source) = source else {
         return Ok(false);
     };
-    let set = db.uri_of(channel.set)?;
     let sql = "SELECT 1 FROM advertised WHERE document = ?1 AND kind = ?2 AND topic = ?3";
     let is_advertised = db.exists(sql, (channel.set, channel.kind, &channel.topic))?;
     let is_configured = plan
         .channels
         .iter()
-        .any(|one| one.capability_list == set && one.kind == channel.kind);
-    let topics = default_topics(plan, source, &set, channel.kind);
+        .any(|one| one.capability_list == channel.set_uri && one.kind == channel.kind);
+    let topics = default_topics(plan, source, &channel.set_uri, channel.kind);
     Ok(topics.is_some_and(|topics| topics.contains(&channel.topic))
         && !is_advertised
         && !is_configured)

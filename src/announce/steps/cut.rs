@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::announce::difference::{Difference, Permission, Told, difference};
+use crate::announce::difference::{Permission, Version, is_end_said};
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
@@ -13,16 +13,16 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
-use resourcesync::uri::{Topic, Uri};
+use resourcesync::uri::Uri;
 use websub::topics::TopicPage;
 
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::steps::change_log;
-use crate::announce::steps::channels::{Channel, channel, is_name_only, listening};
+use crate::announce::steps::channels::{Channel, channel, is_name_only};
 use crate::announce::steps::delivery::{self, Flight, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
 use crate::announce::steps::owed::{self, Due};
-use crate::announce::steps::step::{HistoryChange, Step};
+use crate::announce::steps::step::Step;
 use crate::state::{DocId, HubId, Result, columns, from_row};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
@@ -30,52 +30,37 @@ const UNTILS: usize = 64;
 /// Number of channels whose deadlines one step handles, so that no transaction is long. The next step is due at once then.
 pub const CHANNELS_PER_STEP: usize = 64;
 
-/// The version that each document counts as told in once a notification is accepted; nothing for one that ended.
-type Covers = Vec<(DocId, Option<Told>)>;
-
-/// The entries of one document, with all documents that they account for.
-#[derive(Debug)]
+/// Entries that are announced together: those of one document, or of a notification.
+#[derive(Debug, Default, PartialEq)]
 struct Announced {
     entries: Vec<Entry>,
-    covers: Covers,
-    /// The earliest change that they account for.
-    since: Timestamp,
-}
-
-/// The next notification of an account.
-#[derive(Debug, PartialEq)]
-struct Next {
-    entries: Vec<Entry>,
-    covers: Covers,
+    /// The version that each document counts as told in once they are accepted; nothing for one that ended.
+    covers: Vec<(DocId, Option<Version>)>,
     /// The `until` of the notification before.
     before: Option<Timestamp>,
-    /// The time of the earliest change that is held or left for the one after.
+    /// The time of the earliest change: of those that a notification leaves for the one after it, or that are held.
     open: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    entries: usize,
-    bytes: usize,
-    all_components: bool,
-    /// True if what is in flight counts as told.
-    counts_flight: bool,
 }
 
 /// Opens the windows of channels with new changes, or keeps them open (R16).
 pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
     for id in std::mem::take(&mut step.touched_channels) {
         let window = &step.plan.window;
-        let sql = "SELECT window_first FROM channel WHERE id = ?1";
-        let first = step.db.first(sql, id)?.flatten().unwrap_or(step.now);
-        let closes = later(step.now, window.quiet).min(later(first, window.max_wait));
-        if closes <= step.now && step.ready.len() < CHANNELS_PER_STEP {
+        let max_wait = i64::try_from(window.max_wait.as_nanos()).unwrap_or(i64::MAX);
+        let closes = step.db.first::<Timestamp>(
+            "UPDATE channel SET window_first = coalesce(window_first, ?2), \
+             deadline = min(?3, coalesce(window_first, ?2) + ?4) WHERE id = ?1 RETURNING deadline",
+            (
+                id,
+                step.now,
+                later(step.now, window.quiet),
+                max_wait.min(i64::MAX / 4),
+            ),
+        )?;
+        if closes.is_some_and(|at| at <= step.now) && step.ready.len() < CHANNELS_PER_STEP {
             let sql = "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id = ?1";
             step.db.run(sql, id)?;
             step.ready.insert(id);
-        } else {
-            let sql = "UPDATE channel SET window_first = ?2, deadline = ?3 WHERE id = ?1";
-            step.db.run(sql, (id, first, closes))?;
         }
     }
     Ok(())
@@ -112,9 +97,8 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     if channel.kind == ChannelKind::Change {
         return change_log::launch(step, &channel);
     }
-    let sql = "SELECT 1 FROM channel WHERE id = ?1 AND deadline IS NOT NULL";
-    let is_open = step.db.exists(sql, id)?;
-    let Some(position) = step.live.position(channel.source).filter(|_| !is_open) else {
+    let position = step.live.position(channel.source);
+    let Some(position) = position.filter(|_| !channel.is_open) else {
         return Ok(());
     };
     if !step.live.sources[position].is_settled() {
@@ -123,21 +107,15 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
         step.db.run(sql, (id, step.now))?;
         return Ok(());
     }
-    let due = step.db.all::<Vec<HubId>>(
-        "SELECT a.hub FROM account a WHERE a.channel = ?1 AND a.seq IS NULL \
-         AND EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub AND o.due IS NOT NULL)",
-        id,
-    )?;
-    let mut cuts: Vec<(Next, Vec<HubId>)> = Vec::new();
-    for hub in due {
-        if free_from(step, id, hub)?.is_none_or(|at| at > step.now) {
+    let mut cuts: Vec<(Announced, Vec<(HubId, bool)>)> = Vec::new();
+    for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
+        let Some(mut next) = next(step, position, &channel, hub, limit)? else {
             continue;
-        }
-        if let Some(next) = next(step, position, &channel, hub)? {
-            match cuts.iter_mut().find(|(cut, _)| *cut == next) {
-                Some((_, hubs)) => hubs.push(hub),
-                None => cuts.push((next, vec![hub])),
-            }
+        };
+        next.before = before;
+        match cuts.iter_mut().find(|(cut, _)| *cut == next) {
+            Some((_, hubs)) => hubs.push((hub, has_left)),
+            None => cuts.push((next, vec![(hub, has_left)])),
         }
     }
     if cuts.is_empty() {
@@ -149,149 +127,141 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     Ok(())
 }
 
-/// Returns the earliest time at which the next notification of an account may be cut; nothing while one is on its way
-/// although it was dropped (R22, R24).
-pub fn free_from(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Timestamp>> {
-    let account = step.db.first::<(bool, Option<_>, bool)>(
-        "SELECT sending IS NOT NULL, pinged, fetched FROM account WHERE channel = ?1 AND hub = ?2",
-        (id, hub),
+/// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one:
+/// the hub, whether it left, the most entries that it may be sent, and the `until` of the notification before.
+pub fn free_accounts(
+    step: &Step<'_>,
+    channel: &Channel,
+) -> Result<Vec<(HubId, bool, usize, Option<Timestamp>)>> {
+    let accounts = step.db.all::<Vec<(HubId, bool, Option<usize>, _, Option<_>, bool)>>(
+        "SELECT a.hub, a.left_at IS NOT NULL, a.max_entries, a.until, a.pinged, a.fetched FROM account a WHERE a.channel = ?1 \
+         AND a.seq IS NULL AND a.sending IS NULL AND (?2 OR EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel \
+         AND o.hub = a.hub AND o.due IS NOT NULL))",
+        (channel.id, channel.kind == ChannelKind::Change),
     )?;
-    Ok(Some(match account {
-        Some((true, ..)) => return Ok(None),
-        Some((_, Some(at), fetched)) if step.mode(hub) == Some(Mode::Ping) => later(
-            at,
-            if fetched {
-                PING_APART
-            } else {
-                PING_FETCHED_WITHIN
-            },
-        ),
-        _ => Timestamp::MIN,
-    }))
+    let mut free = Vec::new();
+    for (hub, has_left, own, until, pinged, fetched) in accounts {
+        let apart = if fetched {
+            PING_APART
+        } else {
+            PING_FETCHED_WITHIN
+        };
+        let pinged = pinged.filter(|_| step.mode(hub) == Some(Mode::Ping));
+        if pinged.is_none_or(|at| later(at, apart) <= step.now) {
+            free.push((hub, has_left, entry_limit(step, hub, own), until));
+        }
+    }
+    Ok(free)
 }
 
-/// Returns the most entries that the next notification of an account may have: no more than is configured, and than the hub
-/// refused (R21, R23).
-pub fn entry_limit(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
-    let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
-    let own: Option<usize> = step.db.first(sql, (id, hub))?.flatten();
+/// Returns the most entries that the next notification to a hub may have: no more than is configured, than its account may
+/// have, and than the hub refused (R21, R23).
+pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
     let size = step.live.hubs.get(&hub);
     let size = size.and_then(|hub| hub.queue.size_limit(step.now));
     let limits = own.into_iter().chain(size.map(|size| size.entries));
-    Ok(limits.fold(step.plan.window.max_entries, usize::min))
+    limits.fold(step.plan.window.max_entries, usize::min)
 }
 
-fn next(step: &Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<Option<Next>> {
-    let plan = &step.plan.window;
-    let size = step
-        .live
-        .hubs
-        .get(&hub)
-        .and_then(|hub| hub.queue.size_limit(step.now));
-    let sql = "SELECT until FROM account WHERE channel = ?1 AND hub = ?2";
-    let before: Option<Timestamp> = step.db.first(sql, (channel.id, hub))?.flatten();
-    let limits = Limits {
-        entries: entry_limit(step, channel.id, hub)?,
-        bytes: size.map_or(plan.max_bytes, |size| plan.max_bytes.min(size.bytes)),
-        all_components: step.plan.sources[position].announce_all_components,
-        counts_flight: false,
-    };
-    let (announced, beyond) = announced(step, position, channel, hub, limits)?;
+/// Returns the next notification of an account, of so many entries at most.
+fn next(
+    step: &Step<'_>,
+    position: usize,
+    channel: &Channel,
+    hub: HubId,
+    max: usize,
+) -> Result<Option<Announced>> {
+    let size = step.live.hubs.get(&hub);
+    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
+    let window = &step.plan.window;
+    let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
+    let (announced, beyond) = announced(step, position, channel, hub, Some(max))?;
     let mut bytes = overhead(step, channel)?;
-    let mut next = Next {
-        entries: Vec::new(),
-        covers: Vec::new(),
-        before,
-        open: None,
+    let mut next = Announced {
+        open: beyond,
+        ..Announced::default()
     };
-    let mut left: Option<Timestamp> = beyond;
     let mut is_full = false;
     for one in announced {
         let count = next.entries.len() + one.entries.len();
         let size = one.entries.iter().map(entry_len).sum::<usize>();
-        is_full |=
-            !next.entries.is_empty() && (count > limits.entries || bytes + size > limits.bytes);
+        is_full |= !next.entries.is_empty() && (count > max || bytes + size > max_bytes);
         if is_full {
-            left = left.into_iter().chain([one.since]).min();
+            next.open = next.open.into_iter().chain(one.open).min();
             continue;
         }
         bytes += size;
         next.entries.extend(one.entries);
         next.covers.extend(one.covers);
     }
-    next.open = left
-        .into_iter()
-        .chain(waiting_since(step, position, channel, hub)?)
-        .min();
-    Ok((!next.entries.is_empty()).then_some(next))
+    if next.entries.is_empty() {
+        return Ok(None);
+    }
+    let waiting = waiting_since(step, position, channel, hub)?;
+    next.open = next.open.into_iter().chain(waiting).min();
+    Ok(Some(next))
 }
 
-/// Returns what an account is due, the earliest first, as far as some notifications hold; and the time of the earliest
-/// change beyond.
+/// Returns what an account is due, the earliest first, as far as some notifications of so many entries hold, and the time of
+/// the earliest change beyond; without a maximum all that it is due besides what is in flight.
 fn announced(
     step: &Step<'_>,
     position: usize,
     channel: &Channel,
     hub: HubId,
-    limits: Limits,
+    max: Option<usize>,
 ) -> Result<(Vec<Announced>, Option<Timestamp>)> {
-    let max = limits.entries.saturating_mul(4).saturating_add(1);
-    let (told, flown) = match limits.counts_flight {
-        false => ("o.told_capability, o.told_form, o.told_fingerprint", ""),
-        true => (
+    let rows = max.map_or(usize::MAX, |max| max.saturating_mul(4).saturating_add(1));
+    let (told, flown) = match max {
+        Some(_) => ("o.told_capability, o.told_form, o.told_fingerprint", ""),
+        None => (
             "CASE WHEN f.hub IS NULL THEN o.told_capability ELSE f.capability END, \
              CASE WHEN f.hub IS NULL THEN o.told_form ELSE f.form END, \
              CASE WHEN f.hub IS NULL THEN o.told_fingerprint ELSE f.fingerprint END",
             "LEFT JOIN flight_entry f ON f.channel = o.channel AND f.hub = o.hub AND f.document = o.document",
         ),
     };
+    // R5: an index that is missing from the tree is that of a component only if the component still names it.
     let sql = format!(
-        "SELECT {told}, {COLUMNS} FROM owed o CROSS JOIN document d \
-         ON d.id = o.document {flown} WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NOT NULL \
+        "SELECT {told}, EXISTS (SELECT 1 FROM member m WHERE m.document = d.id AND m.set_id = ?4), \
+         (SELECT i.uri FROM document i WHERE i.id = d.index_parent AND (i.presence = 1 OR i.id = d.names_index)), {COLUMNS} \
+         FROM owed o CROSS JOIN document d ON d.id = o.document {flown} \
+         WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NOT NULL \
          ORDER BY CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END, d.uri LIMIT ?3"
     );
-    let values = (channel.id, hub, max);
-    let rows: Vec<(Option<Told>, SeenDocument)> = step.db.all(&sql, values)?;
+    let values = (channel.id, hub, rows, channel.set);
+    let due = step
+        .db
+        .all::<Vec<(_, _, Option<Uri>, SeenDocument)>>(&sql, values)?;
     let mut beyond = None;
     let mut announced = Vec::new();
-    for (number, (told, document)) in rows.into_iter().enumerate() {
-        if number + 1 == max {
-            beyond = Some(document.time());
+    for (number, (told, is_member, index, document)) in due.into_iter().enumerate() {
+        let time = Some(document.time());
+        if number + 1 == rows {
+            beyond = time;
             break;
         }
-        if let Due::Announce(changes, becomes) =
-            owed::due(step, position, channel.set, &document, told)?
-        {
-            let index = index_to_announce(step, &document)?;
+        let of = (channel.set, is_member);
+        if let Due::Announce(changes, becomes) = owed::due(step, position, of, &document, told)? {
             let entries = changes.into_iter().map(|(change, capability)| Entry {
                 uri: document.uri.clone(),
                 change,
                 capability,
-                datetime: Some(document.time()),
+                datetime: time,
                 index: index.clone(),
             });
             announced.push(Announced {
                 entries: entries.collect(),
                 covers: vec![(document.id, becomes)],
-                since: document.time(),
+                before: None,
+                open: time,
             });
         }
     }
-    Ok((
-        if limits.all_components {
-            announced
-        } else {
-            newest_components(announced)
-        },
-        beyond,
-    ))
-}
-
-/// Returns the index of a component. R5: one that is missing from the tree is its index only if it still names it.
-fn index_to_announce(step: &Step<'_>, document: &SeenDocument) -> Result<Option<Uri>> {
-    let sql = "SELECT uri FROM document WHERE id = ?1 AND (presence = 1 OR id = ?2)";
-    step.db
-        .first(sql, (document.index_parent, document.names_index))
+    if !step.plan.sources[position].announce_all_components {
+        announced = newest_components(announced);
+    }
+    Ok((announced, beyond))
 }
 
 /// Returns the entries of what an account is due besides what is in flight, for a report.
@@ -301,13 +271,7 @@ pub fn entries_to_come(
     channel: &Channel,
     hub: HubId,
 ) -> Result<Vec<Entry>> {
-    let limits = Limits {
-        entries: usize::MAX,
-        bytes: usize::MAX,
-        all_components: step.plan.sources[position].announce_all_components,
-        counts_flight: true,
-    };
-    let (announced, _) = announced(step, position, channel, hub, limits)?;
+    let (announced, _) = announced(step, position, channel, hub, None)?;
     Ok(announced.into_iter().flat_map(|one| one.entries).collect())
 }
 
@@ -327,7 +291,7 @@ fn newest_components(announced: Vec<Announced>) -> Vec<Announced> {
         match kind.map(|kind| *known.entry(kind).or_insert(kept.len())) {
             Some(place) if place < kept.len() => {
                 kept[place].covers.extend(one.covers);
-                kept[place].since = kept[place].since.min(one.since);
+                kept[place].open = kept[place].open.min(one.open);
             }
             _ => kept.push(one),
         }
@@ -343,53 +307,33 @@ fn waiting_since(
     channel: &Channel,
     hub: HubId,
 ) -> Result<Option<Timestamp>> {
-    let key = (channel.id, hub);
-    let sql = format!(
-        "SELECT o.told_capability, o.told_form, o.told_fingerprint, {COLUMNS} FROM owed o CROSS JOIN document d \
-         ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NULL AND o.dormant = 0"
-    );
-    let mut times = Vec::new();
-    let rows: Vec<(Option<Told>, SeenDocument)> = step.db.all(&sql, key)?;
-    for (told, document) in rows {
-        if told != Some(Told::from(document.version)) {
-            times.push(document.dated);
-        }
-    }
-    let has_left = step.db.exists(
-        "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND left_at IS NOT NULL",
-        key,
+    let held = step.db.first::<Option<Timestamp>>(
+        "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
+         AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \
+         OR o.told_form IS DISTINCT FROM d.form OR o.told_fingerprint IS DISTINCT FROM d.fingerprint)",
+        (channel.id, hub),
     )?;
-    if has_left {
-        return Ok(times.into_iter().min());
-    }
     // R15: what is missing may be deleted.
+    let missing = step.db.all::<Vec<(Option<Version>, bool, Option<Timestamp>)>>(
+        "SELECT CASE WHEN o.hub IS NULL THEN d.capability ELSE o.told_capability END, \
+         CASE WHEN o.hub IS NULL THEN d.form ELSE o.told_form END, \
+         CASE WHEN o.hub IS NULL THEN d.fingerprint ELSE o.told_fingerprint END, d.archived, d.absent_since \
+         FROM account a CROSS JOIN document d LEFT JOIN owed o ON o.channel = a.channel AND o.hub = a.hub AND o.document = d.id \
+         WHERE a.channel = ?1 AND a.hub = ?2 AND a.left_at IS NULL AND d.source = ?3 AND d.presence IN (2, 3) \
+         AND (d.capability = 0 AND d.form = 0 OR EXISTS (SELECT 1 FROM member m WHERE m.document = d.id AND m.set_id = ?4) \
+         AND NOT ?5)",
+        (channel.id, hub, channel.source, channel.set, channel.is_retired),
+    )?;
     let all_deletions = step.plan.sources[position].announce_all_deletions;
-    for document in crate::announce::steps::mounts::missing(step.db, channel.source)? {
-        let is_member = !channel.is_retired
-            && step.db.exists(
-                "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2",
-                (document.id, channel.set),
-            )?;
-        if !is_member && !document.is_description() {
-            continue;
-        }
-        let told = step.db.first::<Option<Told>>(
-            "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-            (channel.id, hub, document.id),
-        )?;
-        let told = told.unwrap_or(Some(Told::from(document.version)));
+    let ended = missing.into_iter().filter(|(told, archived, _)| {
         let permission = Permission {
-            archived: document.archived,
+            archived: *archived,
             all_deletions,
         };
-        if matches!(
-            difference(told.as_ref(), None, permission),
-            Difference::Say(_)
-        ) {
-            times.extend(document.absent_since);
-        }
-    }
-    Ok(times.into_iter().min())
+        told.is_some_and(|told| is_end_said(&told, permission))
+    });
+    let times = ended.filter_map(|(.., since)| since);
+    Ok(times.chain(held.flatten()).min())
 }
 
 /// Puts a notification in flight to the hubs that get it.
@@ -397,27 +341,30 @@ fn launch(
     step: &mut Step<'_>,
     position: usize,
     channel: &Channel,
-    mut next: Next,
-    hubs: &[HubId],
+    mut next: Announced,
+    hubs: &[(HubId, bool)],
 ) -> Result<()> {
     // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
-    let are_pinged = hubs.iter().all(|hub| step.mode(*hub) == Some(Mode::Ping));
-    let span = match are_pinged {
-        true => Span::default(),
+    let pinged = pinged(step, channel.id)?;
+    let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
+    let (span, untils) = match are_pinged {
+        true => (Span::default(), None),
         false => next_span(step, channel.id, next.before, next.open)?,
     };
     span.fit(&mut next.entries);
-    let sql = "UPDATE channel SET seq = seq + 1 WHERE id = ?1 RETURNING seq";
-    let seq: u64 = step.db.first(sql, channel.id)?.unwrap_or_default();
     let payload = Payload {
         up: up(step, &next.entries, channel)?,
         from: span.from,
         until: span.until,
         entries: next.entries,
     };
-    let body = payload.render();
+    let body: Arc<[u8]> = payload.render().into();
+    let served = pinged.is_empty().then_some(&body);
+    let sql = "UPDATE channel SET seq = seq + 1, untils = coalesce(?2, untils), body = coalesce(?3, body) WHERE id = ?1 \
+               RETURNING seq";
+    let seq = step.db.first(sql, (channel.id, untils, served))?;
     let flight = Flight {
-        seq,
+        seq: seq.unwrap_or_default(),
         entries: payload.entries.len(),
         bytes: body.len(),
         until: span.until,
@@ -426,74 +373,65 @@ fn launch(
         is_sending: false,
         is_logged: false,
     };
-    let listening = listening(step, channel.id)?;
-    for hub in hubs {
+    let mut outcomes = Vec::new();
+    for (hub, has_left) in hubs {
         for (document, told) in &next.covers {
             let sql = "INSERT INTO flight_entry VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             step.db.run(sql, (channel.id, hub, document, *told))?;
         }
-        if channel.is_retired || !listening.contains(hub) {
+        if channel.is_retired || *has_left {
             owed::rest_flown(step, channel.id, *hub)?;
         }
+        outcomes.push(OutcomeView::new(step.hub_uri(*hub)?, Outcome::InFlight));
     }
     step.facts.push(Fact::Cut {
         topic: channel.topic.clone(),
-        seq,
-        changes: payload.entries.len(),
+        seq: flight.seq,
+        changes: flight.entries,
         hubs: hubs.len(),
     });
-    let mut outcomes = Vec::new();
-    for hub in hubs {
-        outcomes.push(OutcomeView::new(step.hub_uri(*hub)?, Outcome::InFlight));
-    }
-    step.history.push(HistoryChange::Push(
-        channel.id,
-        NotificationView {
-            kind: channel.kind,
-            topic: channel.topic.clone(),
-            seq,
-            cut: step.now,
-            changes: Some(payload.entries.len()),
-            hubs: outcomes,
-            bytes: Some(body.len()),
-            payload: Some(PayloadText(body.clone().into())),
-        },
-    ));
-    if pinged(step, channel.id)?.is_empty() {
+    let made = NotificationView {
+        kind: channel.kind,
+        topic: channel.topic.clone(),
+        seq: flight.seq,
+        cut: step.now,
+        changes: Some(flight.entries),
+        hubs: outcomes,
+        bytes: Some(flight.bytes),
+        payload: Some(PayloadText(Arc::clone(&body))),
+    };
+    step.made.push((channel.id, made));
+    if pinged.is_empty() {
         step.db
             .run("DELETE FROM said WHERE channel = ?1", channel.id)?;
-        let sql = "UPDATE channel SET body = ?2 WHERE id = ?1";
-        step.db.run(sql, (channel.id, &body[..]))?;
     } else {
-        if hubs.iter().any(|hub| step.mode(*hub) == Some(Mode::Ping)) {
+        if hubs.iter().any(|(hub, _)| pinged.contains(hub)) {
             say(step, channel.id, &payload.entries)?;
         }
         forget_said(step, channel.id)?;
         write_page(step, position, channel)?;
     }
     step.serve.insert(channel.id);
-    for hub in hubs {
+    for (hub, _) in hubs {
         delivery::launch(step, channel.id, *hub, &flight, Some(&body))?;
     }
     Ok(())
 }
 
-/// R20: returns the span of the next notification, which differs from all others of this topic.
+/// R20: returns the span of the next notification, which differs from all others of this topic, and the column of these.
 fn next_span(
     step: &Step<'_>,
     id: ChannelId,
     before: Option<Timestamp>,
     open: Option<Timestamp>,
-) -> Result<Span> {
+) -> Result<(Span, Option<Vec<u8>>)> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
     let untils: Vec<u8> = step.db.first(sql, id)?.unwrap_or_default();
     let mut used = times(&untils);
     let span = span(step.wall, before, open, &used);
     used.extend(span.until);
     let kept = &used[used.len().saturating_sub(UNTILS)..];
-    let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
-    step.db.run(sql, (id, bytes(kept)))?;
-    Ok(span)
+    Ok((span, Some(bytes(kept))))
 }
 
 /// Returns the times in a column with several.
@@ -531,7 +469,7 @@ fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
 /// Returns the most bytes that a payload of a channel has besides its entries.
 fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
     let ups = [
-        Some(step.db.uri_of(channel.set)?),
+        Some(channel.set_uri.clone()),
         source_description(step, channel.set)?,
     ];
     let overheads = ups.into_iter().map(|up| {
@@ -550,13 +488,12 @@ fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
 /// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability Lists,
 /// else none.
 fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Option<Uri>> {
-    let set = step.db.uri_of(channel.set)?;
     let mut above = BTreeSet::new();
     for entry in entries {
         above.insert(match entry.capability {
             Capability::SourceDescription => None,
             Capability::CapabilityList => source_description(step, channel.set)?,
-            _ => Some(set.clone()),
+            _ => Some(channel.set_uri.clone()),
         });
     }
     Ok(match above.len() {
@@ -656,19 +593,13 @@ fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
 fn content(step: &Step<'_>, position: usize, channel: &Channel) -> Result<TopicContent> {
     let window = &step.plan.window;
     let hubs = pinged(step, channel.id)?;
-    let limits = Limits {
-        entries: window.max_entries,
-        bytes: window.max_bytes,
-        all_components: step.plan.sources[position].announce_all_components,
-        counts_flight: false,
-    };
+    let max = window.max_entries;
     let mut open: Option<Timestamp> = None;
     let mut foretold: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
     let mut untils = Vec::new();
     for hub in &hubs {
-        let (announced, beyond) = announced(step, position, channel, *hub, limits)?;
-        let max = announced.len().min(limits.entries);
-        let left = announced[max..].iter().map(|one| one.since);
+        let (announced, beyond) = announced(step, position, channel, *hub, Some(max))?;
+        let left = announced.iter().skip(max).filter_map(|one| one.open);
         open = left
             .chain(beyond)
             .chain(open)
@@ -740,7 +671,7 @@ fn write_page(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result
         before,
         open,
     } = content(step, position, channel)?;
-    let span = next_span(step, channel.id, before, open)?;
+    let (span, untils) = next_span(step, channel.id, before, open)?;
     let up = up(step, &entries, channel)?;
     let payload = Payload {
         up,
@@ -748,8 +679,9 @@ fn write_page(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result
         until: span.until,
         entries,
     };
-    let sql = "UPDATE channel SET body = ?2, page_until = ?3 WHERE id = ?1";
-    step.db.run(sql, (channel.id, payload.render(), span.until))
+    let sql = "UPDATE channel SET body = ?2, page_until = ?3, untils = coalesce(?4, untils) WHERE id = ?1";
+    let values = (channel.id, payload.render(), span.until, untils);
+    step.db.run(sql, values)
 }
 
 /// Serves what a hub that fetches is due and cannot be told yet, if its topic does not have it.
@@ -795,21 +727,24 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     if is_name_only(step.db, step.plan, &channel)? {
         return Ok(None);
     }
-    let is_pinged = !pinged(step, id)?.is_empty();
+    let sql = "SELECT hub, left_at IS NOT NULL FROM account WHERE channel = ?1";
+    let mut accounts = step.db.all::<Vec<(HubId, bool)>>(sql, id)?;
+    let is_pinged = accounts
+        .iter()
+        .any(|(hub, _)| step.mode(*hub) == Some(Mode::Ping));
     let body = match channel.kind {
         ChannelKind::Framework => framework_body(step, id, is_pinged)?,
         ChannelKind::Change => change_log::topic_body(step, id)?,
     };
     let mut hubs = Vec::new();
-    for hub in listening(step, id)? {
-        if step.mode(hub) != Some(Mode::Broker) {
-            hubs.push(step.hub_uri(hub)?);
-        }
+    accounts.retain(|(hub, has_left)| !has_left && step.mode(*hub) != Some(Mode::Broker));
+    for (hub, _) in accounts {
+        hubs.push(step.hub_uri(hub)?);
     }
     hubs.sort();
     Ok(Some(TopicPage {
-        topic: Topic::clone(&channel.topic),
-        capability_list: step.db.uri_of(channel.set)?,
+        topic: channel.topic,
+        capability_list: channel.set_uri,
         hubs,
         body,
         report_fetches: is_pinged,

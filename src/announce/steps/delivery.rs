@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::announce::delivery::Submission;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
-use crate::announce::difference::Told;
+use crate::announce::difference::Version;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
@@ -22,10 +22,10 @@ use websub::publisher::verdict::{Verdict, verdict};
 
 use crate::announce::history::{Outcome, OutcomeView};
 use crate::announce::steps::channels::{self, Channel, channel};
-use crate::announce::steps::cut::{CHANNELS_PER_STEP, entry_limit};
+use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
 use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::owed;
-use crate::announce::steps::step::{HistoryChange, Step};
+use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, change_sets};
 use crate::state::{DocId, HubId, Result, from_row};
 
@@ -53,13 +53,15 @@ pub struct Flight {
 }
 
 fn flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Flight>> {
-    step.db.first(
-        "SELECT a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, \
-         a.attempts, a.sending IS NOT NULL, a.body IS NULL FROM account a LEFT JOIN change_log l ON l.channel = a.channel \
-         AND l.seq = a.seq WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
-        (id, hub),
-    )
+    let sql = format!("SELECT {FLIGHT} {OF_ACCOUNT} {IN_FLIGHT}");
+    step.db.first(&sql, (id, hub))
 }
+
+const FLIGHT: &str = "a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, \
+     a.attempts, a.sending IS NOT NULL, a.body IS NULL";
+const OF_ACCOUNT: &str =
+    "FROM account a LEFT JOIN change_log l ON l.channel = a.channel AND l.seq = a.seq";
+const IN_FLIGHT: &str = "WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL";
 
 from_row! { Flight { seq, entries, bytes, until, cut, attempts, is_sending, is_logged } }
 
@@ -78,7 +80,7 @@ pub fn launch(
     )?;
     let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, (id, hub))?;
-    enqueue(step, id, hub, flight)
+    enqueue(step, id, hub, 0, false)
 }
 
 fn last_attempt(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Attempt>> {
@@ -95,46 +97,61 @@ fn note_attempt(step: &Step<'_>, id: ChannelId, hub: HubId, attempt: &Attempt) -
 // Submissions.
 
 /// Queues the notification in flight of an account, to be submitted as soon as the hub may be sent more.
-fn enqueue(step: &mut Step<'_>, id: ChannelId, hub: HubId, flight: &Flight) -> Result<()> {
+fn enqueue(
+    step: &mut Step<'_>,
+    id: ChannelId,
+    hub: HubId,
+    attempts: u32,
+    is_sending: bool,
+) -> Result<()> {
     // It takes everything at once, in this process.
     if step.mode(hub) == Some(Mode::Embedded) {
-        return submit(step, id, hub);
-    }
-    if let Some(live) = step.live.hubs.get_mut(&hub).filter(|_| !flight.is_sending) {
-        live.queue_mut().push(id, flight.attempts == 0);
+        if let Some((_, submission)) = submission(step, id, hub)? {
+            submit(step, hub, submission)?;
+        }
+    } else if let Some(live) = step.live.hubs.get_mut(&hub).filter(|_| !is_sending) {
+        live.queue_mut().push(id, attempts == 0);
     }
     Ok(())
 }
 
-fn submit(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let row = step.db.first::<((u64, usize, Option<Vec<u8>>), _, _, _, _)>(
-        "SELECT a.seq, a.entries, a.body, c.kind, c.topic, s.name, d.uri FROM account a CROSS JOIN channel c ON c.id = a.channel \
-         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id \
-         WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
-        (id, hub),
-    )?;
-    let Some(((seq, entries, body), kind, topic, source, capability_list)) = row else {
-        return Ok(());
+/// Returns what is in flight on an account, and how it is submitted.
+fn submission(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<(Flight, Submission)>> {
+    let sql = format!(
+        "SELECT {FLIGHT}, a.body, c.kind, c.topic, s.name, d.uri {OF_ACCOUNT} CROSS JOIN channel c ON c.id = a.channel \
+         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id {IN_FLIGHT}"
+    );
+    let row = step
+        .db
+        .first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(&sql, (id, hub))?;
+    let (Some((flight, body, kind, topic, source, capability_list)), Some(live)) =
+        (row, step.live.hubs.get(&hub))
+    else {
+        return Ok(None);
     };
-    let body: Arc<[u8]> = match body {
-        Some(body) => body.into(),
-        None => change_log::body(step.db, id, hub, seq, entries)?,
+    let body = match body {
+        Some(body) => body,
+        None => change_log::body(step.db, id, hub, flight.seq, flight.entries)?,
     };
-    let Some(live) = step.live.hubs.get_mut(&hub) else {
-        return Ok(());
-    };
-    live.queue_mut().sent(id, seq);
     let submission = Submission {
         channel: id,
         hub: live.hub.clone(),
         mode: live.mode,
-        seq,
+        seq: flight.seq,
         source,
         kind,
         topic,
         capability_list,
         body,
     };
+    Ok(Some((flight, submission)))
+}
+
+fn submit(step: &mut Step<'_>, hub: HubId, submission: Submission) -> Result<()> {
+    let id = submission.channel;
+    if let Some(live) = step.live.hubs.get_mut(&hub) {
+        live.queue_mut().sent(id, submission.seq);
+    }
     step.submit.push(submission);
     let sql = "UPDATE account SET sending = seq WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, (id, hub))
@@ -142,23 +159,21 @@ fn submit(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
 
 /// Submits what may go now to every hub, and cuts again what was never answered and is out of date or too large.
 pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
+    let now = step.now;
     let hubs: Vec<HubId> = step.live.hubs.keys().copied().collect();
     for hub in hubs {
         loop {
-            let now = step.now;
             let live = step.live.hubs.get_mut(&hub);
-            let waiting = live.filter(|live| live.queue.waiting() > 0);
+            let waiting = live.filter(|live| !live.queue.waiting.is_empty());
             let Some(id) = waiting.and_then(|live| live.queue_mut().pop(now)) else {
                 break;
             };
-            let Some(flight) = flight(step, id, hub)?.filter(|flight| !flight.is_sending) else {
+            let next = submission(step, id, hub)?;
+            let Some((flight, submission)) = next.filter(|(flight, _)| !flight.is_sending) else {
                 continue;
             };
-            let size = step
-                .live
-                .hubs
-                .get(&hub)
-                .and_then(|live| live.queue.size_limit(now));
+            let live = step.live.hubs.get(&hub);
+            let size = live.and_then(|live| live.queue.size_limit(now));
             // One that was cut since may be indivisible.
             let is_too_large = flight.attempts == 0
                 && !flight.is_logged
@@ -167,17 +182,16 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
                         && (flight.entries > size.entries || flight.bytes > size.bytes)
                 });
             if !is_too_large && !is_stale(step, id, hub, &flight)? {
-                submit(step, id, hub)?;
+                submit(step, hub, submission)?;
                 continue;
             }
-            let withdrawn = OutcomeView::new(step.hub_uri(hub)?, Outcome::Withdrawn);
-            step.history
-                .push(HistoryChange::Note(id, flight.seq, withdrawn));
+            let withdrawn = OutcomeView::new(submission.hub, Outcome::Withdrawn);
+            step.outcomes.push((id, flight.seq, withdrawn));
             withdraw(step, id, hub)?;
-            crate::announce::steps::cut::cut(step, id)?;
+            cut(step, id)?;
         }
         let wake = step.live.hubs.get(&hub).and_then(|live| live.queue.wake());
-        step.wakes.extend(wake.filter(|at| *at > step.now));
+        step.wakes.extend(wake.filter(|at| *at > now));
     }
     Ok(())
 }
@@ -218,7 +232,7 @@ pub fn withdraw(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
             let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1";
             let is_away = step.db.exists(sql, *document)?;
             if let Some(told) = told.or(flown.filter(|_| is_away)) {
-                let unclear = Told {
+                let unclear = Version {
                     fingerprint: None,
                     ..told
                 };
@@ -242,7 +256,7 @@ pub fn clear_flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
     )
 }
 
-fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Option<Told>)>> {
+fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Option<Version>)>> {
     step.db.all(
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
         (id, hub),
@@ -250,8 +264,8 @@ fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Opt
 }
 
 /// Returns the version that a hub was told of a document, if it was told of it.
-fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<Option<Told>> {
-    let owed = step.db.first::<Option<Told>>(
+fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<Option<Version>> {
+    let owed = step.db.first::<Option<Version>>(
         "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
         (id, hub, document),
     )?;
@@ -260,8 +274,7 @@ fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<O
         None => Ok(step
             .db
             .document(document)?
-            .and_then(|document| document.seen())
-            .map(Told::from)),
+            .and_then(|document| document.seen())),
     }
 }
 
@@ -286,15 +299,13 @@ fn follow_up(
 
 /// Queues the notifications whose time has come.
 pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all::<Vec<(ChannelId, HubId)>>(
+    let due = step.db.all::<Vec<(ChannelId, HubId, Option<u32>, bool)>>(
         "UPDATE account SET retry_at = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
-         WHERE retry_at <= ?1 ORDER BY retry_at LIMIT ?2) RETURNING channel, hub",
+         WHERE retry_at <= ?1 ORDER BY retry_at LIMIT ?2) RETURNING channel, hub, attempts, sending IS NOT NULL",
         (step.now, CHANNELS_PER_STEP),
     )?;
-    for (id, hub) in due {
-        if let Some(flight) = flight(step, id, hub)? {
-            enqueue(step, id, hub, &flight)?;
-        }
+    for (id, hub, attempts, is_sending) in due {
+        enqueue(step, id, hub, attempts.unwrap_or_default(), is_sending)?;
     }
     Ok(())
 }
@@ -404,8 +415,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
         attempts: Some(answered.attempts),
         ..OutcomeView::new(uri, Outcome::Accepted)
     };
-    step.history
-        .push(HistoryChange::Note(id, answered.flight.seq, accepted));
+    step.outcomes.push((id, answered.flight.seq, accepted));
     let is_pinged = step.mode(hub) == Some(Mode::Ping);
     let key = (id, hub);
     let covered = covered(step, id, hub)?;
@@ -454,7 +464,9 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
 
 /// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
 fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
-    let limit = entry_limit(step, answered.id, answered.hub)?;
+    let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
+    let own = step.db.first(sql, (answered.id, answered.hub))?;
+    let limit = entry_limit(step, answered.hub, own.flatten());
     let entries = answered.flight.entries;
     // One document may have two entries, which no limit parts.
     let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || answered.flight.is_logged));
@@ -477,8 +489,7 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
     let uri = step.hub_uri(hub)?;
     if !answered.flight.is_logged {
         let withdrawn = OutcomeView::new(uri.clone(), Outcome::Withdrawn);
-        step.history
-            .push(HistoryChange::Note(id, answered.flight.seq, withdrawn));
+        step.outcomes.push((id, answered.flight.seq, withdrawn));
     }
     let Some(live) = step.live.hubs.get_mut(&hub) else {
         return Ok(());
@@ -525,8 +536,7 @@ fn refused(
         return Ok(());
     };
     let queue = live.queue_mut();
-    let accepted_since =
-        acceptances.is_some_and(|before| queue.acceptances().cast_signed() > before);
+    let accepted_since = acceptances.is_some_and(|before| queue.acceptances.cast_signed() > before);
     let is_at_fault = answered.before.is_some() && (was_at_fault || accepted_since);
     let is_of_hub = scope == Some(RefusalScope::Hub) && (!is_at_fault || queue.fails_at_fault(id));
     let (mut retry_at, mut is_news, mut ended) = (at, true, None);
@@ -546,7 +556,7 @@ fn refused(
         // Others may find out whether an operator is needed for this topic or for all.
         if !refusal.needs_operator {
             queue.push(id, false);
-            retry_at = queue.outage().map_or(at, |outage| outage.next_probe);
+            retry_at = queue.outage.as_ref().map_or(at, |outage| outage.next_probe);
         }
     } else {
         if scope == Some(RefusalScope::Notification) {
@@ -561,7 +571,7 @@ fn refused(
         (is_news, sum_up_at) = queue.refused(&refusal, is_repeated, now);
         step.live.wakes.extend(sum_up_at);
     }
-    let acceptances = queue.acceptances().cast_signed();
+    let acceptances = queue.acceptances.cast_signed();
     step.db.run(
         "UPDATE account SET retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5 WHERE channel = ?1 AND hub = ?2",
         (id, hub, retry_at, acceptances, is_at_fault),
@@ -585,18 +595,15 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
     let Some(outage) = ended else {
         return Ok(());
     };
-    let flying = step.db.all::<Vec<(ChannelId, u64, Option<String>)>>(
-        "SELECT channel, seq, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL",
+    let flying = step.db.all::<Vec<(ChannelId, u64, u32, Option<Attempt>)>>(
+        "SELECT channel, seq, attempts, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL",
         hub,
     )?;
     let mut notifications = 0;
-    for (id, seq, last) in flying {
-        let last: Option<Attempt> = last.and_then(|last| serde_json::from_str(&last).ok());
+    for (id, seq, attempts, last) in flying {
         let last = last.filter(|last| last.seq == seq);
         if last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub)) {
-            if let Some(flight) = flight(step, id, hub)? {
-                enqueue(step, id, hub, &flight)?;
-            }
+            enqueue(step, id, hub, attempts, false)?;
             notifications += 1;
         }
     }
@@ -702,7 +709,7 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
     let uri = step.hub_uri(hub)?;
     if let Some(seq) = seq {
         let dropped = OutcomeView::new(uri.clone(), Outcome::Dropped);
-        step.history.push(HistoryChange::Note(id, seq, dropped));
+        step.outcomes.push((id, seq, dropped));
     }
     let is_last = !step.db.exists(
         "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
@@ -741,8 +748,7 @@ fn drop_documents(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<(usize, 
         let seen = step
             .db
             .document(document)?
-            .and_then(|document| document.seen())
-            .map(Told::from);
+            .and_then(|document| document.seen());
         owed::set_told(step, id, hub, document, seen)?;
     }
     Ok((owed.len(), owed))

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::announce::difference::{Permission, Told, Version, is_end_said};
+use crate::announce::difference::{Permission, Version, is_end_said};
 use crate::announce::event::Fact;
 use crate::announce::observation::{
     DocumentPath, Incomplete, Look, MountId, Observation, RACY, Stat,
@@ -68,7 +68,7 @@ pub struct SeenDocument {
     pub touched: Touched,
     /// What was seen of it when its source last settled, if it has another version since; of a baseline, what counts as
     /// told.
-    pub was: Option<Told>,
+    pub was: Option<Version>,
 }
 
 /// What changed in a document since its source last settled.
@@ -202,7 +202,7 @@ impl Sighting {
         Version {
             capability: self.parsed.document.capability,
             form: self.parsed.document.form,
-            fingerprint: self.parsed.fingerprint,
+            fingerprint: Some(self.parsed.fingerprint),
         }
     }
 }
@@ -419,11 +419,11 @@ fn put(
     };
     // R13: what a baseline holds counts as told, but for content that may be newer.
     let was = match baseline {
-        0 => previous.map(|before| Told::from(before.version)),
-        1 => Some(Told::from(version)),
-        _ => Some(Told {
+        0 => previous.map(|before| before.version),
+        1 => Some(version),
+        _ => Some(Version {
             fingerprint: None,
-            ..Told::from(version)
+            ..version
         }),
     };
     if let Some(before) = &before {

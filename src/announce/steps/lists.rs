@@ -257,7 +257,7 @@ fn has_changed_resource_lists(
         return Ok(true);
     }
     for listed in lists {
-        if !has_taken(step, set.id, listed.id, listed.list.fingerprint)? {
+        if !has_taken(step, set.id, listed.id, Some(listed.list.fingerprint))? {
             return Ok(true);
         }
     }
@@ -291,7 +291,12 @@ pub fn has_unreadable_member(step: &Step<'_>, set: DocId) -> Result<bool> {
 
 // Lists as far as their entries were taken.
 
-fn has_taken(step: &Step<'_>, set: DocId, list: DocId, version: Fingerprint) -> Result<bool> {
+fn has_taken(
+    step: &Step<'_>,
+    set: DocId,
+    list: DocId,
+    version: Option<Fingerprint>,
+) -> Result<bool> {
     let sql = "SELECT 1 FROM change_list WHERE set_id = ?1 AND list = ?2 AND fingerprint = ?3";
     step.db.exists(sql, (set, list, version))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::announce::delivery::hub_queue::HubQueue;
-use crate::announce::difference::Told;
+use crate::announce::difference::Version;
 use crate::announce::finding::Finding;
 use crate::announce::observation::MountId;
 use crate::announce::plan::Mode;
@@ -62,7 +62,7 @@ pub struct LiveSource {
     /// True if the channels of its sets were settled under the same plan before.
     pub was_routed: bool,
     /// Source Descriptions that changed within the window, with what was told before (R10).
-    pub descriptions: BTreeMap<DocId, (Option<Told>, Timestamp)>,
+    pub descriptions: BTreeMap<DocId, (Option<Version>, Timestamp)>,
     /// Capability Lists that the configuration names (R7).
     pub configured: Arc<BTreeSet<DocId>>,
     /// The kinds of findings that the operator was told of lately.

@@ -3,7 +3,7 @@
 //!
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
-use crate::announce::difference::{Difference, Permission, Told, Version, difference};
+use crate::announce::difference::{Permission, Version, difference};
 use crate::announce::ids::ChannelId;
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
@@ -30,7 +30,7 @@ pub fn see(
     before: &SeenDocument,
     now: Option<&Version>,
 ) -> Result<()> {
-    let told = before.seen().map(Told::from);
+    let told = before.seen();
     let source = step.live.sources[position].id;
     if before.is_description() {
         owe(step, OF_DESCRIPTION, before.id, source, told)?;
@@ -49,7 +49,7 @@ fn owe(
     accounts: &str,
     document: DocId,
     source: i64,
-    told: Option<Told>,
+    told: Option<Version>,
 ) -> Result<()> {
     let sql = format!(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
@@ -65,7 +65,12 @@ pub fn owe_description(step: &Step<'_>, document: DocId, source: i64) -> Result<
 }
 
 /// Notes what the accounts of a set's live channels were told of a document that joined it.
-pub fn owe_of_set(step: &Step<'_>, set: DocId, document: DocId, told: Option<Told>) -> Result<()> {
+pub fn owe_of_set(
+    step: &Step<'_>,
+    set: DocId,
+    document: DocId,
+    told: Option<Version>,
+) -> Result<()> {
     let accounts = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
                     WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL";
     owe(step, accounts, document, set.0, told)
@@ -77,7 +82,7 @@ pub fn owe_to(
     channel: ChannelId,
     hub: HubId,
     document: DocId,
-    told: Option<Told>,
+    told: Option<Version>,
     dormant: bool,
 ) -> Result<()> {
     step.db.run(
@@ -93,7 +98,7 @@ pub fn set_told(
     channel: ChannelId,
     hub: HubId,
     document: DocId,
-    told: Option<Told>,
+    told: Option<Version>,
 ) -> Result<()> {
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
@@ -126,29 +131,26 @@ pub enum Due {
     /// Nothing now, and what was told stays noted.
     Later { is_held: bool },
     /// These changes.
-    Announce(Vec<(ChangeKind, Capability)>, Option<Told>),
+    Announce(Vec<(ChangeKind, Capability)>, Option<Version>),
 }
 
-/// Returns what is due of a document on an account of a set's channel that was told this version of it.
+/// Returns what is due of a document, which may be a member of a set, on an account of the set's channel that was told this
+/// version of it.
 pub fn due(
     step: &Step<'_>,
     position: usize,
-    set: DocId,
+    (set, is_member): (DocId, bool),
     document: &SeenDocument,
-    told: Option<Told>,
+    told: Option<Version>,
 ) -> Result<Due> {
-    let is_member = || {
-        let sql = "SELECT 1 FROM member WHERE document = ?1 AND set_id = ?2";
-        step.db.exists(sql, (document.id, set))
-    };
     let version = &document.version;
     let is_index_of_descriptions =
         version.capability == Capability::SourceDescription && version.form == Form::Index;
-    let is_told_description = told.is_some_and(|told| told.is_source_description());
+    let is_told_description = told.as_ref().is_some_and(is_description);
     if !document.is_gone() && is_index_of_descriptions && is_told_description {
         return Ok(Due::Later { is_held: false });
     }
-    let is_concerned = document.is_description() || is_member()?;
+    let is_concerned = document.is_description() || is_member;
     let is_same = told.is_none_or(|told| told.is_same_document(version));
     let seen = if document.is_gone() {
         None
@@ -164,14 +166,13 @@ pub fn due(
         archived: document.archived,
         all_deletions: step.plan.sources[position].announce_all_deletions,
     };
-    let changes = match difference(told.as_ref(), seen, permission) {
-        Difference::None | Difference::Silent => return Ok(Due::Nothing),
-        Difference::Say(changes) => changes,
-    };
+    let changes = difference(told.as_ref(), seen, permission);
+    if changes.is_empty() {
+        return Ok(Due::Nothing);
+    }
     if is_concerned && seen.is_some() {
-        let kinds = changes.iter().map(|(kind, _)| *kind);
-        for kind in kinds {
-            if must_be_listed(step, document, set, kind, told.is_none())? {
+        for (kind, _) in &changes {
+            if must_be_listed(step, document, set, *kind, told.is_none())? {
                 return Ok(Due::Later { is_held: true });
             }
         }
@@ -179,7 +180,7 @@ pub fn due(
     if seen.is_some() && document.is_missing() {
         return Ok(Due::Later { is_held: false });
     }
-    Ok(Due::Announce(changes, seen.copied().map(Told::from)))
+    Ok(Due::Announce(changes, seen.copied()))
 }
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
@@ -235,16 +236,17 @@ pub fn weigh(
     is_changed: bool,
 ) -> Result<()> {
     let id = document.id;
-    let rows = step.db.all::<Vec<(ChannelId, HubId, DocId, bool, Option<Told>, bool)>>(
-        "SELECT o.channel, o.hub, c.set_id, a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
+    let rows = step.db.all::<Vec<(ChannelId, HubId, (DocId, bool), bool, Option<Version>, bool)>>(
+        "SELECT o.channel, o.hub, c.set_id, EXISTS (SELECT 1 FROM member m WHERE m.document = o.document AND m.set_id = c.set_id), \
+         a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
          o.told_capability, o.told_form, o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
          CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
         (id, !document.is_description()),
     )?;
     let mut is_held = false;
-    for (channel, hub, set, is_over, told, was_due) in rows {
+    for (channel, hub, of, is_over, told, was_due) in rows {
         let key = (channel, hub, id);
-        match due(step, position, set, &document, told)? {
+        match due(step, position, of, &document, told)? {
             // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
             Due::Nothing if is_over && !document.is_gone() => {
                 step.db.run(
@@ -260,10 +262,10 @@ pub fn weigh(
             }
             Due::Later { is_held: held } => {
                 is_held |= held;
-                step.db.run(
-                    "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3 AND due IS NOT NULL",
-                    key,
-                )?;
+                if was_due {
+                    let sql = "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+                    step.db.run(sql, key)?;
+                }
             }
             Due::Announce(..) => {
                 if !was_due {

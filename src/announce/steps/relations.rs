@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::announce::difference::Told;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 
@@ -107,7 +106,7 @@ fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) ->
             step.db.exists(sql, *set)
         };
         if document.baseline > 0 {
-            if document.was != document.seen().map(Told::from) {
+            if document.was != document.seen() {
                 owed::owe_of_set(step, *set, document.id, document.was)?;
             }
         } else if !is_baseline_set()? {

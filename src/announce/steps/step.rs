@@ -25,13 +25,6 @@ use crate::announce::steps::{
 };
 use crate::state::{Db, DocId, HubId, Result, StateError, save_time};
 
-/// A change of what is remembered of the last notifications.
-#[derive(Debug)]
-pub enum HistoryChange {
-    Push(ChannelId, NotificationView),
-    Note(ChannelId, u64, OutcomeView),
-}
-
 /// One step: what it works on, and what it has collected. State beside the transaction falls with it.
 #[derive(Debug)]
 pub struct Step<'a> {
@@ -58,7 +51,9 @@ pub struct Step<'a> {
     /// Sets that lost a change channel, and may have another one at the end of the step.
     pub lost_channels: BTreeSet<DocId>,
     pub facts: Vec<Fact>,
-    pub history: Vec<HistoryChange>,
+    /// Notifications that were cut, and what became of those and others.
+    pub made: Vec<(ChannelId, NotificationView)>,
+    pub outcomes: Vec<(ChannelId, u64, OutcomeView)>,
     pub serve: BTreeSet<ChannelId>,
     pub withdraw: BTreeSet<Topic>,
     pub submit: Vec<Submission>,
@@ -86,7 +81,8 @@ impl<'a> Step<'a> {
             freed: BTreeSet::new(),
             lost_channels: BTreeSet::new(),
             facts: Vec::new(),
-            history: Vec::new(),
+            made: Vec::new(),
+            outcomes: Vec::new(),
             serve: BTreeSet::new(),
             withdraw: BTreeSet::new(),
             submit: Vec::new(),
@@ -150,10 +146,6 @@ impl<'a> Step<'a> {
 
     fn mount(&self, id: MountId) -> Option<usize> {
         self.plan.source_of(id).map(|(position, _)| position)
-    }
-
-    fn hub(&self, hub: &Hub) -> Option<HubId> {
-        self.live.hub_named(hub)
     }
 
     /// Notes what an event says.
@@ -230,7 +222,7 @@ impl<'a> Step<'a> {
                 answer,
                 jitter,
             } => {
-                if let Some(hub) = self.hub(&hub) {
+                if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::answered(self, channel, hub, seq, &answer, jitter)?;
                 }
             }
@@ -243,13 +235,13 @@ impl<'a> Step<'a> {
                 }
             }
             Event::HubChanged(hub) => {
-                if let Some(hub) = self.hub(&hub) {
+                if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::reached_otherwise(self, hub)?;
                 }
             }
             Event::Retry { only } => {
                 let only = match only {
-                    Some((channel, hub)) => match self.hub(&hub) {
+                    Some((channel, hub)) => match self.live.hub_named(&hub) {
                         Some(hub) => Some((channel, hub)),
                         None => return Ok(()),
                     },
@@ -258,7 +250,7 @@ impl<'a> Step<'a> {
                 delivery::retry(self, only)?;
             }
             Event::Drop { channel, hub } => {
-                if let Some(hub) = self.hub(&hub) {
+                if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::drop_due(self, channel, hub)?;
                 }
             }
@@ -492,7 +484,8 @@ pub struct Engine {
     pub plan: Plan,
     pub live: Live,
     pub history: History,
-    wake: Option<Timestamp>,
+    /// The time for a [`Event::Tick`], if nothing else happens before.
+    pub wake: Option<Timestamp>,
 }
 
 impl Engine {
@@ -573,17 +566,15 @@ impl Engine {
         step.take_events(events, is_due)?;
         let effects = step.effects()?;
         let wake = step.next_deadline()?;
-        let history = std::mem::take(&mut step.history);
+        let (made, outcomes) = (step.made, step.outcomes);
         beside(Db(&transaction), &effects)?;
         transaction.commit()?;
         (self.live, self.wake) = (live, wake);
-        for change in history {
-            match change {
-                HistoryChange::Push(channel, made) => self.history.push(channel, made),
-                HistoryChange::Note(channel, seq, outcome) => {
-                    self.history.note(channel, seq, outcome)
-                }
-            }
+        for (channel, made) in made {
+            self.history.push(channel, made);
+        }
+        for (channel, seq, outcome) in outcomes {
+            self.history.note(channel, seq, outcome);
         }
         Ok(effects)
     }
@@ -597,11 +588,6 @@ impl Engine {
         let facts = std::mem::take(&mut step.facts);
         transaction.commit()?;
         Ok(facts.into_iter().map(Effect::Tell).collect())
-    }
-
-    /// Returns the time for a [`Event::Tick`], if nothing else happens before.
-    pub fn wake(&self) -> Option<Timestamp> {
-        self.wake
     }
 
     pub fn db(&self) -> Db<'_> {

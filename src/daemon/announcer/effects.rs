@@ -3,24 +3,12 @@
 use websub::answer::Answer;
 
 use crate::announce::changes::round::TakeRequest;
-use crate::announce::delivery::Submission;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
 use crate::daemon::announcer::{Announcer, RunParts};
 use crate::daemon::change_reader::ReadJob;
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log;
-
-/// Returns the event of a submission that the embedded hub has accepted.
-pub fn accepted(submission: Submission) -> Event {
-    Event::Answered {
-        channel: submission.channel,
-        hub: submission.hub,
-        seq: submission.seq,
-        answer: Answer::ACCEPTED,
-        jitter: 0.0,
-    }
-}
 
 impl Announcer {
     /// Withdraws topics that no channel has claimed under this plan, once every tree is known.
@@ -62,7 +50,13 @@ impl Announcer {
                 };
                 let relay = hub.relay(submission.relayed());
                 parts.saver.unsaved.owed.extend(relay);
-                self.inputs.push_back(accepted(submission));
+                self.inputs.push_back(Event::Answered {
+                    channel: submission.channel,
+                    hub: submission.hub,
+                    seq: submission.seq,
+                    answer: Answer::ACCEPTED,
+                    jitter: 0.0,
+                });
             }
             Effect::Submit(submission) => self.submissions.submit(submission),
             Effect::Take(request) => {

@@ -28,7 +28,8 @@ pub struct Submissions {
     runtime: Handle,
     inputs: Sender<RunInput>,
     failpoints: Failpoints,
-    under_way: BTreeSet<SubmissionId>,
+    /// Those that have no answer yet.
+    pub under_way: BTreeSet<SubmissionId>,
 }
 
 impl Submissions {
@@ -68,7 +69,7 @@ impl Submissions {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
                 Mode::Broker => brokers.submit(&submission).await,
-                _ => submitter.submit(&submission.notification()).await,
+                _ => submitter.submit(&submission.request()).await,
             };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.
@@ -96,11 +97,6 @@ impl Submissions {
         {
             self.under_way.remove(&(*channel, hub.clone(), *seq));
         }
-    }
-
-    /// Returns the submissions that have no answer yet.
-    pub fn under_way(&self) -> &BTreeSet<SubmissionId> {
-        &self.under_way
     }
 
     /// Returns the durations of submissions, by hub or broker.

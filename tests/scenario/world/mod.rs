@@ -537,7 +537,7 @@ impl World {
         for _ in 0..1_000_000 {
             let answer = self.coming.front().map(|(at, _)| *at);
             let engine = self.engine.as_ref().filter(|_| !self.is_frozen);
-            let wake = engine.and_then(Engine::wake);
+            let wake = engine.and_then(|engine| engine.wake);
             let next = answer.into_iter().chain(wake).min();
             match next.filter(|next| *next <= until) {
                 Some(next) => {

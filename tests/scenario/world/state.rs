@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rsnotify::announce::delivery::attempt::Attempt;
-use rsnotify::announce::difference::Told;
+use rsnotify::announce::difference::Version;
 use rsnotify::announce::event::Suspension;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::steps::root::MountState;
@@ -139,7 +139,7 @@ impl World {
             .first::<(usize, Try, Ping, HubId)>(sql, (topic.as_str(), hub));
         let (due, (in_flight, attempts, sending, retry_at, last), ping, hub) = account.unwrap()?;
         let refusal = last.and_then(|last| last.refusal);
-        let outage = self.engine().live.hubs[&hub].queue.outage();
+        let outage = self.engine().live.hubs[&hub].queue.outage.as_ref();
         Some(KnownAccount {
             due,
             in_flight,
@@ -184,7 +184,7 @@ impl World {
     /// Returns the hubs that accept nothing.
     pub fn failing_hubs(&self) -> Vec<String> {
         let hubs = self.engine().live.hubs.values();
-        let failing = hubs.filter(|hub| hub.queue.outage().is_some());
+        let failing = hubs.filter(|hub| hub.queue.outage.is_some());
         failing.map(|hub| hub.hub.to_string()).collect()
     }
 
@@ -197,10 +197,10 @@ impl World {
     }
 
     /// Returns the versions that a hub was told of, where they are not what is seen.
-    pub fn told_to(&self, hub: &str) -> Vec<(String, Option<Told>)> {
+    pub fn told_to(&self, hub: &str) -> Vec<(String, Option<Version>)> {
         let sql = "SELECT d.uri, o.told_capability, o.told_form, o.told_fingerprint FROM owed o JOIN document d \
                    ON d.id = o.document JOIN hub h ON h.id = o.hub WHERE h.uri = ?1 ORDER BY o.channel, d.uri";
-        let told = self.db().all::<Vec<(_, Option<Told>)>>(sql, hub);
+        let told = self.db().all::<Vec<(_, Option<Version>)>>(sql, hub);
         told.unwrap()
     }
 

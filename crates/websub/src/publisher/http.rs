@@ -17,9 +17,9 @@ use crate::answer::Answer;
 use crate::histogram::Histogram;
 use crate::http::client;
 use crate::http::lock;
-use crate::publisher::redirect::{Hop, next_hop, same_address};
+use crate::publisher::HubRequest;
+use crate::publisher::redirect::{next_hop, same_address};
 use crate::publisher::settings::{self, PublishSettings, PublishSettingsError};
-use crate::publisher::{HubNotification, HubRequest, request};
 use crate::secret::Mask;
 
 /// Maximum requests under way to one hub.
@@ -41,19 +41,14 @@ pub struct HubClients {
 
 /// The client of one hub.
 struct HubClient {
-    hub: Hub,
     publish_url: Url,
     client: Client,
-    traffic: Arc<Traffic>,
+    /// Kept across reloads.
+    permits: Arc<Semaphore>,
+    /// Durations of submissions, including redirections; kept across reloads.
+    durations: Arc<Mutex<Histogram>>,
     /// True if the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
-}
-
-/// The requests of one hub, kept across reloads.
-struct Traffic {
-    permits: Semaphore,
-    /// Durations of submissions, including redirections.
-    durations: Mutex<Histogram>,
 }
 
 impl Submitter {
@@ -69,7 +64,8 @@ impl Submitter {
         let mut current = lock(&self.clients);
         for (hub, client) in &mut clients.clients {
             if let Some(before) = current.clients.get(hub) {
-                client.traffic = Arc::clone(&before.traffic);
+                client.permits = Arc::clone(&before.permits);
+                client.durations = Arc::clone(&before.durations);
             }
         }
         *current = Arc::new(clients);
@@ -80,13 +76,14 @@ impl Submitter {
     }
 
     /// Sends one notification, following permitted redirections. Waits while its hub has the maximum of requests under way.
-    pub async fn submit(&self, notification: &HubNotification) -> Answer {
-        let hub = &notification.hub;
+    pub async fn submit(&self, request: &HubRequest) -> Answer {
+        let hub = &request.hub;
         let unknown = || Answer::Failed(format!("{hub} is not configured"));
-        let Some(traffic) = self.clients().traffic(hub) else {
+        let permits = |client: &HubClient| Arc::clone(&client.permits);
+        let Some(permits) = self.clients().clients.get(hub).map(permits) else {
             return unknown();
         };
-        let Ok(_permit) = traffic.permits.acquire().await else {
+        let Ok(_permit) = permits.acquire().await else {
             return Answer::Failed("the publisher has ended".to_owned());
         };
         // A reload may have replaced them meanwhile.
@@ -95,17 +92,16 @@ impl Submitter {
             return unknown();
         };
         let began = Instant::now();
-        let answer = clients.follow(client, notification).await;
-        lock(&traffic.durations).observe(began.elapsed());
+        let answer = clients.follow(client, request).await;
+        lock(&client.durations).observe(began.elapsed());
         answer
     }
 
     /// Returns the durations of the submissions to each hub.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
         let clients = self.clients();
-        let durations = |(hub, client): (&Hub, &HubClient)| {
-            (hub.clone(), lock(&client.traffic.durations).clone())
-        };
+        let durations =
+            |(hub, client): (&Hub, &HubClient)| (hub.clone(), lock(&client.durations).clone());
         clients.clients.iter().map(durations).collect()
     }
 }
@@ -124,7 +120,14 @@ impl HubClients {
         for settings in hubs {
             configured.push(settings.publish_url.clone());
             configured.extend(Url::parse(settings.hub.as_str()));
-            clients.insert(settings.hub.clone(), HubClient::new(settings)?);
+            let client = HubClient {
+                client: settings.client()?,
+                publish_url: settings.publish_url,
+                permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)),
+                durations: Arc::default(),
+                is_open: AtomicBool::new(false),
+            };
+            clients.insert(settings.hub, client);
         }
         Ok(HubClients {
             clients,
@@ -133,52 +136,36 @@ impl HubClients {
         })
     }
 
-    /// Returns the traffic of one hub.
-    fn traffic(&self, hub: &Hub) -> Option<Arc<Traffic>> {
-        self.clients
-            .get(hub)
-            .map(|client| Arc::clone(&client.traffic))
-    }
-
-    async fn follow<'a>(
-        &'a self,
-        mut client: &'a HubClient,
-        notification: &HubNotification,
-    ) -> Answer {
-        let request = request(notification, client.publish_url.as_str());
-        let mut url = match Url::parse(&request.url) {
+    async fn follow<'a>(&'a self, mut client: &'a HubClient, request: &HubRequest) -> Answer {
+        let url = request.url(&client.publish_url);
+        let mut url = match Url::parse(&url) {
             Ok(url) => url,
-            Err(error) => return Answer::Failed(format!("{}: {error}", request.url)),
+            Err(error) => return Answer::Failed(format!("{url}: {error}")),
         };
         for hops in 0.. {
-            let answered = client.send(&request, &url).await;
-            let hop = match &answered {
-                Ok(response) => next_hop(
-                    response.status().as_u16(),
-                    location(response).as_deref(),
-                    &url,
-                    hops,
-                    &self.configured,
-                ),
-                Err(_) => Hop::Stop,
+            let answered = client.send(request, &url).await;
+            let next = answered.as_ref().ok().and_then(|response| {
+                let location = response.headers().get(LOCATION);
+                let location = location.and_then(|location| location.to_str().ok());
+                let status = response.status().as_u16();
+                next_hop(status, location, &url, hops, &self.configured)
+            });
+            let Some(next) = next else {
+                return client::answer(answered, &self.mask).await;
             };
-            match hop {
-                Hop::Stop => return client::answer(answered, &self.mask).await,
-                Hop::Follow(next) => {
-                    client = self.client_for(&next).unwrap_or(client);
-                    url = next;
-                }
-            }
+            client = self.client_for(&next).unwrap_or(client);
+            url = next;
         }
         unreachable!("redirections are bounded")
     }
 
     /// Returns the client of the hub at `url`, so that it gets its own credentials and not those of the hub that redirected.
     fn client_for(&self, url: &Url) -> Option<&HubClient> {
-        self.clients.values().find(|client| {
+        let is_there = |(hub, client): &(&Hub, &HubClient)| {
             same_address(&client.publish_url, url)
-                || Url::parse(client.hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
-        })
+                || Url::parse(hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
+        };
+        self.clients.iter().find(is_there).map(|(_, client)| client)
     }
 }
 
@@ -191,42 +178,23 @@ impl fmt::Debug for HubClients {
 }
 
 impl HubClient {
-    fn new(settings: PublishSettings) -> Result<HubClient, PublishSettingsError> {
-        Ok(HubClient {
-            client: settings.client()?,
-            hub: settings.hub,
-            publish_url: settings.publish_url,
-            traffic: Arc::new(Traffic {
-                permits: Semaphore::new(CONCURRENT_REQUESTS),
-                durations: Mutex::default(),
-            }),
-            is_open: AtomicBool::new(false),
-        })
-    }
-
     /// Sends a request; and again, at once, if the hub may have closed an open connection while the request was written.
     /// It may have received the first one: delivery is at least once.
     async fn send(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
-        let mut answered = self.post(request, url).await;
+        let post = || {
+            let mut post = self.client.post(url.clone());
+            for (name, value) in &request.headers {
+                // A link may contain raw non-ASCII bytes, which are valid in a header.
+                post = post.header(*name, value.as_bytes());
+            }
+            post.body(client::body(&request.body)).send()
+        };
+        let mut answered = post().await;
         let broke_off = |error: &reqwest::Error| !error.is_timeout() && !error.is_connect();
         if answered.as_ref().is_err_and(broke_off) && self.is_open.load(Ordering::Relaxed) {
-            answered = self.post(request, url).await;
+            answered = post().await;
         }
         self.is_open.store(answered.is_ok(), Ordering::Relaxed);
         answered
     }
-
-    async fn post(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
-        let mut post = self.client.post(url.clone());
-        for (name, value) in &request.headers {
-            // A link may contain raw non-ASCII bytes, which are valid in a header.
-            post = post.header(*name, value.as_bytes());
-        }
-        post.body(client::body(&request.body)).send().await
-    }
-}
-
-fn location(response: &Response) -> Option<String> {
-    let location = response.headers().get(LOCATION)?;
-    location.to_str().ok().map(str::to_owned)
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::http::client::USER_AGENT;
+use crate::publisher::HubRequest;
 use crate::publisher::settings::mask;
 use crate::publisher::settings::{HubCredentials, PublishSettings};
-use crate::publisher::{HubNotification, request};
 use crate::secret::MASKED;
 
 /// A `POST` request as text.
@@ -47,9 +47,9 @@ impl Preview {
     }
 
     /// Returns the request that notifies a hub.
-    pub fn of_notification(notification: &HubNotification, settings: &PublishSettings) -> Preview {
-        let request = request(notification, settings.publish_url.as_str());
-        let mut preview = Preview::new(&request.url, request.headers, &request.body);
+    pub fn of_notification(request: HubRequest, settings: &PublishSettings) -> Preview {
+        let url = request.url(&settings.publish_url);
+        let mut preview = Preview::new(&url, request.headers, &request.body);
         preview.url = mask([settings]).hide(&preview.url);
         for header in &settings.headers {
             let shown = match header.is_public {

@@ -6,34 +6,18 @@ use url::Url;
 /// Redirections that one submission follows.
 pub const MAX_HOPS: u32 = 3;
 
-/// The action on an answer that may be a redirection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hop {
-    /// Send the same request there.
-    Follow(Url),
-    /// This answer is the last.
-    Stop,
-}
-
-/// Decides about an answer to a request sent to `from` after `hops` redirections. `configured` are the
-/// addresses of all configured hubs.
+/// Returns the address at which an answer to a request sent to `from`, after `hops` redirections, asks for the same request
+/// again; nothing if this answer is the last. `configured` are the addresses of all configured hubs.
 pub fn next_hop(
     status: u16,
     location: Option<&str>,
     from: &Url,
     hops: u32,
     configured: &[Url],
-) -> Hop {
+) -> Option<Url> {
+    let target = from.join(location?.trim()).ok()?;
     let keeps_method = matches!(status, 307 | 308);
-    let target = location.and_then(|location| from.join(location.trim()).ok());
-    match target {
-        Some(target)
-            if keeps_method && hops < MAX_HOPS && may_follow(from, &target, configured) =>
-        {
-            Hop::Follow(target)
-        }
-        _ => Hop::Stop,
-    }
+    (keeps_method && hops < MAX_HOPS && may_follow(from, &target, configured)).then_some(target)
 }
 
 /// Returns true if two addresses are one resource, whatever their queries: a `content-query` hub's carries the topic.
@@ -86,11 +70,11 @@ mod tests {
     ) {
         let from = Url::parse("https://hub.org/a/").unwrap();
         let configured = [Url::parse("https://other.org/publish").unwrap()];
-        let want = want.map_or(Hop::Stop, |url| Hop::Follow(Url::parse(url).unwrap()));
+        let want = want.map(|url| Url::parse(url).unwrap());
         assert_eq!(
             next_hop(status, Some(location), &from, hops, &configured),
             want
         );
-        assert_eq!(next_hop(status, None, &from, hops, &configured), Hop::Stop);
+        assert_eq!(next_hop(status, None, &from, hops, &configured), None);
     }
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use websub::answer::Answer;
-use websub::publisher::PublishMode;
+use websub::publisher::HubRequest;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::{HubCredentials, HubHeader, PublishSettings};
 use websub::publisher::verdict::{Verdict, verdict};
 use websub::secret::Secret;
 
-use crate::support::{BODY, Peer, Say, notification, say};
+use crate::support::{BODY, Peer, Say, notification, ping, say, topic};
 
 mod answers;
 mod broken;
@@ -60,9 +60,7 @@ async fn content_arrives_as_the_specification_says() {
     let mut settings = settings(hub);
     settings.publish_url = peer.url("/in?key=%41").parse().unwrap();
     let publisher = Submitter::new(vec![settings]).unwrap();
-    let answer = publisher
-        .submit(&notification(hub, PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(hub)).await;
     assert_eq!(name(&answer), "accepted");
     let seen = peer.next().await;
     assert_eq!(seen.line(), "POST /in?key=%41 HTTP/1.1");
@@ -85,11 +83,9 @@ async fn a_ping_and_a_content_query_arrive_as_their_hubs_want_them() {
     let mut peer = Peer::start(|_| say("202 Accepted", "", "")).await;
     let url = peer.url("/p?k=1");
     let publisher = Submitter::new(vec![settings(&url)]).unwrap();
-    let topic = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
+    let encoded = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 
-    publisher
-        .submit(&notification(&url, PublishMode::Ping))
-        .await;
+    publisher.submit(&ping(&url)).await;
     let seen = peer.next().await;
     assert_eq!(seen.line(), "POST /p?k=1 HTTP/1.1");
     assert_eq!(
@@ -97,14 +93,17 @@ async fn a_ping_and_a_content_query_arrive_as_their_hubs_want_them() {
         ["application/x-www-form-urlencoded"]
     );
     assert_eq!(seen.header("Link"), [""; 0]);
-    let form = format!("hub.mode=publish&hub.url={topic}&hub.topic={topic}");
+    let form = format!("hub.mode=publish&hub.url={encoded}&hub.topic={encoded}");
     assert_eq!(seen.body, form.as_bytes());
 
     publisher
-        .submit(&notification(&url, PublishMode::ContentQuery))
+        .submit(&HubRequest {
+            in_query: Some(topic()),
+            ..notification(&url)
+        })
         .await;
     let seen = peer.next().await;
-    let line = format!("POST /p?k=1&hub.mode=publish&hub.topic={topic} HTTP/1.1");
+    let line = format!("POST /p?k=1&hub.mode=publish&hub.topic={encoded} HTTP/1.1");
     assert_eq!(seen.line(), line);
     assert_eq!(seen.header("Content-Type"), ["application/xml"]);
     assert_eq!(seen.body, BODY);
@@ -125,9 +124,7 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
     assert!(!format!("{hub:?}").contains("hidden"));
     let publisher = Submitter::new(vec![hub.clone()]).unwrap();
     assert!(!format!("{publisher:?}").contains("hidden"));
-    publisher
-        .submit(&notification(&url, PublishMode::Content))
-        .await;
+    publisher.submit(&notification(&url)).await;
     let seen = peer.next().await;
     assert_eq!(seen.header("X-Key"), ["hidden1"]);
     assert_eq!(seen.header("Authorization"), ["Bearer hidden2"]);
@@ -138,9 +135,7 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
         password,
     });
     let publisher = Submitter::new(vec![hub]).unwrap();
-    publisher
-        .submit(&notification(&url, PublishMode::Ping))
-        .await;
+    publisher.submit(&ping(&url)).await;
     assert_eq!(
         peer.next().await.header("Authorization"),
         ["Basic dXNlcjpwYXNz"]
@@ -157,18 +152,12 @@ async fn a_hanging_hub_delays_no_other() {
     let waiting: Vec<_> = (0..200)
         .map(|_| {
             let (publisher, url) = (publisher.clone(), slow_url.clone());
-            tokio::spawn(async move {
-                publisher
-                    .submit(&notification(&url, PublishMode::Content))
-                    .await
-            })
+            tokio::spawn(async move { publisher.submit(&notification(&url)).await })
         })
         .collect();
     let begun = Instant::now();
     for _ in 0..20 {
-        let answer = publisher
-            .submit(&notification(&quick_url, PublishMode::Content))
-            .await;
+        let answer = publisher.submit(&notification(&quick_url)).await;
         assert_eq!(name(&answer), "accepted");
     }
     assert!(
@@ -184,9 +173,7 @@ async fn a_hanging_hub_delays_no_other() {
 #[tokio::test]
 async fn a_hub_that_is_not_configured_is_sent_nothing() {
     let publisher = Submitter::new(Vec::new()).unwrap();
-    let answer = publisher
-        .submit(&notification("http://127.0.0.1:1/", PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification("http://127.0.0.1:1/")).await;
     let want = "http://127.0.0.1:1/ is not configured";
     assert_eq!(answer, Answer::Failed(want.into()));
 }
@@ -208,9 +195,7 @@ async fn an_ipv6_literal_is_an_address_like_any_other() {
     let mut other = settings("https://[2001:db8::1]/hub");
     other.publish_url = target.url("/in").parse().unwrap();
     let publisher = Submitter::new(vec![settings(&url), other]).unwrap();
-    let answer = publisher
-        .submit(&notification(&url, PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(&url)).await;
     assert_eq!(judged(&answer), "accepted");
     let seen = peer.next().await;
     assert_eq!(seen.header("Host"), [peer.address.to_string()]);
@@ -224,10 +209,7 @@ async fn an_ipv6_literal_is_an_address_like_any_other() {
     );
 
     publisher
-        .submit(&notification(
-            "https://[2001:db8::1]/hub",
-            PublishMode::Content,
-        ))
+        .submit(&notification("https://[2001:db8::1]/hub"))
         .await;
     let link = target.next().await.header("Link")[0].to_owned();
     assert!(

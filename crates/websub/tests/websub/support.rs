@@ -14,7 +14,7 @@ use websub::hub::RelayHeaders;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::public::serve_public;
 use websub::hub::subscriptions::NotificationToRelay;
-use websub::publisher::{HubNotification, PublishMode};
+use websub::publisher::HubRequest;
 use websub::topics::TopicPage;
 use websub::topics::http::Topics;
 
@@ -306,20 +306,23 @@ pub fn serve_at(listener: TcpListener, topics: &Topics, hub: Option<EmbeddedHub>
 
 pub const BODY: &[u8] = "<urlset>\n  \u{e9}\r\n</urlset>\n".as_bytes();
 
-pub fn notification(hub: &str, mode: PublishMode) -> HubNotification {
-    HubNotification {
-        hub: Hub::new(hub),
-        mode,
-        topic: Topic::new("https://e.org/set1/framework/"),
-        capability_list: Uri::parse("https://e.org/set1/cl.xml").unwrap(),
-        body: BODY.into(),
-    }
+pub fn notification(hub: &str) -> HubRequest {
+    let list = Uri::parse("https://e.org/set1/cl.xml").unwrap();
+    HubRequest::content(Hub::new(hub), &topic(), &list, &BODY.into())
+}
+
+pub fn ping(hub: &str) -> HubRequest {
+    HubRequest::ping(Hub::new(hub), &topic())
+}
+
+pub fn topic() -> Topic {
+    Topic::new("https://e.org/set1/framework/")
 }
 
 /// A notification for an embedded hub.
 pub fn to_relay(seq: u64) -> NotificationToRelay {
     NotificationToRelay {
-        topic: Topic::new("https://e.org/set1/framework/"),
+        topic: topic(),
         seq,
         body: BODY.into(),
         headers: RelayHeaders {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use websub::answer::Answer;
-use websub::publisher::PublishMode;
 use websub::publisher::http::Submitter;
 
 use crate::publish::{judged, name, settings};
@@ -17,7 +16,7 @@ async fn submit_to(answer: impl Fn() -> Say + Send + Sync + 'static) -> Answer {
     let mut settings = settings(&url);
     settings.timeout = Duration::from_millis(500);
     let publisher = Submitter::new(vec![settings]).unwrap();
-    soon(publisher.submit(&notification(&url, PublishMode::Content))).await
+    soon(publisher.submit(&notification(&url))).await
 }
 
 #[tokio::test]
@@ -344,9 +343,7 @@ async fn no_answer_says_what_failed_and_a_status_stands_whatever_becomes_of_the_
         .unwrap();
     let url = format!("http://{free}/?token=hidden");
     let publisher = Submitter::new(vec![settings(&url)]).unwrap();
-    let answer = publisher
-        .submit(&notification(&url, PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(&url)).await;
     let Answer::Failed(what) = &answer else {
         panic!("{answer:?}")
     };

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use websub::answer::Answer;
-use websub::publisher::HubNotification;
-use websub::publisher::PublishMode;
+use websub::publisher::HubRequest;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
 
@@ -16,7 +15,7 @@ use crate::support::{Peer, Say, notification, say, soon};
 
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-async fn submit(settings: PublishSettings, notification: &HubNotification) -> Answer {
+async fn submit(settings: PublishSettings, notification: &HubRequest) -> Answer {
     let publisher = Submitter::new(vec![settings]).unwrap();
     soon(publisher.submit(notification)).await
 }
@@ -25,7 +24,7 @@ async fn submit(settings: PublishSettings, notification: &HubNotification) -> An
 async fn submit_to(url: &str) -> Answer {
     let mut settings = settings(url);
     settings.timeout = TIMEOUT;
-    submit(settings, &notification(url, PublishMode::Content)).await
+    submit(settings, &notification(url)).await
 }
 
 #[tokio::test]
@@ -52,16 +51,11 @@ async fn a_name_that_does_not_resolve_is_no_answer_and_delays_no_other_hub() {
     let lost: Vec<_> = (0..10)
         .map(|_| {
             let publisher = publisher.clone();
-            tokio::spawn(async move {
-                publisher
-                    .submit(&notification(nowhere, PublishMode::Content))
-                    .await
-            })
+            tokio::spawn(async move { publisher.submit(&notification(nowhere)).await })
         })
         .collect();
     for _ in 0..20 {
-        let answer =
-            soon(publisher.submit(&notification(&quick.url("/"), PublishMode::Content))).await;
+        let answer = soon(publisher.submit(&notification(&quick.url("/")))).await;
         assert_eq!(judged(&answer), "accepted");
     }
     for lost in lost {
@@ -113,8 +107,8 @@ where
     url
 }
 
-fn large(url: &str) -> HubNotification {
-    let mut large = notification(url, PublishMode::Content);
+fn large(url: &str) -> HubRequest {
+    let mut large = notification(url);
     large.body = vec![b'x'; 1 << 20].into();
     large
 }
@@ -224,8 +218,7 @@ async fn a_kept_connection_that_closes_as_it_is_written_to_is_replaced_at_once()
     .await;
     let url = peer.url("/");
     let publisher = Submitter::new(vec![settings(&url)]).unwrap();
-    let submit =
-        async || judged(&soon(publisher.submit(&notification(&url, PublishMode::Content))).await);
+    let submit = async || judged(&soon(publisher.submit(&notification(&url))).await);
     for _ in 0..2 {
         assert_eq!(submit().await, "accepted");
     }

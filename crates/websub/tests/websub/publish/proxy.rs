@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use websub::publisher::PublishMode;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::{HubCredentials, HubProxy, PublishSettings};
 use websub::secret::Secret;
@@ -55,9 +54,7 @@ async fn a_plain_hub_is_asked_for_by_its_whole_address() {
     let url = "http://hub.invalid/publish?k=1";
     let through = HubProxy::Through(proxy.url("").parse().unwrap());
     let publisher = Submitter::new(vec![with_token(url, through)]).unwrap();
-    let answer = publisher
-        .submit(&notification(url, PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(url)).await;
     assert_eq!(judged(&answer), "accepted");
     let seen = proxy.next().await;
     assert_eq!(seen.line(), "POST http://hub.invalid/publish?k=1 HTTP/1.1");
@@ -76,9 +73,7 @@ async fn a_hub_with_tls_is_asked_for_by_its_name_and_trusts_nobody_between() {
     let mut settings = with_token(url, proxy);
     settings.ca_pem = Some(authority.pem().into());
     let publisher = Submitter::new(vec![settings]).unwrap();
-    let answer = publisher
-        .submit(&notification(url, PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(url)).await;
     assert_eq!(judged(&answer), "accepted");
     let head = soon(asked.recv()).await.unwrap();
     assert!(
@@ -130,11 +125,7 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
         // No system's certificates are needed to find that out.
         settings.ca_pem = Some(Authority::new("Us").pem().into());
         let publisher = Submitter::new(vec![settings]).unwrap();
-        let judged = judged(
-            &publisher
-                .submit(&notification(url, PublishMode::Content))
-                .await,
-        );
+        let judged = judged(&publisher.submit(&notification(url)).await);
         assert!(judged.starts_with(want), "{url}: {judged}");
     }
 }

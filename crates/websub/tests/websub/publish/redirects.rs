@@ -1,7 +1,6 @@
 //! Redirections of hubs: which are followed, and with which credentials (R23).
 
 use rstest::rstest;
-use websub::publisher::PublishMode;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::{HubCredentials, PublishSettings};
 use websub::secret::Secret;
@@ -43,9 +42,7 @@ async fn a_redirection_keeps_method_and_body_and_leads_to_configured_hubs_only()
     let rest = ["/found", "/loop", "/foreign"].map(|path| settings(&peer.url(path)));
     let publisher = Submitter::new([first, second].into_iter().chain(rest).collect()).unwrap();
 
-    let answer = publisher
-        .submit(&notification(&peer.url("/a"), PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(&peer.url("/a"))).await;
     assert_eq!(name(&answer), "accepted");
     assert_eq!(
         peer.next().await.header("Authorization"),
@@ -59,9 +56,7 @@ async fn a_redirection_keeps_method_and_body_and_leads_to_configured_hubs_only()
     assert_eq!(seen.body, BODY);
 
     for (path, requests) in [("/found", 1), ("/loop", 4), ("/foreign", 1)] {
-        let answer = publisher
-            .submit(&notification(&peer.url(path), PublishMode::Content))
-            .await;
+        let answer = publisher.submit(&notification(&peer.url(path))).await;
         assert_eq!(name(&answer), "operator redirected", "{path}");
         for _ in 0..requests {
             peer.next().await;
@@ -151,9 +146,7 @@ async fn every_redirection_leads_to_a_hub_or_nowhere(
     ];
     let publisher = Submitter::new(hubs).unwrap();
 
-    let answer = publisher
-        .submit(&notification(&url, PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(&url)).await;
     let judged = judged(&answer);
     assert!(judged.contains(&filled(want)), "{judged}");
     assert_eq!(

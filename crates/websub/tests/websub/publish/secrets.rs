@@ -1,7 +1,6 @@
 //! A secret that a hub repeats does not reach the log.
 
 use websub::answer::Answer;
-use websub::publisher::PublishMode;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::{HubCredentials, HubHeader, PublishSettings};
 use websub::secret::Secret;
@@ -35,9 +34,7 @@ async fn submit_to(
     let peer = Peer::start(answer).await;
     let url = peer.url("/");
     let publisher = Submitter::new(vec![settings_with_secrets(&url, credentials)]).unwrap();
-    publisher
-        .submit(&notification(&url, PublishMode::Content))
-        .await
+    publisher.submit(&notification(&url)).await
 }
 
 fn bearer() -> HubCredentials {
@@ -127,9 +124,7 @@ async fn a_hub_that_is_redirected_to_hides_the_secrets_of_the_first() {
         settings(&second.url("/in")),
     ];
     let publisher = Submitter::new(hubs).unwrap();
-    let answer = publisher
-        .submit(&notification(&url, PublishMode::Content))
-        .await;
+    let answer = publisher.submit(&notification(&url)).await;
     let told = format!("{answer:?}");
     assert!(told.contains("POST /in?stolen=*** HTTP"), "{told}");
 }
@@ -158,9 +153,7 @@ async fn keys_in_an_address_that_is_not_advertised_are_hidden_where_a_hub_repeat
             .unwrap();
         let name = hub.hub.clone();
         let publisher = Submitter::new(vec![hub]).unwrap();
-        let answer = publisher
-            .submit(&notification(name.as_str(), PublishMode::Content))
-            .await;
+        let answer = publisher.submit(&notification(name.as_str())).await;
         let told = format!("{answer:?} {}", judged(&answer));
         assert!(told.contains(want), "{told}");
         assert!(!told.contains("hidden"), "{told}");

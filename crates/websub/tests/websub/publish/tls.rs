@@ -15,7 +15,6 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
-use websub::publisher::PublishMode;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
 use websub::secret::Secret;
@@ -188,11 +187,7 @@ fn trusting(peer: &Peer, authority: &Authority) -> PublishSettings {
 async fn submit(settings: PublishSettings) -> String {
     let url = settings.hub.clone();
     let publisher = Submitter::new(vec![settings]).unwrap();
-    judged(
-        &publisher
-            .submit(&notification(url.as_str(), PublishMode::Content))
-            .await,
-    )
+    judged(&publisher.submit(&notification(url.as_str())).await)
 }
 
 #[tokio::test]
