@@ -127,12 +127,11 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     Ok(())
 }
 
-/// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one:
-/// the hub, whether it left, the most entries that it may be sent, and the `until` of the notification before.
-pub fn free_accounts(
-    step: &Step<'_>,
-    channel: &Channel,
-) -> Result<Vec<(HubId, bool, usize, Option<Timestamp>)>> {
+/// The hub of an account, whether it left, the most entries that it may be sent, and the `until` of the notification before.
+pub type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
+
+/// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one.
+pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccount>> {
     let accounts = step.db.all::<Vec<(HubId, bool, Option<usize>, _, Option<_>, bool)>>(
         "SELECT a.hub, a.left_at IS NOT NULL, a.max_entries, a.until, a.pinged, a.fetched FROM account a WHERE a.channel = ?1 \
          AND a.seq IS NULL AND a.sending IS NULL AND (?2 OR EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel \
