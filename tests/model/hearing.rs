@@ -8,6 +8,7 @@ use crate::documents::{
     DESCRIPTION, DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
 };
 use crate::model::{self, Model, Said};
+use crate::running::flights;
 use crate::world::{HUB, Heard, OTHER_HUB};
 
 /// R17, as the made-up operator has it.
@@ -21,13 +22,14 @@ impl Model {
                 let dropped = self.dropped.get(&(hub, heard.topic.clone()));
                 assert!(dropped.is_none_or(|last| heard.seq > *last), "{heard:?}");
                 let key = (heard.topic.clone(), heard.seq);
-                if self.cut.contains_key(&key) {
-                    continue;
-                }
                 if let Some(until) = heard.payload.until {
                     let untils = self.untils.entry(heard.topic.clone()).or_default();
                     let is_past = until <= heard.at + self.ahead;
-                    assert!(untils.insert(until) && is_past, "{heard:?}");
+                    let seq = *untils.entry(until).or_insert(heard.seq);
+                    assert!(seq == heard.seq && is_past, "{heard:?}");
+                }
+                if self.cut.contains_key(&key) {
+                    continue;
                 }
                 assert!(
                     heard
@@ -43,11 +45,17 @@ impl Model {
                 self.cut.insert(key, said);
             }
         }
+        // What is in flight may be submitted later, of documents that changed meanwhile.
+        for flight in flights(&self.world) {
+            self.note_cut(&flight);
+        }
         for hub in [HUB, OTHER_HUB] {
             for heard in self.world.heard_by(self.url(hub)) {
                 let key = (hub, heard.topic.clone(), heard.seq);
                 if let Some(last) = self.accepted.insert(key, self.ops) {
                     assert!(last <= self.last_crash, "accepted twice: {heard:?}");
+                    let span = (hub, heard.topic.clone());
+                    self.spans.insert(span, heard.payload.until);
                     continue;
                 }
                 self.check_span(hub, &heard);

@@ -138,8 +138,8 @@ pub struct Model {
     pub unanswered: BTreeMap<(&'static str, String, String), bool>,
     /// The documents that another component may have spoken for, or not.
     pub uncertain: BTreeSet<(&'static str, String, String)>,
-    /// Every `until` that was said on a topic.
-    pub untils: BTreeMap<String, BTreeSet<Timestamp>>,
+    /// Every `until` that was said on a topic, and in which notification.
+    pub untils: BTreeMap<String, BTreeMap<Timestamp, u64>>,
     /// The `until` of the last notification that a hub accepted.
     pub spans: BTreeMap<(&'static str, String), Option<Timestamp>>,
     /// The last number that a topic had when what a hub was due on it was dropped.

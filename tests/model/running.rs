@@ -39,8 +39,12 @@ impl Model {
         let before = std::mem::replace(&mut self.other, other);
         if before.is_some() == other.is_some() {
             if before != other {
-                // What is in flight is said to the other one too.
+                // What is in flight is said to the other one too, which was not sent it.
                 self.note_flights();
+                for flight in flights(&self.world).iter().filter(|it| it.hub != HUB) {
+                    let span = (OTHER_HUB, flight.topic.clone());
+                    self.spans.insert(span, flight.after);
+                }
                 self.last_crash = self.ops;
             }
             return;
@@ -105,12 +109,7 @@ impl Model {
             let hub = if flight.hub == HUB { HUB } else { OTHER_HUB };
             let (topic, key) = (&flight.topic, (flight.topic.clone(), flight.seq));
             // A kill may come between the cut and the first submission.
-            if !self.cut.contains_key(&key) {
-                let changes = flight.changes.iter();
-                let said = changes.map(|change| self.cut(topic, change, flight.cut));
-                let said = said.collect();
-                self.cut.insert(key.clone(), said);
-            }
+            self.note_cut(&flight);
             let heard = (hub, topic.clone(), flight.seq);
             let is_accepted = self.accepted.contains_key(&heard);
             for said in self.cut.get(&key).into_iter().flatten() {
@@ -120,6 +119,17 @@ impl Model {
                     *self.unanswered.entry(key).or_default() |= is_accepted;
                 }
             }
+        }
+    }
+
+    /// Notes what a notification in flight says, as the tree was when it was cut.
+    pub fn note_cut(&mut self, flight: &KnownFlight) {
+        let key = (flight.topic.clone(), flight.seq);
+        if !self.cut.contains_key(&key) {
+            let changes = flight.changes.iter();
+            let said = changes.map(|change| self.cut(&flight.topic, change, flight.cut));
+            let said = said.collect();
+            self.cut.insert(key, said);
         }
     }
 
@@ -152,23 +162,33 @@ pub struct KnownFlight {
     pub hub: String,
     pub seq: u64,
     pub cut: Timestamp,
+    /// The `until` of the last notification that the hub accepted, as far as the daemon knows.
+    pub after: Option<Timestamp>,
     /// Such as `updated changelist /a/changelist.xml`.
     pub changes: Vec<String>,
 }
 
 /// Returns the notifications in flight.
 pub fn flights(world: &World) -> Vec<KnownFlight> {
-    let sql = "SELECT c.topic, h.uri, a.seq, a.cut, a.body FROM account a JOIN channel c ON c.id = a.channel \
+    let sql = "SELECT c.topic, h.uri, a.seq, a.cut, a.until, a.body FROM account a JOIN channel c ON c.id = a.channel \
                JOIN hub h ON h.id = a.hub WHERE a.seq IS NOT NULL";
-    type Row = (String, String, u64, Timestamp, Option<Vec<u8>>);
+    type Row = (
+        String,
+        String,
+        u64,
+        Timestamp,
+        Option<Timestamp>,
+        Option<Vec<u8>>,
+    );
     let flights = world.db().all::<Vec<Row>>(sql, ()).unwrap().into_iter();
-    let flights = flights.map(|(topic, hub, seq, cut, body)| {
+    let flights = flights.map(|(topic, hub, seq, cut, after, body)| {
         let payload = body.and_then(|body| Payload::parse(&body).ok());
         KnownFlight {
             topic: topic.trim_start_matches("https://example.org").to_owned(),
             hub,
             seq,
             cut,
+            after,
             changes: payload.as_ref().map(hub::changes).unwrap_or_default(),
         }
     });

@@ -443,6 +443,20 @@ fn a_broken_file_in_the_place_of_a_page_is_not_the_list_that_was_there() {
 }
 
 #[test]
+fn a_broken_file_after_a_page_that_went_is_not_the_list_that_was_there() {
+    let mut world = World::with_two_sets(plan());
+    world.write_text("/a/capabilitylist.xml", b"<html/>");
+    world.wait(10);
+    world.delete("/a/capabilitylist.xml");
+    world.wait(10);
+    world.write_text("/a/capabilitylist.xml", b"<urlset");
+    world.wait(10);
+    assert_eq!(world.missing(), 1);
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
 fn pages_in_the_place_of_all_documents_are_suspended() {
     let mut world = small();
     for name in ["capabilitylist", "resourcelist", "changelist"] {

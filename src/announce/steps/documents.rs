@@ -564,7 +564,7 @@ pub fn vanished(
     let ends = before.grace_ends.unwrap_or_else(|| later(step.now, grace));
     let is_new = before.grace_ends.is_none();
     step.db.run(
-        "UPDATE document SET is_replaced = ?2, grace_ends = ?3, look_at = CASE WHEN ?4 THEN ?3 ELSE look_at END WHERE id = ?1",
+        "UPDATE document SET is_replaced = max(is_replaced, ?2), grace_ends = ?3, look_at = CASE WHEN ?4 THEN ?3 ELSE look_at END WHERE id = ?1",
         (before.id, is_replaced, ends, is_new),
     )?;
     step.successors.insert(before.id, None);

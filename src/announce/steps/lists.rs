@@ -732,7 +732,11 @@ fn note_change(
     if is_unseen {
         set.watched_since = None;
     }
-    if list.is_gone() || !has_taken(step, id, list.id, list.version.fingerprint)? {
+    // A round under way may take another version than the one that is back.
+    if set.round.is_some()
+        || list.is_gone()
+        || !has_taken(step, id, list.id, list.version.fingerprint)?
+    {
         if list.baseline > 0 {
             learn(step, id, list.id)?;
             set.last_round = None;

@@ -359,6 +359,18 @@ fn a_crash_between_two_rounds_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_version_that_is_back_while_another_is_read_is_taken_again() {
+    let mut world = world_of(plan());
+    world.reading = std::time::Duration::from_secs(1);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.pass(std::time::Duration::from_millis(500));
+    world.write_changes(LIST, &["u z 00:00"]);
+    world.wait(100);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+    assert_eq!(world.keys_of(LIST), (1, 1), "one has vanished");
+}
+
+#[test]
 fn a_list_of_two_sets_is_told_on_both_channels() {
     let mut world = world_of(plan());
     let second = capability_list("/b", &[])
