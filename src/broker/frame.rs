@@ -166,9 +166,10 @@ fn frame(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
             break;
         }
         let (name, value) = line.split_once(':').ok_or(FrameError::Header)?;
-        frame.headers.push(match is_escaped {
-            true => (unescape(name)?, unescape(value)?),
-            false => (name.to_owned(), value.to_owned()),
+        frame.headers.push(if is_escaped {
+            (unescape(name)?, unescape(value)?)
+        } else {
+            (name.to_owned(), value.to_owned())
         });
     }
     let begin = lines.at;
@@ -210,9 +211,10 @@ impl<'a> Lines<'a> {
         let head = &self.bytes[..self.bytes.len().min(MAX_HEAD)];
         let rest = &head[self.at..];
         let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
-            return match self.bytes.len() < MAX_HEAD {
-                true => Ok(None),
-                false => Err(FrameError::TooLarge),
+            return if self.bytes.len() < MAX_HEAD {
+                Ok(None)
+            } else {
+                Err(FrameError::TooLarge)
             };
         };
         self.at += length + 1;

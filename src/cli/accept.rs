@@ -103,12 +103,13 @@ fn write_missing(
 }
 
 fn write_nothing(out: &mut impl Write, source: &str, is_running: bool) -> io::Result<()> {
-    match is_running {
-        true => writeln!(out, "no document of {source} is missing"),
-        false => writeln!(
+    if is_running {
+        writeln!(out, "no document of {source} is missing")
+    } else {
+        writeln!(
             out,
             "no document of {source} was missing when rsnotify last looked, and it is not running"
-        ),
+        )
     }
 }
 

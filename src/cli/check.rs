@@ -134,9 +134,10 @@ fn report_sections(
             (count, _) => writeln!(out, "{} findings", grouped(count)),
         }
     })?;
-    Ok(match findings.is_empty() {
-        true => Exit::Fine,
-        false => Exit::Failure,
+    Ok(if findings.is_empty() {
+        Exit::Fine
+    } else {
+        Exit::Failure
     })
 }
 

@@ -79,9 +79,10 @@ impl<'a> DaemonClient<'a> {
     }
 
     fn warn_of_configuration(&self) {
-        let loaded = match HubConfig::is_at(self.file, &self.overrides) {
-            true => HubConfig::load(self.file, &self.overrides).map(|_| ()),
-            false => Config::load(self.file, &self.overrides).map(|_| ()),
+        let loaded = if HubConfig::is_at(self.file, &self.overrides) {
+            HubConfig::load(self.file, &self.overrides).map(|_| ())
+        } else {
+            Config::load(self.file, &self.overrides).map(|_| ())
         };
         match loaded {
             Ok(()) | Err(ConfigError::Nothing { .. }) => {}

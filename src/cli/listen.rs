@@ -284,9 +284,10 @@ async fn wanted_channels(
                 known.retain(|known| {
                     let list = known.capability_list.as_deref();
                     let is_unread = list.is_none_or(|list| !found.lists.contains(list));
-                    match found.unusable.is_empty() {
-                        true => false,
-                        false => is_unread || is_unusable(known.topic.as_str()),
+                    if found.unusable.is_empty() {
+                        false
+                    } else {
+                        is_unread || is_unusable(known.topic.as_str())
                     }
                 });
                 (found.channels, found.unusable)
@@ -300,9 +301,10 @@ async fn wanted_channels(
         // A topic that was given itself is requested at once all the same.
         let is_topic = found.is_empty() && known.iter().all(|known| known.kind.is_none());
         for Unusable { url, failure } in unusable {
-            let wait = match is_topic {
-                true => Duration::ZERO,
-                false => wait_after(1),
+            let wait = if is_topic {
+                Duration::ZERO
+            } else {
+                wait_after(1)
             };
             report_unusable(reporter, &url, &failure, wait);
             wanted.unusable.insert(url);
@@ -345,9 +347,10 @@ fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Liste
         asked: saved.asked.clone(),
         topic: Topic::new(topic),
         hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
-        kind: match saved.is_advertised() {
-            true => saved.memory.kind,
-            false => None,
+        kind: if saved.is_advertised() {
+            saved.memory.kind
+        } else {
+            None
         },
         capability_list: saved.advertised_by.clone().or(saved.memory.up.clone()),
     }

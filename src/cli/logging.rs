@@ -187,9 +187,10 @@ where
         }
         let line = line.strip_suffix('\n').unwrap_or(&line);
         // The colours are ours, and the fields are escaped.
-        match self.has_colours {
-            true => writer.write_str(line)?,
-            false => writer.write_str(&escaped(line))?,
+        if self.has_colours {
+            writer.write_str(line)?
+        } else {
+            writer.write_str(&escaped(line))?
         }
         writer.write_char('\n')
     }

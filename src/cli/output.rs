@@ -27,9 +27,10 @@ impl Output {
 
     /// Writes text of others, for programs: byte for byte, unless a terminal shows it.
     pub fn foreign(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self.0.is_terminal() {
-            true => self.write_all(bytes),
-            false => self.0.write_all(bytes),
+        if self.0.is_terminal() {
+            self.write_all(bytes)
+        } else {
+            self.0.write_all(bytes)
         }
     }
 }
@@ -102,9 +103,12 @@ pub fn aligned<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<
     let cells = |line: &[String; N]| -> Vec<String> {
         let cells = line.iter().zip(widths).enumerate();
         cells
-            .map(|(column, (cell, width))| match numbers.contains(&column) {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
+            .map(|(column, (cell, width))| {
+                if numbers.contains(&column) {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
+                }
             })
             .collect()
     };

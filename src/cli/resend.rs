@@ -162,12 +162,13 @@ fn broker<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a Broker> {
     }
     let names = config.brokers.iter().map(|broker| broker.name.as_str());
     let names: Vec<&str> = names.collect();
-    match names.is_empty() {
-        true => bail!("no broker is named \"{name}\"; there is no [[broker]]"),
-        false => bail!(
+    if names.is_empty() {
+        bail!("no broker is named \"{name}\"; there is no [[broker]]")
+    } else {
+        bail!(
             "no broker is named \"{name}\"; there is {}",
             names.join(", ")
-        ),
+        )
     }
 }
 
@@ -273,9 +274,10 @@ impl Resending<'_> {
             datetime: change.datetime.or_else(lastmod),
             ..change
         });
-        match self.batch.len() >= self.position.batch {
-            true => self.flush(set, at + 1),
-            false => Ok(()),
+        if self.batch.len() >= self.position.batch {
+            self.flush(set, at + 1)
+        } else {
+            Ok(())
         }
     }
 

@@ -125,9 +125,10 @@ fn write(
             None => Ok(()),
         }
     })?;
-    Ok(match passing.refused.is_empty() {
-        true => Exit::Fine,
-        false => Exit::Failure,
+    Ok(if passing.refused.is_empty() {
+        Exit::Fine
+    } else {
+        Exit::Failure
     })
 }
 

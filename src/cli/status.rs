@@ -36,12 +36,13 @@ pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<E
 }
 
 fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::Result<()> {
-    match is_running {
-        true => writeln!(out, "rsnotify is running")?,
-        false => writeln!(
+    if is_running {
+        writeln!(out, "rsnotify is running")?
+    } else {
+        writeln!(
             out,
             "rsnotify is not running; this is the state that it saved last"
-        )?,
+        )?
     }
     if let Some(trouble) = &status.unsaved {
         writeln!(out, "!! NOTHING IS SENT: {trouble}")?;
@@ -62,9 +63,10 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     }
     write_publishers(out, status)?;
     if let Some(hub) = &status.embedded_hub {
-        let name = match status.is_of_hub() {
-            true => "hub",
-            false => "embedded hub",
+        let name = if status.is_of_hub() {
+            "hub"
+        } else {
+            "embedded hub"
         };
         writeln!(
             out,

@@ -73,9 +73,10 @@ fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> any
     let (ControlReply::Removed(removed), is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    let told = match is_running {
-        true => "its subscriber is being notified",
-        false => "rsnotify is not running, so its subscriber is not notified",
+    let told = if is_running {
+        "its subscriber is being notified"
+    } else {
+        "rsnotify is not running, so its subscriber is not notified"
     };
     let answer = json!({ "removed": removed });
     print_answer(as_json, (&answer, is_running), |out| {
@@ -149,9 +150,10 @@ fn write_one(
 ) -> io::Result<()> {
     writeln!(out, "topic      {}", subscription.topic)?;
     writeln!(out, "callback   {}", subscription.callback)?;
-    let signed = match subscription.signed {
-        true => "deliveries are signed",
-        false => "no secret, deliveries are not signed",
+    let signed = if subscription.signed {
+        "deliveries are signed"
+    } else {
+        "no secret, deliveries are not signed"
     };
     writeln!(out, "           {signed}")?;
     writeln!(out, "lease      ends {}", when(subscription.expires, now))?;

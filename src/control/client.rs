@@ -41,9 +41,10 @@ pub fn ask(state_dir: &Path, request: &ControlRequest) -> Result<ControlReply, C
         Ok(stream) => stream,
         Err(source) => {
             let not_listening = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
-            return Err(match not_listening.contains(&source.kind()) {
-                true => ClientError::NotListening { path },
-                false => ClientError::Connect { path, source },
+            return Err(if not_listening.contains(&source.kind()) {
+                ClientError::NotListening { path }
+            } else {
+                ClientError::Connect { path, source }
             });
         }
     };

@@ -196,16 +196,19 @@ pub fn log_fact(fact: &Fact) {
             attempts,
             limit,
             is_news,
-        } => match is_news {
-            true => warn!(
-                %topic, %hub, seq, attempts, limit,
-                "notification {seq} is too large for {hub}; sending {limit} changes at a time"
-            ),
-            false => debug!(
-                %topic, %hub, seq, attempts, limit,
-                "notification {seq} is too large for {hub}; sending {limit} changes at a time"
-            ),
-        },
+        } => {
+            if *is_news {
+                warn!(
+                    %topic, %hub, seq, attempts, limit,
+                    "notification {seq} is too large for {hub}; sending {limit} changes at a time"
+                )
+            } else {
+                debug!(
+                    %topic, %hub, seq, attempts, limit,
+                    "notification {seq} is too large for {hub}; sending {limit} changes at a time"
+                )
+            }
+        }
         Fact::HubReplaced { hub, by, channels } => info!(
             %hub, %by, channels,
             "{by} replaces {hub} on {channels} channels and takes over its pending changes; `replaces` in its [[hub]] \
@@ -263,21 +266,25 @@ pub fn log_fact(fact: &Fact) {
             hub,
             seq,
             was_reported,
-        } => match was_reported {
-            false => info!(
-                %topic, %hub, seq, "{topic} was fetched after the ping of notification {seq} to {hub}"
-            ),
-            true => info!(%topic, %hub, seq, "{topic} is fetched again after a ping to {hub}"),
-        },
+        } => {
+            if *was_reported {
+                info!(%topic, %hub, seq, "{topic} is fetched again after a ping to {hub}")
+            } else {
+                info!(
+                    %topic, %hub, seq, "{topic} was fetched after the ping of notification {seq} to {hub}"
+                )
+            }
+        }
         Fact::Broken {
             path,
             uri,
             reason,
             is_known,
         } => {
-            let meanwhile = match is_known {
-                true => "its last good version is kept",
-                false => "nothing is announced of it until it can be read",
+            let meanwhile = if *is_known {
+                "its last good version is kept"
+            } else {
+                "nothing is announced of it until it can be read"
             };
             warn!(%path, %uri, reason, "cannot read {path}: {reason}; {meanwhile}");
         }

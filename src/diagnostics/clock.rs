@@ -48,21 +48,23 @@ pub fn diagnostics<'a>(
         .collect();
     let all_differ = wrong.len() > 1 && wrong.len() == peers.len();
     diagnostics.extend(wrong.iter().map(|(peer, ahead)| {
-        let direction = match ahead.is_negative() {
-            true => "behind",
-            false => "ahead of",
+        let direction = if ahead.is_negative() {
+            "behind"
+        } else {
+            "ahead of"
         };
         let difference = SignedDuration::from_secs(ahead.as_secs()).abs();
         let message = format!("the clock of {peer} is {difference:#} {direction} this machine's");
-        match all_differ {
-            true => Diagnostic::finding(
+        if all_differ {
+            Diagnostic::finding(
                 message,
                 format!("all of them differ, so this one is wrong: {SET_IT}"),
-            ),
-            false => Diagnostic::finding(
+            )
+        } else {
+            Diagnostic::finding(
                 message,
                 format!("one of both is wrong; if it is this one, {SET_IT}"),
-            ),
+            )
         }
     }));
     diagnostics

@@ -64,12 +64,13 @@ pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
         ),
         _ => return None,
     };
-    Some(match probe.accepts {
-        true => Diagnostic::note(
+    Some(if probe.accepts {
+        Diagnostic::note(
             message,
             "but it accepted the last notification, so only HEAD fails",
-        ),
-        false => Diagnostic::finding(message, remedy),
+        )
+    } else {
+        Diagnostic::finding(message, remedy)
     })
 }
 

@@ -132,9 +132,10 @@ pub fn state_directory(
             }
             let is_out_of_files = free_files.is_some_and(|free| free < MIN_FREE_FILES);
             if *free_bytes < MIN_FREE_BYTES || is_out_of_files {
-                let room = match is_out_of_files {
-                    true => "no more files".to_owned(),
-                    false => format!("{} MiB", free_bytes >> 20),
+                let room = if is_out_of_files {
+                    "no more files".to_owned()
+                } else {
+                    format!("{} MiB", free_bytes >> 20)
                 };
                 diagnostics.push(Diagnostic::finding(
                     format!("there is room for {room} on the disk of {directory}"),

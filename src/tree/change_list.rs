@@ -111,9 +111,10 @@ impl ChangeListFile {
         positions: &[u32],
     ) -> Result<Vec<Change>, ChangeListFileError> {
         let changes = self.read(|reader| read_resource_entries(reader, positions))?;
-        match changes.len() == positions.len() {
-            true => Ok(changes),
-            false => Err(ChangeListFileError::Stale),
+        if changes.len() == positions.len() {
+            Ok(changes)
+        } else {
+            Err(ChangeListFileError::Stale)
         }
     }
 
@@ -124,9 +125,10 @@ impl ChangeListFile {
         take: impl FnMut(u32, Change),
     ) -> Result<(), ChangeListFileError> {
         self.file.seek(SeekFrom::Start(0))?;
-        let result = match self.is_packed {
-            true => each_entry(unpacked(&self.file), capability, take),
-            false => each_entry(&self.file, capability, take),
+        let result = if self.is_packed {
+            each_entry(unpacked(&self.file), capability, take)
+        } else {
+            each_entry(&self.file, capability, take)
         };
         let after = file_status::of(&self.file).map_err(io::Error::from)?;
         // A file that was replaced by renaming is still the version that it was.
@@ -142,9 +144,10 @@ impl ChangeListFile {
         read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
     ) -> Result<T, ChangeListFileError> {
         self.file.seek(SeekFrom::Start(0))?;
-        let result = match self.is_packed {
-            true => read(&mut unpacked(&self.file)),
-            false => read(&mut &self.file),
+        let result = if self.is_packed {
+            read(&mut unpacked(&self.file))
+        } else {
+            read(&mut &self.file)
         };
         let after = file_status::of(&self.file).map_err(io::Error::from)?;
         match result {

@@ -68,9 +68,10 @@ impl Observer<'_> {
         let mode = ListingMode {
             directory: id,
             mount: at,
-            depth: match is_another || was_denied {
-                true => Depth::Subtree,
-                false => depth,
+            depth: if is_another || was_denied {
+                Depth::Subtree
+            } else {
+                depth
             },
             trigger,
         };

@@ -22,9 +22,10 @@ impl Observer<'_> {
         let Some(path) = self.mounts.path_of_name(&self.model, id, name) else {
             return;
         };
-        let depth = match hint.renamed || hint.unclear {
-            true => Depth::Subtree,
-            false => Depth::Directory,
+        let depth = if hint.renamed || hint.unclear {
+            Depth::Subtree
+        } else {
+            Depth::Directory
         };
         match file_status::not_follow(&path) {
             Ok(status) => {

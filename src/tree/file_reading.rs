@@ -90,9 +90,10 @@ impl Observer<'_> {
         }
         let below = directories.below_name(directory, &name);
         let path = join(&self.mounts[mount].directory, &below);
-        let found = match is_link {
-            true => file_status::follow(&path),
-            false => file_status::not_follow(&path),
+        let found = if is_link {
+            file_status::follow(&path)
+        } else {
+            file_status::not_follow(&path)
         };
         let status = match found {
             Ok(status) => status,

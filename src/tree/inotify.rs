@@ -104,9 +104,10 @@ impl Inotify {
 
     /// Lets the thread read the events for as long as the observer is busy.
     pub(super) fn set_busy(&self, is_busy: bool) {
-        self.stand_in.set(match is_busy {
-            true => StandInState::Reading,
-            false => StandInState::Idle,
+        self.stand_in.set(if is_busy {
+            StandInState::Reading
+        } else {
+            StandInState::Idle
         });
     }
 

@@ -45,9 +45,10 @@ impl Observer<'_> {
                 {
                     return Some(self.update_dead_link(id, name, TreeEntry::Refused));
                 }
-                let depth = match before == Some(status.identity) {
-                    true => depth,
-                    false => Some(Depth::Subtree),
+                let depth = if before == Some(status.identity) {
+                    depth
+                } else {
+                    Some(Depth::Subtree)
                 };
                 let entry = self.update_directory(id, name, depth, sweep);
                 if let Some(TreeEntry::Directory(child)) = entry {

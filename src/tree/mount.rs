@@ -195,9 +195,10 @@ impl TreeMount {
             *was_swept = true;
         }
         self.is_polled = !gives_hints || self.has_unwatched;
-        let interval = match self.is_polled {
-            true => settings.poll_interval,
-            false => settings.rescan_interval,
+        let interval = if self.is_polled {
+            settings.poll_interval
+        } else {
+            settings.rescan_interval
         };
         self.next_sweep = Instant::now() + interval;
     }

@@ -41,13 +41,17 @@ pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileS
         Err(error) => return denied(error),
     };
     let are_wanted = recent_keys.are_wanted();
-    let parse = |reader: &mut dyn Read| match are_wanted {
-        true => parse_with_keys(reader),
-        false => Ok((parse(reader)?, None)),
+    let parse = |reader: &mut dyn Read| {
+        if are_wanted {
+            parse_with_keys(reader)
+        } else {
+            Ok((parse(reader)?, None))
+        }
     };
-    let content = match is_packed(path) {
-        true => parse_gzip(&file, parse),
-        false => parse(&mut &file),
+    let content = if is_packed(path) {
+        parse_gzip(&file, parse)
+    } else {
+        parse(&mut &file)
     };
     let after = match file_status::of(&file) {
         Ok(status) => status,

@@ -403,9 +403,10 @@ impl Draft {
     /// Returns what tells versions of a resource apart.
     fn state(&self) -> ResourceState {
         let hash = spaced(&self.hash);
-        ResourceState(match hash.is_empty() {
-            true => short_hash(&["modified", &self.lastmod, &self.length]),
-            false => short_hash(&["hash", &hash]),
+        ResourceState(if hash.is_empty() {
+            short_hash(&["modified", &self.lastmod, &self.length])
+        } else {
+            short_hash(&["hash", &hash])
         })
     }
 
@@ -616,9 +617,10 @@ impl KeysHandler {
             }
         };
         if datetime.is_none() {
-            match self.draft.datetime.is_empty() {
-                true => self.listed.undated.missing += 1,
-                false => self.listed.undated.invalid += 1,
+            if self.draft.datetime.is_empty() {
+                self.listed.undated.missing += 1
+            } else {
+                self.listed.undated.invalid += 1
             }
         }
         self.ended.push((start.bound, left));

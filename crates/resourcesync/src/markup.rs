@@ -58,9 +58,10 @@ impl<'a> Markup<'a> {
             });
         }
         let is_cut = begins(DOCTYPE) || COMMENT.starts_with(text) || CDATA.starts_with(text);
-        Err(match is_cut {
-            true => Stop::Cut,
-            false => Stop::syntax(0, "unknown or missed symbol in markup"),
+        Err(if is_cut {
+            Stop::Cut
+        } else {
+            Stop::syntax(0, "unknown or missed symbol in markup")
         })
     }
 }

@@ -220,9 +220,10 @@ pub fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     let has_authority = rest.starts_with("//") || ["http", "https"].contains(&&*scheme);
     // A single letter is the drive of a path.
     let is_opaque = is_scheme(&scheme) && scheme.len() > 1 && !rest.is_empty() && !has_authority;
-    match is_opaque {
-        true => Ok(Cow::Owned(format!("{scheme}:{}", normal_escapes(rest)))),
-        false => Err(not_a_uri),
+    if is_opaque {
+        Ok(Cow::Owned(format!("{scheme}:{}", normal_escapes(rest))))
+    } else {
+        Err(not_a_uri)
     }
 }
 

@@ -66,9 +66,12 @@ impl Mask {
 
     /// Returns the text with secrets replaced by stars.
     pub fn hide(&self, text: &str) -> String {
-        let hidden = |text: String, secret: &Secret| match text.contains(secret.reveal()) {
-            true => text.replace(secret.reveal(), MASKED),
-            false => text,
+        let hidden = |text: String, secret: &Secret| {
+            if text.contains(secret.reveal()) {
+                text.replace(secret.reveal(), MASKED)
+            } else {
+                text
+            }
         };
         self.0.iter().fold(text.to_owned(), hidden)
     }

@@ -388,8 +388,9 @@ impl fmt::Debug for Destination {
 
 /// Returns the address by which this machine reaches a listener at `bound`.
 fn reachable(bound: SocketAddr) -> SocketAddr {
-    match bound.ip().is_unspecified() {
-        true => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port()),
-        false => bound,
+    if bound.ip().is_unspecified() {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port())
+    } else {
+        bound
     }
 }

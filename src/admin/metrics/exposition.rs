@@ -24,9 +24,10 @@ pub enum ExpositionFormat {
 impl ExpositionFormat {
     /// Returns the format that the `Accept` header asks for. Prometheus asks for OpenMetrics.
     pub fn accepted(accept: &str) -> ExpositionFormat {
-        match accept.contains("application/openmetrics-text") {
-            true => ExpositionFormat::OpenMetrics,
-            false => ExpositionFormat::Text,
+        if accept.contains("application/openmetrics-text") {
+            ExpositionFormat::OpenMetrics
+        } else {
+            ExpositionFormat::Text
         }
     }
 

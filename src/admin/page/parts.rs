@@ -80,9 +80,10 @@ pub fn to_the_second(at: impl Moment) -> String {
 
 /// Returns the time of the next attempt in words.
 pub fn next_try(hub: &HubView, now: &Timestamp) -> String {
-    match hub.sending {
-        true => "being sent now".to_owned(),
-        false => format!("next attempt {}", words::next_try(hub.next_try, *now)),
+    if hub.sending {
+        "being sent now".to_owned()
+    } else {
+        format!("next attempt {}", words::next_try(hub.next_try, *now))
     }
 }
 

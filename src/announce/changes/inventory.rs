@@ -225,9 +225,10 @@ impl<'a> InventoryComparison<'a> {
     }
 
     fn differs(&mut self, resource: Resource, kind: ChangeKind) {
-        match self.differing.len() < self.limit {
-            true => self.differing.push((resource, kind)),
-            false => self.has_more = true,
+        if self.differing.len() < self.limit {
+            self.differing.push((resource, kind))
+        } else {
+            self.has_more = true
         }
     }
 
@@ -237,9 +238,10 @@ impl<'a> InventoryComparison<'a> {
         let since = row.missing.unwrap_or(watch.now);
         let ends = watch.grace_end(since);
         if ends <= watch.now || self.rules.is_accepted {
-            match self.deleted.len() < self.limit {
-                true => self.deleted.push((key, row.uri)),
-                false => self.has_more_deleted = true,
+            if self.deleted.len() < self.limit {
+                self.deleted.push((key, row.uri))
+            } else {
+                self.has_more_deleted = true
             }
             return;
         }

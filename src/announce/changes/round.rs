@@ -67,9 +67,10 @@ impl WatchedTime {
     /// Returns the end of the grace of an entry or resource that was noted as absent at a time. If an earlier run noted
     /// it, or this one before it could not see the lists, the grace counts from when they were watched again (R15).
     pub fn grace_end(&self, noted: Timestamp) -> Timestamp {
-        let absent_since = match (self.since..=self.now).contains(&noted) {
-            true => noted,
-            false => self.since,
+        let absent_since = if (self.since..=self.now).contains(&noted) {
+            noted
+        } else {
+            self.since
         };
         later(absent_since, self.grace)
     }

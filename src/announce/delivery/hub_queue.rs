@@ -147,9 +147,10 @@ impl HubQueue {
             self.at_once = FIRST_AT_ONCE;
         }
         if self.waiting.insert(channel) {
-            match is_first {
-                true => self.first.push_back(channel),
-                false => self.again.push_back(channel),
+            if is_first {
+                self.first.push_back(channel)
+            } else {
+                self.again.push_back(channel)
             }
         }
     }
@@ -268,9 +269,10 @@ impl HubQueue {
         });
         outage.attempts += 1;
         outage.is_doubtful &= is_doubtful;
-        outage.operator_failures = match refusal.needs_operator {
-            true => outage.operator_failures + 1,
-            false => 0,
+        outage.operator_failures = if refusal.needs_operator {
+            outage.operator_failures + 1
+        } else {
+            0
         };
         let is_other = outage.refusal.kind != refusal.kind;
         outage.refusal = refusal;
@@ -353,9 +355,10 @@ impl HubQueue {
             sum_up_at = Some(later(now, SUMMED_UP_FOR));
         }
         let is_news = alike.logged < EXAMPLES;
-        match is_news {
-            true => (alike.logged, alike.last_logged) = (alike.logged + 1, now),
-            false => alike.more += 1,
+        if is_news {
+            (alike.logged, alike.last_logged) = (alike.logged + 1, now)
+        } else {
+            alike.more += 1
         }
         (is_news, sum_up_at)
     }
@@ -377,9 +380,10 @@ impl Outage {
     /// Returns the time from which notifications that were never submitted may be.
     fn next_first(&self) -> Timestamp {
         // Topics without subscribers must not keep others waiting for longer and longer.
-        match self.is_doubtful || self.refusal.kind == RefusalKind::NoSubscribersLikely {
-            true => self.earliest_first.min(self.next_probe),
-            false => self.next_probe,
+        if self.is_doubtful || self.refusal.kind == RefusalKind::NoSubscribersLikely {
+            self.earliest_first.min(self.next_probe)
+        } else {
+            self.next_probe
         }
     }
 

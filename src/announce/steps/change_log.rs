@@ -373,9 +373,10 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         let (mut kept, mut dropped, mut skipped_to) = (0, 0, None);
         if let Some(next) = next(step.db, channel.id, &position)? {
             let entries = next.entries.saturating_sub(position.entries);
-            match Some(next.seq) == flying {
-                true => kept = entries,
-                false => (dropped, skipped_to) = (entries, Some(next.seq)),
+            if Some(next.seq) == flying {
+                kept = entries
+            } else {
+                (dropped, skipped_to) = (entries, Some(next.seq))
             }
         }
         let end = last(step.db, channel.id, to)?.map_or(0, |last| last.total);
@@ -461,9 +462,10 @@ pub fn join(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
 
 /// C26: lets a hub that is advertised no more have what was cut until now, or nothing more unless it `is_told`.
 pub fn leave(step: &Step<'_>, id: ChannelId, hub: HubId, is_told: bool) -> Result<()> {
-    let last = match is_told {
-        true => "(SELECT seq FROM channel WHERE id = ?1)",
-        false => "heard",
+    let last = if is_told {
+        "(SELECT seq FROM channel WHERE id = ?1)"
+    } else {
+        "heard"
     };
     let sql = format!("UPDATE log_position SET last = {last} WHERE channel = ?1 AND hub = ?2");
     step.db.run(&sql, (id, hub))

@@ -346,9 +346,10 @@ fn launch(
     // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
     let pinged = pinged(step, channel.id)?;
     let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
-    let (span, untils) = match are_pinged {
-        true => (Span::default(), None),
-        false => next_span(step, channel.id, next.before, next.open)?,
+    let (span, untils) = if are_pinged {
+        (Span::default(), None)
+    } else {
+        next_span(step, channel.id, next.before, next.open)?
     };
     span.fit(&mut next.entries);
     let payload = Payload {
@@ -754,8 +755,9 @@ fn framework_body(step: &Step<'_>, id: ChannelId, is_pinged: bool) -> Result<Arc
     let sql = "SELECT body FROM channel WHERE id = ?1";
     let body: Arc<[u8]> = step.db.first(sql, id)?.unwrap_or_default();
     // R25: some hubs never fetch an empty topic again.
-    Ok(match body.is_empty() && is_pinged {
-        true => Payload::default().render().into(),
-        false => body,
+    Ok(if body.is_empty() && is_pinged {
+        Payload::default().render().into()
+    } else {
+        body
     })
 }

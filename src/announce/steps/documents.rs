@@ -354,9 +354,10 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
     {
         return Ok(());
     }
-    let touched = match before.is_missing() {
-        true => Touched::Presence,
-        false => Touched::Nothing,
+    let touched = if before.is_missing() {
+        Touched::Presence
+    } else {
+        Touched::Nothing
     };
     step.db.run(
         "UPDATE document SET mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \

@@ -79,9 +79,10 @@ pub fn compared(
              WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.archived = 0 AND d.presence BETWEEN 1 AND 3",
             (set.id, Capability::ResourceList),
         )?;
-    Ok(match has_inventory && !has_change_list {
-        true => ListKind::ResourceLists,
-        false => ListKind::ChangeLists,
+    Ok(if has_inventory && !has_change_list {
+        ListKind::ResourceLists
+    } else {
+        ListKind::ChangeLists
     })
 }
 

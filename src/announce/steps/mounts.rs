@@ -446,9 +446,10 @@ fn accept_root(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp)
 /// Notes that something lies below a root that may have been empty.
 pub fn occupied(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp) -> Result<()> {
     let mount = step.live.sources[position].mounts.get(&id);
-    match mount.is_some_and(|mount| mount.root.is_empty()) {
-        true => accept_root(step, position, id, at),
-        false => Ok(()),
+    if mount.is_some_and(|mount| mount.root.is_empty()) {
+        accept_root(step, position, id, at)
+    } else {
+        Ok(())
     }
 }
 
@@ -506,9 +507,10 @@ pub fn set_nested(
             step.db.run(sql, document.id)?;
         }
     }
-    match step.live.sources[position].is_settled() {
-        true => look_at_missing(step, position, Some(id)),
-        false => Ok(()),
+    if step.live.sources[position].is_settled() {
+        look_at_missing(step, position, Some(id))
+    } else {
+        Ok(())
     }
 }
 
@@ -732,8 +734,9 @@ pub fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
         }),
         _ => {}
     }
-    match was_mass && !is_mass || is_less {
-        true => look_at_missing(step, position, None),
-        false => Ok(()),
+    if was_mass && !is_mass || is_less {
+        look_at_missing(step, position, None)
+    } else {
+        Ok(())
     }
 }

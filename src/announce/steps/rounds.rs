@@ -123,9 +123,10 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     (set.triggers, set.not_before) = (None, None);
     // All Resource Lists are there, or the round would have been put off.
     let is_away = kind == ListKind::ChangeLists && !step.live.sources[position].is_whole();
-    let since = match is_away {
-        true => now,
-        false => *set.watched_since.get_or_insert(now),
+    let since = if is_away {
+        now
+    } else {
+        *set.watched_since.get_or_insert(now)
     };
     step.take.push(TakeRequest {
         set: step.db.uri_of(set.id)?,
@@ -223,9 +224,10 @@ fn log(
         // Large inventories are learned in several rounds.
         is_learned = !(set.is_partial || is_inventory && taken.has_more);
         if is_learned {
-            set.learned = Some(match is_inventory {
-                true => ListKind::ResourceLists,
-                false => ListKind::ChangeLists,
+            set.learned = Some(if is_inventory {
+                ListKind::ResourceLists
+            } else {
+                ListKind::ChangeLists
             });
         }
     }

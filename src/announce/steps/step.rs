@@ -190,9 +190,10 @@ impl<'a> Step<'a> {
                 candidates,
             } => {
                 if let Some(position) = self.mount(mount) {
-                    match complete {
-                        true => mounts::swept(self, position, mount, candidates)?,
-                        false => mounts::leave(self, position, mount)?,
+                    if complete {
+                        mounts::swept(self, position, mount, candidates)?
+                    } else {
+                        mounts::leave(self, position, mount)?
                     }
                 }
             }

@@ -157,12 +157,11 @@ pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
 pub(crate) fn headers(id: MessageId, group: &str, content_type: &str) -> Vec<(String, String)> {
     let urn = id.urn();
     let hash;
-    let group = match group.len() <= LONGEST_PROPERTY {
-        true => group,
-        false => {
-            hash = blake3::hash(group.as_bytes()).to_hex();
-            hash.as_str()
-        }
+    let group = if group.len() <= LONGEST_PROPERTY {
+        group
+    } else {
+        hash = blake3::hash(group.as_bytes()).to_hex();
+        hash.as_str()
     };
     let headers = [
         ("type", MESSAGE_TYPE),

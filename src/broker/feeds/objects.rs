@@ -674,9 +674,10 @@ mod tests {
             is_directory: bool,
             seq in 1..1_000_u64,
         ) {
-            let object = match is_directory {
-                true => ObjectKind::Directory,
-                false => ObjectKind::Resource,
+            let object = if is_directory {
+                ObjectKind::Directory
+            } else {
+                ObjectKind::Resource
             };
             let form = AtomForm { object, ..AtomForm::default() };
             let body = body(entries.clone());

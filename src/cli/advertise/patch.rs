@@ -51,9 +51,10 @@ fn quoted(name: &[u8]) -> String {
             byte => quoted.push_str(&format!("\\{byte:03o}")),
         }
     }
-    match is_quoted {
-        true => format!("\"{quoted}\""),
-        false => quoted,
+    if is_quoted {
+        format!("\"{quoted}\"")
+    } else {
+        quoted
     }
 }
 

@@ -84,9 +84,10 @@ pub(super) fn sections(
         }
     }
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
-    let agreements = match is_running {
-        true => agreements(&expected, &hubs)?,
-        false => Vec::new(),
+    let agreements = if is_running {
+        agreements(&expected, &hubs)?
+    } else {
+        Vec::new()
     };
     let answers = ask(expected, hubs, brokers, embedded, &channels)?;
 

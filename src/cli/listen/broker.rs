@@ -92,9 +92,10 @@ fn wanted(
         .broker_settings()
         .map_err(|error| wrong(error.into()))?;
     let names: Vec<&str> = all.iter().map(|broker| broker.name.as_str()).collect();
-    let known = match names.is_empty() {
-        true => "there is no [[broker]]".to_owned(),
-        false => format!("there is {}", names.join(", ")),
+    let known = if names.is_empty() {
+        "there is no [[broker]]".to_owned()
+    } else {
+        format!("there is {}", names.join(", "))
     };
     let Some(settings) = all.iter().find(|broker| broker.name.as_str() == name) else {
         return Err(anyhow::anyhow!("no broker is named \"{name}\"; {known}").into());

@@ -189,21 +189,23 @@ async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry
         });
     }
     lists.retain(|entry| entry.loc.is_some() && names_changes(entry.known_capability()));
-    match lists.is_empty() {
-        true => Err(Unreadable::NoChangeList(up.to_owned())),
-        false => Ok(lists),
+    if lists.is_empty() {
+        Err(Unreadable::NoChangeList(up.to_owned()))
+    } else {
+        Ok(lists)
     }
 }
 
 /// Reads a Change List, an index or an archive of them.
 async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
     let listing = read(retriever, url).await?;
-    match names_changes(listing.known_capability()) {
-        true => Ok(listing),
-        false => Err(Unreadable::Document {
+    if names_changes(listing.known_capability()) {
+        Ok(listing)
+    } else {
+        Err(Unreadable::Document {
             url: url.to_owned(),
             reason: "it is no Change List".to_owned(),
-        }),
+        })
     }
 }
 
@@ -268,9 +270,10 @@ impl Unreadable {
     /// If the document is to be read again.
     fn given_up(self, url: &str, patience: &mut Patience) -> Result<Unreadable, Unreadable> {
         if !self.may_return() {
-            return match self.is_temporary() {
-                true => Err(self),
-                false => Ok(self),
+            return if self.is_temporary() {
+                Err(self)
+            } else {
+                Ok(self)
             };
         }
         match patience.failed(url, Instant::now()) {

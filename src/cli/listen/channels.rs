@@ -100,10 +100,11 @@ pub async fn channels(
                     Err(failure) => found.unusable.push(Unusable { url, failure }),
                 }
             }
-            match found.channels.is_empty() {
-                true => Err(reason(found.unusable)
-                    .unwrap_or_else(|| Failure::plain(no_channel(asked, kind)))),
-                false => Ok(found),
+            if found.channels.is_empty() {
+                Err(reason(found.unusable)
+                    .unwrap_or_else(|| Failure::plain(no_channel(asked, kind))))
+            } else {
+                Ok(found)
             }
         }
         listing => match discovered {

@@ -30,9 +30,10 @@ impl Failure {
     }
 
     fn new(error: anyhow::Error, is_temporary: bool) -> Failure {
-        let exit = match is_temporary {
-            true => Exit::Temporary,
-            false => Exit::Failure,
+        let exit = if is_temporary {
+            Exit::Temporary
+        } else {
+            Exit::Failure
         };
         Failure { error, exit }
     }
@@ -76,14 +77,15 @@ fn with_remedy(error: SubscribeError) -> anyhow::Error {
             .any(|rejection| excerpt.contains(&rejection.to_string())),
         _ => false,
     };
-    match is_about_callback {
-        true => anyhow!(
+    if is_about_callback {
+        anyhow!(
             "{error}; for subscribers on its own host or network, the hub's configuration ([embedded_hub], or [hub] of \
              rsnotify hub) needs both callback_ports and allow_callback_networks, such as callback_ports = [\"80\", \"443\", \"1024-65535\"] \
              and allow_callback_networks = [\"127.0.0.0/8\", \"::1\"]",
             error = error.to_string().trim_end()
-        ),
-        false => error.into(),
+        )
+    } else {
+        error.into()
     }
 }
 

@@ -163,17 +163,18 @@ impl Keeper {
         let lease_seconds = granted.map(|granted| granted.as_secs());
         // Later verifications are reported as renewals, unless the lease has ended.
         let has_lapsed = earlier.is_none_or(|earlier| earlier.ends_at <= Instant::now());
-        self.reporter.report(&match has_lapsed {
-            true => ListenEvent::Subscribed {
+        self.reporter.report(&if has_lapsed {
+            ListenEvent::Subscribed {
                 topic,
                 hub,
                 lease_seconds,
-            },
-            false => ListenEvent::Renewed {
+            }
+        } else {
+            ListenEvent::Renewed {
                 topic,
                 hub,
                 lease_seconds,
-            },
+            }
         });
         if has_lapsed {
             let saved = self.state.change_subscription(topic, |saved| {

@@ -540,9 +540,10 @@ fn in_parts(
     let mut parts = missed.chunks(CHANGES_AT_A_TIME).peekable();
     while let Some(part) = parts.next() {
         let is_last = parts.peek().is_none();
-        let end = match is_last {
-            true => until.clone(),
-            false => effective(part),
+        let end = if is_last {
+            until.clone()
+        } else {
+            effective(part)
         };
         // Our own time, at the first subscription, is no `until`.
         let end = end.or_else(|| memory.until.clone());

@@ -69,13 +69,14 @@ pub struct Reporter {
 impl Reporter {
     /// Reports an event. A closed standard output is noticed when a notification is printed.
     pub fn report(&self, event: &ListenEvent<'_>) {
-        let text = match self.is_json {
-            true => serde_json::to_string(event).ok().map(Text::Line),
-            false => event.sentence().map(|sentence| match event {
+        let text = if self.is_json {
+            serde_json::to_string(event).ok().map(Text::Line)
+        } else {
+            event.sentence().map(|sentence| match event {
                 // Awaited by scripts, as it was before there were others.
                 ListenEvent::Subscribed { .. } => Text::Announcement(sentence),
                 _ => Text::Message(sentence),
-            }),
+            })
         };
         if let Some(text) = text {
             self.printer.report(text);

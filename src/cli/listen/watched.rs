@@ -69,12 +69,11 @@ impl WatchedDocuments {
 
     /// Notes what was unusable at the last look, and looks again soon if anything was.
     pub fn note_unusable(&mut self, unusable: BTreeSet<String>) {
-        match unusable.is_empty() {
-            true => self.failures = 0,
-            false => {
-                self.failures = self.failures.saturating_add(1);
-                self.look_within(wait_after(self.failures));
-            }
+        if unusable.is_empty() {
+            self.failures = 0
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            self.look_within(wait_after(self.failures));
         }
         self.unusable = unusable;
     }

@@ -46,9 +46,10 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
             row.channel.kind.to_string(),
             row.hub.due.to_string(),
             row.hub.attempts.to_string(),
-            match row.hub.sending {
-                true => "under way".to_owned(),
-                false => next_try(row.hub.next_try, now),
+            if row.hub.sending {
+                "under way".to_owned()
+            } else {
+                next_try(row.hub.next_try, now)
             },
             match row.channel.retired {
                 None => row.channel.topic.to_string(),

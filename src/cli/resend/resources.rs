@@ -161,9 +161,10 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> state::Result<Vec<Set>> {
         };
         let resource_lists = lists_of(Capability::ResourceList);
         Set {
-            lists: match resource_lists.is_empty() {
-                true => lists_of(Capability::ChangeList),
-                false => resource_lists,
+            lists: if resource_lists.is_empty() {
+                lists_of(Capability::ChangeList)
+            } else {
+                resource_lists
             },
             source: channel.source,
             set: channel.set,

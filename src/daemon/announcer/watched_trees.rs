@@ -83,9 +83,10 @@ impl WatchedTrees {
             trees.push(Tree::watch(tree, known, move |report| {
                 let input = SourceInput::Tree(number, report);
                 let is_wanted = ahead.send(()).is_ok() && inputs.send(Input::Work(input)).is_ok();
-                match is_wanted {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if is_wanted {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             })?);
         }

@@ -185,13 +185,14 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
         body: ReplyBody::read(HUB_GREETING.as_bytes()),
         ..reply(405)
     };
-    let answers: Vec<ProbeResult> = match is_reached {
-        true => vec![Ok(ours)],
-        false => vec![
+    let answers: Vec<ProbeResult> = if is_reached {
+        vec![Ok(ours)]
+    } else {
+        vec![
             Ok(reply(405)),
             Ok(reply(404)),
             Err(failure(FailureCause::Timeout, "timed out")),
-        ],
+        ]
     };
     for answer in answers {
         for (table, key) in [

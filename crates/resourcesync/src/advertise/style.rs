@@ -72,9 +72,10 @@ impl<'a> Style<'a> {
     }
 
     fn declaration(&self) -> String {
-        match self.are_declared {
-            true => String::new(),
-            false => format!(" xmlns:rs=\"{RS}\""),
+        if self.are_declared {
+            String::new()
+        } else {
+            format!(" xmlns:rs=\"{RS}\"")
         }
     }
 }

@@ -27,9 +27,10 @@ pub fn describe(error: reqwest::Error) -> String {
         .map(ToString::to_string)
         .filter(|words| !words.starts_with("client error ("))
         .collect();
-    let cause = match told.is_empty() {
-        true => error.to_string(),
-        false => told.join(": "),
+    let cause = if told.is_empty() {
+        error.to_string()
+    } else {
+        told.join(": ")
     };
     if error.is_timeout() {
         "timed out".to_owned()

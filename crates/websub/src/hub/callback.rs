@@ -70,9 +70,10 @@ impl CallbackPolicy {
         }
         // The URL does not show if a public address is our own, so that is not revealed.
         let is_permitted = literal(&url).is_none_or(|address| self.permits(address, |_| false));
-        match is_permitted {
-            true => Ok(Callback::new(text)),
-            false => Err(Rejection::Address),
+        if is_permitted {
+            Ok(Callback::new(text))
+        } else {
+            Err(Rejection::Address)
         }
     }
 
@@ -245,9 +246,10 @@ mod tests {
                     format!("[{}]", carried(0x0064_ff9b << 96)),
                     format!("[2002:{:x}:{:x}::1]", bits >> 16, bits & 0xffff),
                 ] {
-                    let want = match is_public(address.into()) {
-                        true => Ok(()),
-                        false => Err(Rejection::Address),
+                    let want = if is_public(address.into()) {
+                        Ok(())
+                    } else {
+                        Err(Rejection::Address)
                     };
                     let text = format!("http://{host}/");
                     prop_assert_eq!(judged(&CallbackPolicy::default(), &text), want, "{}", host);

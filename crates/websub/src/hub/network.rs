@@ -22,9 +22,10 @@ pub enum NetworkError {
 
 /// Parses a network in CIDR notation, or a single address.
 pub fn parse(text: &str) -> Result<IpNet, NetworkError> {
-    let parsed = match text.contains('/') {
-        true => text.parse().ok(),
-        false => text.parse().ok().map(IpAddr::into),
+    let parsed = if text.contains('/') {
+        text.parse().ok()
+    } else {
+        text.parse().ok().map(IpAddr::into)
     };
     let network: IpNet = parsed.ok_or_else(|| NetworkError::Form(text.to_owned()))?;
     match network.trunc() {

@@ -137,9 +137,10 @@ pub fn kind(content_type: Option<&str>) -> Result<RequestKind, PublicationRefusa
 /// # Errors
 /// 415.
 pub fn verify_plain(content_encodings: &[&str]) -> Result<(), PublicationRefusal> {
-    match content_encodings.iter().copied().all(is_plain) {
-        true => Ok(()),
-        false => Err(PublicationRefusal::Encoded),
+    if content_encodings.iter().copied().all(is_plain) {
+        Ok(())
+    } else {
+        Err(PublicationRefusal::Encoded)
     }
 }
 
@@ -239,9 +240,10 @@ pub fn form_request(form: &[u8]) -> Result<FormRequest, PublicationRefusal> {
             }
         }
     }
-    match topics.is_empty() {
-        true => Err(PublicationRefusal::NoTopic),
-        false => Ok(request(topics)),
+    if topics.is_empty() {
+        Err(PublicationRefusal::NoTopic)
+    } else {
+        Ok(request(topics))
     }
 }
 

@@ -103,9 +103,10 @@ impl PublishedTopics {
         };
         let new = topics.iter().filter(is_new).count();
         let count = self.counts.get(publisher).copied().unwrap_or(0);
-        match new == 0 || count + new <= max {
-            true => Ok(()),
-            false => Err(PublicationRefusal::TooManyTopics { max }),
+        if new == 0 || count + new <= max {
+            Ok(())
+        } else {
+            Err(PublicationRefusal::TooManyTopics { max })
         }
     }
 

@@ -80,11 +80,12 @@ impl Publishers {
         if let Some(token) = token {
             let publisher = self.with_token(token);
             let publisher = publisher.ok_or(PublicationRefusal::UnknownToken)?;
-            return match publisher.may_publish(topic) {
-                true => Ok(publisher),
-                false => Err(PublicationRefusal::Outside {
+            return if publisher.may_publish(topic) {
+                Ok(publisher)
+            } else {
+                Err(PublicationRefusal::Outside {
                     topic: topic.clone(),
-                }),
+                })
             };
         }
         match self.of_topic(topic) {

@@ -224,9 +224,10 @@ impl Verifications {
                 }
                 VerificationOutcome::Limited(exceeded) => {
                     debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
-                    match self.may_wait(exceeded.retry_after).await {
-                        true => continue,
-                        false => break,
+                    if self.may_wait(exceeded.retry_after).await {
+                        continue;
+                    } else {
+                        break;
                     }
                 }
                 VerificationOutcome::Failed(reason) => {

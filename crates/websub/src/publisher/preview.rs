@@ -52,9 +52,10 @@ impl Preview {
         let mut preview = Preview::new(&url, request.headers, &request.body);
         preview.url = mask([settings]).hide(&preview.url);
         for header in &settings.headers {
-            let shown = match header.is_public {
-                true => header.value.reveal(),
-                false => MASKED,
+            let shown = if header.is_public {
+                header.value.reveal()
+            } else {
+                MASKED
             };
             preview.add(header.name.as_str(), shown);
         }

@@ -99,11 +99,12 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
         .send(CallbackRequest::Notification(delivery))
         .await
         .is_ok();
-    match is_taken && answered.await.is_ok() {
-        true => text(StatusCode::OK, ""),
-        false => text(
+    if is_taken && answered.await.is_ok() {
+        text(StatusCode::OK, "")
+    } else {
+        text(
             StatusCode::SERVICE_UNAVAILABLE,
             "not handed over; try again\n",
-        ),
+        )
     }
 }

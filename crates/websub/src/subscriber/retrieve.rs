@@ -121,9 +121,10 @@ impl Retriever {
             let permitted = origins.clone();
             let policy = Policy::custom(move |attempt: Attempt<'_>| {
                 let is_permitted = permitted.permit(attempt.url());
-                match is_permitted && attempt.previous().len() <= MAX_REDIRECTIONS {
-                    true => attempt.follow(),
-                    false => attempt.stop(),
+                if is_permitted && attempt.previous().len() <= MAX_REDIRECTIONS {
+                    attempt.follow()
+                } else {
+                    attempt.stop()
                 }
             });
             client::builder().timeout(TIMEOUT).redirect(policy)
@@ -176,9 +177,10 @@ impl Retriever {
             let plain = unpack(&body);
             body = plain.map_err(|source| RetrieveError::Unpack { url: url(), source })?;
         }
-        match body.len() < DOCUMENT_BYTES {
-            true => Ok(body),
-            false => Err(RetrieveError::TooLarge { url: url() }),
+        if body.len() < DOCUMENT_BYTES {
+            Ok(body)
+        } else {
+            Err(RetrieveError::TooLarge { url: url() })
         }
     }
 }

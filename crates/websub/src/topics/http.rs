@@ -239,9 +239,10 @@ impl ServedPage {
             .map(|tag| tag.trim_ascii())
             .any(|tag| tag == b"*" || self.etag == tag.strip_prefix(b"W/").unwrap_or(tag));
         let prepared = self.prepared();
-        let mut reply = Response::new(match is_known {
-            true => Bytes::new().into(),
-            false => prepared.body.clone().into(),
+        let mut reply = Response::new(if is_known {
+            Bytes::new().into()
+        } else {
+            prepared.body.clone().into()
         });
         let headers = reply.headers_mut();
         headers.insert(LINK, prepared.links.clone());

@@ -101,9 +101,12 @@ async fn a_topic_that_names_no_hub_is_a_topic() {
 
 #[tokio::test]
 async fn what_is_no_topic_says_why() {
-    let peer = Peer::start(|seen| match seen.line().contains("/none") {
-        true => say("404 Not Found", "", ""),
-        false => say("200 OK", "", ""),
+    let peer = Peer::start(|seen| {
+        if seen.line().contains("/none") {
+            say("404 Not Found", "", "")
+        } else {
+            say("200 OK", "", "")
+        }
     })
     .await;
     let why = |path| {

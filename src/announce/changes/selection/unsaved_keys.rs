@@ -81,9 +81,10 @@ fn last_row<F: RoundFiles>(
     let unsaved = unsaved.next();
     let saved = files.last_taken(list)?.map(|(number, row)| {
         let is_deleted = rows.contains_key(&(list.clone(), number));
-        match is_deleted {
-            true => (number, KeyRow::new(&[], None)),
-            false => (number, row),
+        if is_deleted {
+            (number, KeyRow::new(&[], None))
+        } else {
+            (number, row)
         }
     });
     Ok(match (unsaved, saved) {

@@ -205,9 +205,10 @@ impl Body for RelayBody {
             read.unwrap_or_else(|error| Err(error.to_string()))
         };
         this.next += 1;
-        this.progress.send_replace(match this.is_end_stream() {
-            true => BodyProgress::Complete,
-            false => BodyProgress::Parts(this.next),
+        this.progress.send_replace(if this.is_end_stream() {
+            BodyProgress::Complete
+        } else {
+            BodyProgress::Parts(this.next)
         });
         let frame = part.map(|part| Frame::data(Bytes::from_owner(part)));
         Poll::Ready(Some(frame.map_err(io::Error::other)))

@@ -50,9 +50,10 @@ pub async fn serve_hub(
     let handler = move |request: Request<Incoming>| {
         let hub = hub.clone();
         async move {
-            match hub.embedded.endpoint.is_at(request.uri().path()) {
-                true => hub.answer(request, body_timeout).await,
-                false => text(StatusCode::NOT_FOUND, NOT_HERE),
+            if hub.embedded.endpoint.is_at(request.uri().path()) {
+                hub.answer(request, body_timeout).await
+            } else {
+                text(StatusCode::NOT_FOUND, NOT_HERE)
             }
         }
     };

@@ -82,11 +82,12 @@ impl TopicClient {
                 names_us
             }
         };
-        match names_us {
-            true => Ok(()),
-            false => Err(PublicationRefusal::OtherHub {
+        if names_us {
+            Ok(())
+        } else {
+            Err(PublicationRefusal::OtherHub {
                 topic: topic.clone(),
-            }),
+            })
         }
     }
 

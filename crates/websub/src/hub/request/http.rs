@@ -70,9 +70,10 @@ impl SubscriptionEndpoint {
         if *request.method() != Method::POST {
             return only_post(HUB_GREETING);
         }
-        let reply = match self.is_addressed_to_us(request.headers()) {
-            true => self.answer_request(request, body_timeout).await,
-            false => text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN),
+        let reply = if self.is_addressed_to_us(request.headers()) {
+            self.answer_request(request, body_timeout).await
+        } else {
+            text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN)
         };
         self.count_request(reply.status().as_u16());
         reply

@@ -29,9 +29,12 @@ impl Running {
 
 #[tokio::test]
 async fn requests_and_verifications_count_by_what_comes_of_them() {
-    let peer = Peer::start(|seen| match seen.line().contains("/liar") {
-        true => say("200 OK", "", "of course"),
-        false => willing(seen),
+    let peer = Peer::start(|seen| {
+        if seen.line().contains("/liar") {
+            say("200 OK", "", "of course")
+        } else {
+            willing(seen)
+        }
     })
     .await;
     let running = start_with(Restored::default(), |settings| {

@@ -155,9 +155,10 @@ async fn a_body_is_never_taken_for_a_request() {
         ("GET /t", format!("Content-Length: {}\r\n", within.len())),
         ("GET /t", "Transfer-Encoding: chunked\r\n".to_owned()),
     ] {
-        let body = match header.starts_with("Content") {
-            true => within.to_owned(),
-            false => format!("{:x}\r\n{within}\r\n0\r\n\r\n", within.len()),
+        let body = if header.starts_with("Content") {
+            within.to_owned()
+        } else {
+            format!("{:x}\r\n{within}\r\n0\r\n\r\n", within.len())
         };
         let asked = format!("{line} HTTP/1.1\r\nHost: e.org\r\n{header}\r\n{body}");
         let asked = asked.repeat(2) + &closing("HEAD /t", "");

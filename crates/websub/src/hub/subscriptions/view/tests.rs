@@ -47,9 +47,10 @@ fn pending(on: &str, ids: &[u64]) -> SavedTopic {
 
 /// Each notification has the number of its row and 40.
 fn seq_after(topic: &Topic, heard: RelayId) -> Option<u64> {
-    let ids = match topic.as_str().ends_with('a') {
-        true => [1, 2, 3].as_slice(),
-        false => &[4],
+    let ids = if topic.as_str().ends_with('a') {
+        [1, 2, 3].as_slice()
+    } else {
+        &[4]
     };
     ids.iter().find(|id| **id > heard.0).map(|id| id + 40)
 }
