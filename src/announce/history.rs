@@ -139,6 +139,14 @@ impl History {
     /// Adds a notification, and forgets the oldest beyond the limits.
     pub fn push(&mut self, channel: ChannelId, notification: NotificationView) {
         let size = |payload: Option<PayloadText>| payload.map_or(0, |payload| payload.0.len());
+        // One that grew before it was sent (C20).
+        let is_same =
+            |(of, known): &(_, NotificationView)| (*of, known.seq) == (channel, notification.seq);
+        if let Some(at) = self.notifications.iter().rposition(is_same)
+            && let Some((_, shorter)) = self.notifications.remove(at)
+        {
+            self.bytes -= size(shorter.payload);
+        }
         self.bytes += size(notification.payload.clone());
         self.notifications.push_back((channel, notification));
         if self.notifications.len() > MAX_NOTIFICATIONS

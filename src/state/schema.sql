@@ -181,7 +181,6 @@ CREATE TABLE change_set (                   -- a set with a change channel, and 
   round INTEGER, is_partial INTEGER NOT NULL DEFAULT 0,             -- the round under way, and whether it leaves lists out
   last_round INTEGER,                       -- the last one that took something, if nothing was done to lists and keys since
   must_take_others INTEGER NOT NULL DEFAULT 0,                      -- C8: before a stale list is asked for again
-  cut INTEGER,                              -- C20
   watched_since INTEGER,                    -- C7, C29: since when this run sees all its lists
   missing INTEGER NOT NULL DEFAULT 0, missing_until INTEGER,        -- C29: missing resources; when the first counts as deleted
   is_accepted INTEGER NOT NULL DEFAULT 0) STRICT;                   -- C29: an operator believes their deletion

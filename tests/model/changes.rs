@@ -33,7 +33,7 @@ const ENTRIES: [&str; 14] = [
     "u n 2027-01-01T00:00:00Z",
 ];
 
-/// The longest that a version may stand unseen: C20's wait for hubs, and the waits for a list that changes.
+/// The longest that a version may stand unseen: the waits for a list that changes.
 const SEEN_AFTER: Duration = Duration::from_secs(400);
 
 #[derive(Debug, Clone)]

@@ -183,16 +183,6 @@ fn backlog_at(db: Db<'_>, id: ChannelId, position: &LogPosition) -> Result<usize
     Ok((next + later).saturating_sub(position.entries))
 }
 
-/// Returns true if a hub of a channel has all that was cut, or there is none.
-pub fn has_free_hub(db: Db<'_>, id: ChannelId) -> Result<bool> {
-    let free = db.first::<(usize, usize)>(
-        "SELECT count(*), coalesce(sum(p.heard >= c.seq), 0) FROM channel c CROSS JOIN account a ON a.channel = c.id \
-         CROSS JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE c.id = ?1 AND a.left_at IS NULL",
-        id,
-    )?;
-    Ok(free.is_none_or(|(hubs, free)| hubs == 0 || free > 0))
-}
-
 // Intervals.
 
 /// Returns the end of the last interval that was told on a channel.
@@ -315,7 +305,7 @@ fn limits(step: &Step<'_>, channel: &Channel, from: Timestamp) -> IntervalLimits
     }
 }
 
-/// Adds a notification to the log of a channel. Returns its number.
+/// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
 fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u64> {
     let payload = ChangePayload {
         up: Some(channel.set_uri.clone()),
@@ -323,17 +313,27 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
         until: interval.until,
         entries: interval.entries,
     };
-    let body: Arc<[u8]> = payload.render().into();
-    let before = last(step.db, channel.id, i64::MAX)?.map_or(0, |last| last.total);
-    let entries = payload.entries.len();
-    let sql = "UPDATE channel SET seq = seq + 1, untils = ?2 WHERE id = ?1 RETURNING seq";
-    let seq = step.db.first(sql, (channel.id, bytes(&[payload.until])))?;
+    let mut body: Arc<[u8]> = payload.render().into();
+    let (mut since, mut entries, mut number) = (payload.from, payload.entries.len(), 1_i64);
+    let last = last(step.db, channel.id, i64::MAX)?;
+    let total = last.as_ref().map_or(0, |last| last.total) + entries;
+    if let Some(last) = last
+        && let Some(grown) = grown(step, channel.id, &last, &body, entries)?
+    {
+        body = grown;
+        (since, entries, number) = (last.since, last.entries + entries, 0);
+        let sql = "DELETE FROM change_log WHERE channel = ?1 AND seq = ?2";
+        step.db.run(sql, (channel.id, last.seq))?;
+    }
+    let sql = "UPDATE channel SET seq = seq + ?3, untils = ?2 WHERE id = ?1 RETURNING seq";
+    let until = bytes(&[payload.until]);
+    let seq = step.db.first(sql, (channel.id, until, number))?;
     let seq: u64 = seq.unwrap_or_default();
-    let sizes = (entries, before + entries, body.len());
+    let sizes = (entries, total, body.len());
     step.db.run(
         "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         (
-            (channel.id, seq, payload.from, payload.until),
+            (channel.id, seq, since, payload.until),
             sizes,
             step.now,
             &body,
@@ -355,6 +355,33 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     };
     step.made.push((channel.id, made));
     Ok(seq)
+}
+
+/// Returns the last notification of a log with the next one in it, if there are hubs and none was sent it, nor counts as
+/// told, and both fit into one.
+fn grown(
+    step: &Step<'_>,
+    id: ChannelId,
+    last: &Logged,
+    next: &Arc<[u8]>,
+    entries: usize,
+) -> Result<Option<Arc<[u8]>>> {
+    let window = &step.plan.window;
+    let fits =
+        last.entries + entries <= window.max_entries && last.bytes + next.len() <= window.max_bytes;
+    let sql = "SELECT l.body FROM change_log l WHERE l.channel = ?1 AND l.seq = ?2 \
+               AND EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND left_at IS NULL) \
+               AND NOT EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND (seq = ?2 OR sending = ?2)) \
+               AND NOT EXISTS (SELECT 1 FROM log_position WHERE channel = ?1 AND (heard >= ?2 OR skipped_to >= ?2 \
+               OR last >= ?2 OR heard = ?2 - 1 AND entries > 0))";
+    let unsent: Option<Arc<[u8]>> = if fits {
+        step.db.first(sql, (id, last.seq))?
+    } else {
+        None
+    };
+    let both = unsent.map(|unsent| [unsent, next.clone()]);
+    let merged = both.and_then(|both| merge(both.iter(), window.max_entries, window.max_bytes));
+    Ok(merged.map(Arc::from))
 }
 
 /// C22: lets the oldest changes count as told to hubs that are too far behind, except what is in flight.

@@ -52,7 +52,6 @@ pub struct ChangeSet {
     pub is_partial: bool,
     pub last_round: Option<u64>,
     pub must_take_others: bool,
-    pub cut: Option<Timestamp>,
     pub watched_since: Option<Timestamp>,
     pub missing: usize,
     pub missing_until: Option<Timestamp>,
@@ -62,7 +61,7 @@ pub struct ChangeSet {
 pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
     step.db.first(
         "SELECT id, source, learned, learned_until, retiring, told_until, wake, first_trigger, last_trigger, not_before, \
-         delays, round, is_partial, last_round, must_take_others, cut, watched_since, missing, missing_until, is_accepted \
+         delays, round, is_partial, last_round, must_take_others, watched_since, missing, missing_until, is_accepted \
          FROM change_set WHERE id = ?1",
         id,
     )
@@ -70,7 +69,7 @@ pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
 
 from_row! { ChangeSet {
     id, source, learned, learned_until, retiring, told_until, wake, triggers, not_before, delays, round, is_partial, last_round,
-    must_take_others, cut, watched_since, missing, missing_until, is_accepted
+    must_take_others, watched_since, missing, missing_until, is_accepted
 } }
 
 impl FromRow for Option<ListKind> {
@@ -89,12 +88,12 @@ impl ChangeSet {
         step.db.run(
             "UPDATE change_set SET learned = ?2, learned_until = ?3, retiring = ?4, told_until = ?5, wake = ?6, \
              first_trigger = ?7, last_trigger = ?8, not_before = ?9, delays = ?10, round = ?11, is_partial = ?12, \
-             last_round = ?13, must_take_others = ?14, cut = ?15, watched_since = ?16, missing = ?17, missing_until = ?18, \
-             is_accepted = ?19 WHERE id = ?1",
+             last_round = ?13, must_take_others = ?14, watched_since = ?15, missing = ?16, missing_until = ?17, \
+             is_accepted = ?18 WHERE id = ?1",
             (
                 (self.id, learned, self.learned_until, self.retiring, self.told_until, self.wake),
                 (self.triggers, self.not_before, self.delays, self.round, self.is_partial, self.last_round, self.must_take_others),
-                (self.cut, self.watched_since, self.missing, self.missing_until, self.is_accepted),
+                (self.watched_since, self.missing, self.missing_until, self.is_accepted),
             ),
         )
     }
@@ -308,19 +307,13 @@ pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
     )
 }
 
-/// C20: looks whether a round is due that waited for a hub, as one may have been told everything.
-pub fn hub_is_free(step: &Step<'_>, set: DocId) -> Result<()> {
-    let sql = "UPDATE change_set SET wake = ?2 WHERE id = ?1 AND wake > ?2";
-    step.db.run(sql, (set, step.now))
-}
-
 /// Begins a run, or the time of another plan: rounds under way do not count any more, and what was seen only by the run
 /// before is seen anew.
 pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET wake = CASE WHEN retiring IS NOT NULL THEN ?1 END, not_before = NULL, \
          first_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, last_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, \
-         delays = 0, round = NULL, last_round = NULL, must_take_others = 0, cut = NULL, missing = 0, missing_until = NULL, \
+         delays = 0, round = NULL, last_round = NULL, must_take_others = 0, missing = 0, missing_until = NULL, \
          is_accepted = 0, watched_since = CASE WHEN ?2 = 0 THEN watched_since END",
         (step.now, is_start),
     )?;

@@ -680,11 +680,6 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
     )?;
     for (channel, hub) in ended {
         report_dropped(step, channel, hub)?;
-        // C20: a round may have waited for this hub.
-        step.db.run(
-            "UPDATE change_set SET wake = ?2 WHERE id = (SELECT set_id FROM channel WHERE id = ?1) AND wake > ?2",
-            (channel, step.now),
-        )?;
         change_log::drop_due(step, channel, hub)?;
         let key = (channel, hub);
         step.db.run(

@@ -21,12 +21,12 @@ use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::{Verdict, verdict};
 
 use crate::announce::history::{Outcome, OutcomeView};
+use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
 use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::owed;
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, change_sets};
 use crate::state::{DocId, HubId, Result, from_row};
 
 /// Least time between two pings of a hub about one topic.
@@ -441,7 +441,6 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     )?;
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
-        change_sets::hub_is_free(step, answered.channel.set)?;
     }
     for (document, flown) in &covered {
         owed::set_told(step, id, hub, *document, *flown)?;
@@ -704,7 +703,6 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
     )?;
     if channel.kind == ChannelKind::Change {
         change_log::trim(step, id)?;
-        change_sets::hub_is_free(step, channel.set)?;
     }
     let uri = step.hub_uri(hub)?;
     if let Some(seq) = seq {

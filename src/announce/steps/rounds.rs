@@ -2,7 +2,6 @@
 //! C11, C20, C27).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::{
@@ -10,7 +9,6 @@ use crate::announce::changes::round::{
 };
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
-use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
@@ -21,9 +19,6 @@ use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::lists::{self, NextLists};
 use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result};
-
-/// Maximum wait of fresh changes because no hub has what was cut (C20).
-const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// Begins the rounds that are due, of the sets of sources that are settled.
 pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
@@ -70,13 +65,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         ListKind::ResourceLists => inventory_window(),
         ListKind::ChangeLists => step.plan.window.changes.clone(),
     };
-    let mut due = set.due_at(&window).unwrap_or(now);
-    if let Some(cut) = set.cut
-        && !is_last
-        && !change_log::has_free_hub(step.db, channel.id)?
-    {
-        due = due.max(later(cut, HUB_WAIT));
-    }
+    let due = set.due_at(&window).unwrap_or(now);
     if due > now {
         return Ok(Some(due));
     }
@@ -278,7 +267,6 @@ fn log(
     }
     let mut back_dated = BTreeMap::new();
     if !taken.changes.is_empty() {
-        set.cut = Some(now);
         back_dated = change_log::cut(step, channel, taken.changes, &taken.lists)?;
     }
     for (number, list) in taken.lists.iter().enumerate() {

@@ -6,6 +6,7 @@ use resourcesync::channel_kind::ChannelKind;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::history::Outcome;
 use rsnotify::announce::plan::Mode;
+use rstest::rstest;
 
 use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, world_of};
 use crate::world::{HUB, OTHER_HUB, Reply, World, plan, set_hubs, two_hubs};
@@ -194,16 +195,34 @@ fn changes_gather_while_no_hub_takes_any() {
     );
 }
 
-#[test]
-fn changes_gather_for_five_minutes_at_most() {
+/// C20: a generator that writes its list anew with each run loses nothing either.
+#[rstest]
+#[case(1)]
+#[case(3 * 60)]
+fn what_a_list_had_while_no_hub_takes_any_is_announced(#[case] minutes: u64) {
     let mut world = world_of(plan());
     world.script(HUB, Reply::Status(503));
-    publish(&mut world, 1);
-    publish(&mut world, 2);
-    world.wait(290);
-    assert_eq!(world.logged().len(), 1);
-    world.wait(20);
-    assert_eq!(world.logged().len(), 2);
+    for number in 1..6 {
+        world.write_changes(LIST, &[format!("u r{number} 0{number}:00")]);
+        world.wait(minutes * 60);
+        if number == 3 {
+            world.crash_and_start();
+        }
+    }
+    assert_eq!(
+        world.logged(),
+        [1, 2],
+        "what is in flight, and what follows it"
+    );
+    world.script(HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(
+        world.changes(),
+        [
+            "[00:00, 01:00] u r1 01:00",
+            "[01:00, 05:00] u r2 02:00; u r3 03:00; u r4 04:00; u r5 05:00"
+        ]
+    );
 }
 
 #[test]
