@@ -40,7 +40,7 @@ impl Readiness {
         Readiness::default()
     }
 
-    /// Notes an iteration of the event loop: if the state is saved, and if every present mount was swept.
+    /// Notes an iteration of the event loop: if the state is saved, and if what is there counts as known.
     pub fn update(&self, is_saved: bool, is_settled: bool) {
         self.flags.is_saved.store(is_saved, Ordering::Relaxed);
         self.flags.is_settled.store(is_settled, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Readiness {
     /// Returns the reason why the daemon is not ready.
     fn not_ready(&self) -> Option<&'static str> {
         if !self.flags.is_settled.load(Ordering::Relaxed) {
-            Some("not every mount was swept yet")
+            Some("not every mount was swept yet, or its Change Lists were not read")
         } else if !self.flags.is_saved.load(Ordering::Relaxed) {
             Some("the state cannot be saved")
         } else {

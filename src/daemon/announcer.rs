@@ -25,6 +25,7 @@ use websub::topics::http::Topics;
 use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
+use crate::announce::steps::change_sets;
 use crate::announce::steps::step::Engine;
 use crate::broker::client::Brokers;
 use crate::control::{ControlReply, ControlRequest};
@@ -69,6 +70,8 @@ pub struct Announcer {
     topics: ServedTopics,
     submissions: Submissions,
     change_reader: ChangeReader,
+    /// The lists of changes that were there at the start were read once.
+    has_learned: bool,
     /// What waits for a step.
     inputs: VecDeque<Event>,
     /// Effects to perform once what came with them is saved.
@@ -115,6 +118,7 @@ impl Announcer {
                 parts.failpoints.clone(),
             ),
             change_reader: ChangeReader::start(answer),
+            has_learned: false,
             inputs: VecDeque::new(),
             effects,
             commanded: None,
@@ -342,8 +346,14 @@ impl Role for Announcer {
     }
 
     fn step_ended(&mut self) -> Knowledge {
-        if self.is_settled() {
+        let is_settled = self.is_settled();
+        if is_settled {
             self.trees.settled();
+            // If the state cannot be read, nothing is ready either.
+            self.has_learned =
+                self.has_learned || change_sets::is_learning(self.engine.db()).is_ok_and(|it| !it);
+        }
+        if is_settled && self.has_learned {
             Knowledge::Complete
         } else if self.trees.was_settled {
             Knowledge::CompleteBefore

@@ -185,6 +185,7 @@ CREATE TABLE change_set (                   -- a set with a change channel, and 
   missing INTEGER NOT NULL DEFAULT 0, missing_until INTEGER,        -- C29: missing resources; when the first counts as deleted
   is_accepted INTEGER NOT NULL DEFAULT 0) STRICT;                   -- C29: an operator believes their deletion
 CREATE INDEX change_set_wake ON change_set (source, wake);
+CREATE INDEX change_set_learning ON change_set (id) WHERE learned = 0;
 
 CREATE TABLE change_list (                  -- a list of a set, as far as its entries were taken (C6)
   set_id INTEGER NOT NULL REFERENCES change_set ON DELETE CASCADE, list INTEGER NOT NULL REFERENCES document,
@@ -200,6 +201,7 @@ CREATE TABLE change_list (                  -- a list of a set, as far as its en
   ended INTEGER,                            -- C7: no Change List any more; what was taken is forgotten then
   PRIMARY KEY (set_id, list)) STRICT, WITHOUT ROWID;
 CREATE INDEX change_list_by_list ON change_list (list);
+CREATE INDEX change_list_to_learn ON change_list (set_id) WHERE to_learn = 1;
 
 CREATE TABLE stale_list (                   -- C8: a list that was not the version that was asked for
   set_id INTEGER NOT NULL REFERENCES change_set ON DELETE CASCADE, list INTEGER NOT NULL,

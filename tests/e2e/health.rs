@@ -105,7 +105,7 @@ fn a_daemon_that_still_looks_at_its_tree_is_alive_and_not_ready() {
     let (code, stdout, stderr) = health(&["--admin-listen", &address, "--ready"]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     let said = format!(
-        "rsnotify: {address} answers /readyz with 503 Service Unavailable: not every mount was swept yet\n"
+        "rsnotify: {address} answers /readyz with 503 Service Unavailable: not every mount was swept yet, or its Change Lists were not read\n"
     );
     assert_eq!(stderr, said);
 }

@@ -12,7 +12,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status, is_ready: bool) {
     );
     exposition.gauge(
         "rsnotify_ready",
-        "1 if `/readyz` answers 200: every present mount was swept, and the state can be saved",
+        "1 if `/readyz` answers 200: every present mount was swept, its Change Lists were read, and the state can be saved",
         i64::from(is_ready),
     );
     exposition.gauge(

@@ -12,7 +12,7 @@ use resourcesync::channel_kind::ChannelKind;
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, lists};
-use crate::state::{Columns, DocId, FromRow, Result, from_row};
+use crate::state::{Columns, Db, DocId, FromRow, Result, from_row};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -284,6 +284,17 @@ pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
 }
 
 // Sets of a source.
+
+/// Returns true if what lists have counts as taken because it was there before, and was not read yet (C10, R13). A set of which
+/// a round was put off does not count: what keeps it may last.
+pub fn is_learning(db: Db<'_>) -> Result<bool> {
+    let is_due = "s.delays = 0 AND (s.round IS NOT NULL OR s.first_trigger IS NOT NULL)";
+    let sql = format!(
+        "SELECT 1 FROM change_set s WHERE s.learned = 0 AND {is_due} UNION ALL \
+         SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due}"
+    );
+    db.exists(&sql, ())
+}
 
 /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29).
 pub fn accept(step: &Step<'_>, source: i64) -> Result<()> {

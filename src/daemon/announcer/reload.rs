@@ -62,7 +62,9 @@ impl EventLoop<Announcer> {
             trees.next_generation(config, plan, db)
         })?;
         announcer.carry_counts_over(&before, &mut self.parts.counts);
-        let was_settled = was_settled && covers(&before, &announcer.engine.plan);
+        let is_covered = covers(&before, &announcer.engine.plan);
+        let was_settled = was_settled && announcer.has_learned && is_covered;
+        announcer.has_learned = was_settled;
         announcer.trees.replace(next, began, was_settled);
         announcer.topics.await_claims();
         announcer.effects.extend(effects);

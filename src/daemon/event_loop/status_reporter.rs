@@ -13,12 +13,12 @@ use crate::report::summary::DaemonActivity;
 /// Minimum time between two additions to the counts of the last day.
 const NOTED_EACH: Duration = Duration::from_secs(60);
 
-/// Whether every present mount was swept; `rsnotify hub` has none.
+/// Whether every present mount was swept, and its Change Lists were read; `rsnotify hub` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Some were not swept yet.
+    /// Some were not yet.
     Partial,
-    /// Some were not swept yet since the configuration changed; before, all were.
+    /// Some were not yet since the configuration changed; before, all were.
     CompleteBefore,
     Complete,
 }
