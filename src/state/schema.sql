@@ -106,6 +106,7 @@ CREATE TABLE trouble (                      -- R3: candidates that cannot be rea
   reason TEXT NOT NULL, predates INTEGER NOT NULL,
   reported INTEGER NOT NULL, report_at INTEGER) STRICT, WITHOUT ROWID;
 CREATE INDEX trouble_by_mount ON trouble (mount);
+CREATE INDEX trouble_by_source ON trouble (source);
 CREATE INDEX trouble_report ON trouble (report_at) WHERE report_at IS NOT NULL;
 
 CREATE TABLE hub (id INTEGER PRIMARY KEY, uri TEXT NOT NULL UNIQUE, mode TEXT NOT NULL, configured INTEGER NOT NULL) STRICT;

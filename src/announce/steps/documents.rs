@@ -16,7 +16,7 @@ use resourcesync::document::{Form, Parsed};
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{findings, owed, relations};
+use crate::announce::steps::{change_sets, findings, owed, relations};
 use crate::state::{Db, DocId, Result, columns, from_row};
 
 /// The presence of a document in the tree (R15).
@@ -250,7 +250,7 @@ pub fn observe(
             if let Some(before) = step.db.document_at(&uri)? {
                 vanished(step, position, before, at, true)?;
             }
-            forget_trouble(step, &uri)?;
+            forget_trouble(step, position, &uri)?;
             question(step, position, &uri, &path)?;
             step.db.run(
                 "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
@@ -267,7 +267,7 @@ pub fn observe(
             incomplete(step, position, &uri, &path, &reason, at)?;
         }
         Look::Missing => {
-            forget_trouble(step, &uri)?;
+            forget_trouble(step, position, &uri)?;
             question(step, position, &uri, &path)?;
             let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
             step.db.run(sql, &path)?;
@@ -311,7 +311,7 @@ pub fn seen(
     sighting: Sighting,
     before: Option<SeenDocument>,
 ) -> Result<()> {
-    let trouble = forget_trouble(step, uri)?;
+    let trouble = forget_trouble(step, position, uri)?;
     if trouble.is_some_and(|(_, reported)| reported) {
         step.facts.push(Fact::Mended {
             path: sighting.path.clone(),
@@ -674,14 +674,21 @@ fn incomplete(
     )
 }
 
-/// Forgets a candidate that can be read, or is gone. Returns whether it predates its baseline, and was reported.
-fn forget_trouble(step: &Step<'_>, uri: &Uri) -> Result<Option<(bool, bool)>> {
-    let sql = "SELECT predates, reported FROM trouble WHERE uri = ?1";
-    let trouble = step.db.first::<(_, _)>(sql, uri)?;
-    if trouble.is_some() {
-        step.db.run("DELETE FROM trouble WHERE uri = ?1", uri)?;
+/// Forgets a candidate that can be read, or is gone. Returns whether it predates its baseline, and was reported. If it lasted,
+/// entries that it has or had count as seen from now on (C7).
+fn forget_trouble(step: &Step<'_>, position: usize, uri: &Uri) -> Result<Option<(bool, bool)>> {
+    let sql = "SELECT predates, reported, report_at FROM trouble WHERE uri = ?1";
+    let trouble: Option<(bool, bool, Option<Timestamp>)> = step.db.first(sql, uri)?;
+    let Some((predates, reported, report_at)) = trouble else {
+        return Ok(None);
+    };
+    step.db.run("DELETE FROM trouble WHERE uri = ?1", uri)?;
+    let plan = &step.plan.sources[position];
+    let graced = later(step.now, plan.broken_after);
+    if reported || report_at.is_some_and(|at| later(at, plan.deletion_grace) <= graced) {
+        change_sets::stop_watching(step, step.live.sources[position].id)?;
     }
-    Ok(trouble)
+    Ok(Some((predates, reported)))
 }
 
 /// Reports the candidates that could not be read for long, once each.

@@ -576,14 +576,40 @@ fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
     set.save(step)
 }
 
-/// Forgets what was taken of the lists of a set that ended a grace ago.
-pub fn forget_ended(step: &Step<'_>, set: DocId) -> Result<()> {
+/// Forgets what was taken of the lists of a set that ended a grace ago, if all its lists were seen for that time; else later.
+pub fn forget_ended(step: &Step<'_>, position: usize, set: DocId) -> Result<()> {
     let sql = "SELECT list FROM change_list WHERE set_id = ?1 AND ended <= ?2";
     let ended = step.db.all::<Vec<DocId>>(sql, (set, step.now))?;
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let since = match has_unseen_list(step, position, set)? {
+        true => None,
+        false => change_sets::load(step, set)?.and_then(|set| set.watched_since),
+    };
+    let grace = step.plan.sources[position].deletion_grace;
+    let ends = later(since.unwrap_or(step.now), grace);
+    if ends > step.now {
+        let sql = "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND ended <= ?2";
+        return step.db.run(sql, (set, step.now, ends));
+    }
     for list in ended {
         forget(step, set, list)?;
     }
     Ok(())
+}
+
+/// Returns true if a list of a set may have entries that nobody sees now: a mount is away, or there is a file that cannot be
+/// read and is no document that belongs elsewhere (C7).
+pub fn has_unseen_list(step: &Step<'_>, position: usize, set: DocId) -> Result<bool> {
+    let source = &step.live.sources[position];
+    Ok(!source.is_whole()
+        || step.db.exists(
+            "SELECT 1 FROM trouble t LEFT JOIN document d ON d.uri = t.uri AND d.presence BETWEEN 1 AND 3 \
+             WHERE t.source = ?1 AND (d.id IS NULL OR d.capability = ?2 AND d.form = 0 \
+             AND EXISTS (SELECT 1 FROM member WHERE document = d.id AND set_id = ?3))",
+            (source.id, Capability::ChangeList, set),
+        )?)
 }
 
 /// Ends the waits for entries that no list had in time: the next round takes them. Returns their number.
@@ -704,14 +730,15 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
             if compares {
                 look_at_inventory(step, id)?;
             }
-            if !is_there {
-                forget(step, id, list)?;
-                continue;
-            }
-            // Its entries may stand in other lists now, as in the components of an index.
+            // Its entries may stand in other lists now, as in the components of an index; a deletion had its grace.
+            let ended = if is_there {
+                later(step.now, plan.deletion_grace)
+            } else {
+                step.now
+            };
             step.db.run(
                 "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL",
-                (id, list, later(step.now, plan.deletion_grace)),
+                (id, list, ended),
             )?;
             let sql = "UPDATE change_set SET wake = ?2 WHERE id = ?1";
             step.db.run(sql, (id, step.now))?;

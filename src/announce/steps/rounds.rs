@@ -30,7 +30,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
-            lists::forget_ended(step, id)?;
+            lists::forget_ended(step, position, id)?;
             let ended_waits = lists::end_waits(step, id)?;
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
@@ -111,7 +111,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     set.is_partial = is_partial && set.learned.is_none();
     (set.triggers, set.not_before) = (None, None);
     // All Resource Lists are there, or the round would have been put off.
-    let is_away = kind == ListKind::ChangeLists && !step.live.sources[position].is_whole();
+    let is_away = kind == ListKind::ChangeLists && lists::has_unseen_list(step, position, set.id)?;
     let since = if is_away {
         now
     } else {

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
+use rstest::rstest;
 
 use crate::changes::{
     LIST, NOTHING, SECOND, TOPIC, UP, apart, set_a, uri, watch, world_of, world_with,
@@ -716,4 +717,56 @@ fn a_list_that_is_open_again_is_told_as_before() {
         world.changes(),
         ["[2026-11-21T10:00:00, 2026-11-21T10:00:00.000001] u c"]
     );
+}
+
+/// How a list loses entries that another one has, which cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rotation {
+    /// The list goes on without them.
+    Shortened,
+    Deleted,
+    /// The list is an index now, of what it was.
+    Index,
+}
+
+/// C7: a disk is full while a list is rotated, for longer than `deletion_grace`.
+#[rstest]
+fn entries_in_a_list_that_cannot_be_read_are_not_forgotten(
+    #[values(Rotation::Shortened, Rotation::Deleted, Rotation::Index)] rotation: Rotation,
+    #[values(true, false)] is_known: bool,
+) {
+    let mut world = world_of(plan());
+    let old = ["u z 00:00", "u a 01:00", "u b 02:00"];
+    world.write_changes(LIST, &old);
+    if is_known {
+        world.write_changes(SECOND, &old[..1]);
+    }
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 02:00] u a 01:00; u b 02:00"]);
+    world.write_text(SECOND, b"<urlset");
+    match rotation {
+        Rotation::Shortened => world.write_changes(LIST, &["u c 03:00"]),
+        Rotation::Deleted => world.delete(LIST),
+        Rotation::Index => world.write(LIST, index("changelist").up(UP).lists(&[SECOND])),
+    }
+    world.wait(1_000);
+    world.write_changes("/a/third.xml", &["u d 04:00"]);
+    world.wait(1_000);
+    world.changes();
+    world.write_changes(SECOND, &[&old[..], &["u e 05:00"]].concat());
+    world.wait(60);
+    assert_eq!(world.changes(), ["[04:00, 05:00] u e 05:00"]);
+    // They are forgotten once all lists were read for that time.
+    if rotation == Rotation::Shortened {
+        world.write_changes(SECOND, &["u e 05:00"]);
+        world.wait(400);
+        world.write_changes(LIST, &["u c 03:00", "u f 06:00"]);
+        world.wait(400);
+        world.write_changes(LIST, &["u c 03:00", "u f 06:00", "u a 01:00"]);
+        world.wait(60);
+        assert_eq!(
+            world.changes(),
+            ["[05:00, 06:00] u f 06:00", "[06:00, 06:00.000001] u a"]
+        );
+    }
 }
