@@ -153,15 +153,39 @@ impl Finding {
         }
     }
 
-    /// Returns the finding without the number that it stands for, by which it is told from others.
-    pub fn uncounted(&self) -> Finding {
-        match self {
-            Finding::MoreWithoutFile { set, .. } => Finding::MoreWithoutFile {
-                set: set.clone(),
-                count: 0,
-            },
-            finding => finding.clone(),
+    /// Returns what tells the finding from others: it without the numbers, lines and texts that differ from one version of a
+    /// file to the next.
+    pub fn identity(&self) -> Finding {
+        let mut finding = self.clone();
+        match &mut finding {
+            Finding::UntellableEntries {
+                count,
+                line,
+                reason,
+                ..
+            } => {
+                (*count, *line) = (0, 0);
+                reason.clear();
+            }
+            Finding::BackDated { count, .. }
+            | Finding::Ahead { count, .. }
+            | Finding::MoreWithoutFile { count, .. }
+            | Finding::ClosedListRewritten { untold: count, .. } => *count = 0,
+            Finding::MissingResources { missing, of, .. } => (*missing, *of) = (0, 0),
+            Finding::TooLarge { oversize, .. } => {
+                *oversize = Oversize {
+                    entries: 0,
+                    size: 0,
+                }
+            }
+            Finding::RelativeLoc { loc: text, .. }
+            | Finding::NoDocument {
+                cause: NoDocument::Broken(text) | NoDocument::Denied(text),
+                ..
+            } => text.clear(),
+            _ => {}
         }
+        finding
     }
 
     /// Returns true if a wrong `url` of the mount brings it about.

@@ -81,11 +81,11 @@ pub fn first(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
 
 /// Returns the findings about a set's channel.
 pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
-    let sql = "SELECT what, count FROM finding WHERE about = ?1 AND part = ?2";
+    let sql = "SELECT said, count FROM finding WHERE about = ?1 AND part = ?2";
     let found: Vec<(String, usize)> = reader.db.all(sql, (set, FindingPart::Channel as u8))?;
     let found = found
         .iter()
-        .filter_map(|(what, count)| findings::parse(what, *count));
+        .filter_map(|(said, count)| findings::parse(said, *count));
     let found: BTreeSet<Finding> = found.collect();
     Ok(found.into_iter().collect())
 }
@@ -95,12 +95,12 @@ pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
     let mut muted = Vec::new();
     for (plan, live) in reader.sources() {
         let found = reader.db.all::<Vec<(Uri, String, usize)>>(
-            "SELECT about, what, count FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
+            "SELECT about, said, count FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
             (live.id, FindingPart::Channel as u8),
         )?;
         let found = found
             .into_iter()
-            .filter_map(|(set, what, count)| Some((set, findings::parse(&what, count)?)));
+            .filter_map(|(set, said, count)| Some((set, findings::parse(&said, count)?)));
         let muting: BTreeSet<(Uri, Finding)> =
             found.filter(|(_, finding)| finding.mutes()).collect();
         if muting.is_empty() {

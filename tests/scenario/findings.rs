@@ -7,7 +7,9 @@ use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{Doc, World, capability_list, list, mount, plan};
+use rstest::rstest;
+
+use crate::world::{Doc, World, capability_list, change_list, list, mount, plan};
 
 /// More than a list that is gone through at once has.
 const MANY: usize = 20_000;
@@ -252,4 +254,60 @@ fn a_document_in_another_namespace_than_the_right_one_is_found() {
         .iter()
         .filter(|finding| finding.kind() == "foreign_namespace");
     assert_eq!(found.count(), 2);
+}
+
+/// R8: each is told once, although each version of the file has another number, line or text.
+#[rstest]
+#[case("too_large", |version| {
+    let entries = (0..50_000 + version).map(|at| format!("<url><loc>https://example.org/r/{at}</loc></url>"));
+    resource_list(&entries.collect::<String>())
+})]
+#[case("relative_loc", |version| {
+    let entry = format!("<url><loc>r/{version}</loc></url></urlset>");
+    list("capabilitylist").render().replace("</urlset>", &entry)
+})]
+#[case("untellable_entries", |version| {
+    let entries: Vec<String> = (0..=version).map(|at| format!("x r{at} 0{at}:00")).collect();
+    change_list("/a/capabilitylist.xml", &entries)
+})]
+#[case("ahead", |version| {
+    let entries: Vec<String> = (0..=version).map(|at| format!("u r{at} 2027-01-01T00:00:0{at}Z")).collect();
+    change_list("/a/capabilitylist.xml", &entries)
+})]
+#[case("back_dated", |version| {
+    let entries: Vec<String> = (0..=version).map(|at| format!("u r{at} 2026-01-0{}T00:00:00Z", at + 1)).collect();
+    change_list("/a/capabilitylist.xml", &entries)
+})]
+fn a_finding_with_a_number_is_told_once(#[case] kind: &str, #[case] version: fn(usize) -> String) {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist", "changelist"]).change_channel("/a/change/", &[]),
+    );
+    world.wait(60);
+    told(&mut world);
+    let mut found = Vec::new();
+    for number in 1..5 {
+        world.write_text("/a/more.xml", version(number).as_bytes());
+        world.wait(100);
+        let (each, more) = told(&mut world);
+        assert!(more.is_empty(), "{more:?}");
+        found.extend(each.into_iter().filter(|finding| finding.kind() == kind));
+        let said = world.findings();
+        assert_eq!(
+            said.iter().filter(|finding| finding.kind() == kind).count(),
+            1,
+            "{said:?}"
+        );
+        assert_eq!(found.len(), 1, "version {number}: {found:?}");
+        assert!(
+            number == 1 || !said.contains(&found[0]),
+            "what is shown is of the present version"
+        );
+    }
+}
+
+fn resource_list(entries: &str) -> String {
+    let doc = list("resourcelist").up("/a/capabilitylist.xml").render();
+    doc.replacen("</urlset>", &format!("{entries}</urlset>"), 1)
 }

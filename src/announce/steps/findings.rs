@@ -66,12 +66,12 @@ impl ToldLately {
 }
 
 fn json(finding: &Finding) -> String {
-    serde_json::to_string(&finding.uncounted()).unwrap_or_default()
+    serde_json::to_string(finding).unwrap_or_default()
 }
 
 /// Reads a finding; nothing if it is of a kind that is no more.
-pub fn parse(what: &str, count: usize) -> Option<Finding> {
-    let finding = serde_json::from_str(what).ok()?;
+pub fn parse(said: &str, count: usize) -> Option<Finding> {
+    let finding = serde_json::from_str(said).ok()?;
     Some(match finding {
         Finding::MoreWithoutFile { set, .. } => Finding::MoreWithoutFile { set, count },
         finding => finding,
@@ -87,16 +87,16 @@ pub fn replace(
     part: FindingPart,
     findings: Vec<Finding>,
 ) -> Result<()> {
-    let sql = "SELECT what FROM finding WHERE about = ?1 AND part = ?2";
-    let mut ended = step.db.all::<BTreeSet<String>>(sql, (about, part as u8))?;
+    let sql = "SELECT what, said FROM finding WHERE about = ?1 AND part = ?2";
+    let mut ended: BTreeMap<String, String> = step.db.all(sql, (about, part as u8))?;
     for finding in &findings {
-        let what = json(finding);
+        let said = ended.remove(&json(&finding.identity()));
         let is_number = matches!(finding, Finding::MoreWithoutFile { .. });
-        if !ended.remove(&what) || is_number {
+        if said.is_none_or(|said| said != json(finding)) || is_number {
             note(step, position, about, part, finding)?;
         }
     }
-    for what in ended {
+    for what in ended.into_keys() {
         let sql = "DELETE FROM finding WHERE about = ?1 AND part = ?2 AND what = ?3";
         step.db.run(sql, (about, part as u8, what))?;
     }
@@ -118,11 +118,13 @@ fn note(
             about,
         )?;
     step.db.run(
-        "INSERT INTO finding (about, part, what, source, kind, document, count, tell_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
-         ON CONFLICT (about, part, what) DO UPDATE SET count = excluded.count",
+        "INSERT INTO finding (about, part, what, said, source, kind, document, count, tell_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+         ON CONFLICT (about, part, what) DO UPDATE SET said = excluded.said, count = excluded.count",
         (
-            (about, part as u8, json(finding), step.live.sources[position].id, finding.kind()),
-            (finding.without_document(), finding.count(), (!was_counted).then_some(tell_at)),
+            (about, part as u8, json(&finding.identity()), json(finding)),
+            (step.live.sources[position].id, finding.kind(), finding.without_document(), finding.count()),
+            (!was_counted).then_some(tell_at),
         ),
     )
 }
@@ -199,7 +201,7 @@ fn about_members(
 ) -> Result<()> {
     let plan = &step.plan.sources[position];
     let known: BTreeMap<Uri, String> = step.db.all(
-        "SELECT document, what FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
+        "SELECT document, said FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
         &list.uri,
     )?;
     let members = step.db.all::<Vec<(Uri, bool)>>(
@@ -226,7 +228,7 @@ fn about_members(
             continue;
         }
         named += 1;
-        let before = known.get(&uri).and_then(|what| parse(what, 1));
+        let before = known.get(&uri).and_then(|said| parse(said, 1));
         if before.is_none() || list.touched == Touched::Version {
             step.explain.extend(plan.path_of(&uri));
         }
@@ -323,11 +325,13 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
                 cause: cause.clone(),
             },
         };
-        let is_other = step.db.change(
-            "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
-            (&about, &uri, json(&found)),
-        )?;
-        if is_other > 0 {
+        let key = (&about, &uri);
+        let sql = "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND document = ?2";
+        if step.db.exists(sql, key)? {
+            step.db.run(
+                "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
+                (&about, &uri, json(&found.identity())),
+            )?;
             note(step, position, &about, FindingPart::Document, &found)?;
         }
     }
@@ -347,9 +351,9 @@ pub fn without_topic(
     position: usize,
     topics: &BTreeSet<Topic>,
 ) -> Result<Vec<Uri>> {
-    let sql = "SELECT what FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
+    let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
-    let findings = shared.iter().filter_map(|what| parse(what, 1));
+    let findings = shared.iter().filter_map(|said| parse(said, 1));
     Ok(findings
         .filter_map(|finding| match finding {
             Finding::SharedTopic { set, topic } if topics.contains(&topic) => Some(set),
@@ -368,13 +372,13 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
     }
     let mut lasting = step.db.all::<Vec<(i64, Uri, String, usize)>>(
         "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
-         WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, what, count",
+         WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, said, count",
         (step.now, AT_ONCE),
     )?;
     lasting.sort();
     let mut wrong = BTreeMap::new();
-    for (source, about, what, count) in lasting {
-        let (Some(position), Some(finding)) = (step.live.position(source), parse(&what, count))
+    for (source, about, said, count) in lasting {
+        let (Some(position), Some(finding)) = (step.live.position(source), parse(&said, count))
         else {
             continue;
         };
@@ -461,7 +465,7 @@ pub fn sum_up_again(step: &mut Step<'_>) {
 /// it.
 pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     let rows = db.all::<Vec<(Uri, String, usize)>>(
-        "SELECT f.about, f.what, f.count FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
+        "SELECT f.about, f.said, f.count FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
         &plan.name,
     )?;
     let mut all = BTreeSet::new();
@@ -469,10 +473,10 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
         return Ok(all);
     }
     let wrong = wrong_urls(db, plan)?;
-    for (about, what, count) in rows {
+    for (about, said, count) in rows {
         let mount = plan.mount_of(&about);
         let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));
-        all.extend(parse(&what, count).filter(|it| !(is_cause_known && it.is_of_wrong_url())));
+        all.extend(parse(&said, count).filter(|it| !(is_cause_known && it.is_of_wrong_url())));
     }
     all.extend(wrong.into_values());
     Ok(all)
