@@ -150,6 +150,12 @@ pub enum Fact {
         changes: usize,
         lists: usize,
     },
+    /// The last interval of a change channel ended ahead of the clock, so that the next one begins before its end (C14).
+    BeganAnew {
+        topic: Topic,
+        until: Timestamp,
+        from: Timestamp,
+    },
     /// Changes were taken from the Change Lists of a set, and cut into notifications up to `seq`.
     Took {
         source: String,

@@ -88,6 +88,10 @@ pub fn log_fact(fact: &Fact) {
             %topic, changes, lists,
             "{changes} existing changes in {lists} Change Lists of {topic} are not announced"
         ),
+        Fact::BeganAnew { topic, until, from } => warn!(
+            %topic, %until, %from,
+            "the intervals of {topic} begin anew at {from}: the last one ended at {until}, ahead of the clock"
+        ),
         Fact::Took {
             topic,
             seq,

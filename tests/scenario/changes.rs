@@ -18,6 +18,7 @@ use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::Plan;
+use rstest::rstest;
 
 use crate::world::{
     Doc, HUB, OTHER_HUB, Reply, World, capability_list, change_list, ping_hub, plan, two_hubs,
@@ -481,6 +482,43 @@ fn a_list_that_is_cut_off_for_a_while_tells_its_tail_once() {
     world.write_text(LIST, text.as_bytes());
     world.wait(1_000);
     assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+}
+
+/// C14: what was published while the clock was wrong.
+#[rstest]
+#[case("u a", false)]
+#[case("u a 2027-11-20T10:00:00Z", false)]
+#[case("u a 2027-11-20T10:00:00Z", true)]
+fn intervals_that_lie_ahead_of_the_clock_begin_anew(#[case] entry: &str, #[case] moves: bool) {
+    let mut world = world_of(plan());
+    let year = jiff::SignedDuration::from_hours(365 * 24);
+    world.set_clock(year);
+    world.write_changes(LIST, &[entry, "u z 00:00"]);
+    world.wait(10);
+    assert_eq!(world.changes().len(), 1);
+    world.set_clock(-year);
+    world.wait(600);
+    world.crash_and_start();
+    world.wait(10);
+    world.facts();
+    if moves {
+        world.write(UP, set_a("/a/moved/", &[]));
+        world.wait(10);
+    }
+    world.write_changes(LIST, &[entry, "u z 00:00", "u b 07:00", "d c 08:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[07:00, 08:00] u b 07:00; d c 08:00"]);
+    let anew = world
+        .facts()
+        .into_iter()
+        .any(|fact| matches!(fact, Fact::BeganAnew { .. }));
+    assert_eq!(anew, !moves);
+    world.write_changes(
+        LIST,
+        &[entry, "u z 00:00", "u b 07:00", "d c 08:00", "u e 09:00"],
+    );
+    world.wait(10);
+    assert_eq!(world.changes(), ["[08:00, 09:00] u e 09:00"]);
 }
 
 // 27.

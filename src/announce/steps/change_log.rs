@@ -185,11 +185,21 @@ fn backlog_at(db: Db<'_>, id: ChannelId, position: &LogPosition) -> Result<usize
 
 // Intervals.
 
-/// Returns the end of the last interval that was told on a channel.
-pub fn told_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
+/// Returns the end of the last interval that was told on a channel; nothing if that lies ahead, because the clock was wrong
+/// then (C14).
+pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
+    Ok(last_until(step.db, id)?.filter(|until| !is_ahead(step, *until)))
+}
+
+fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
     let untils: Vec<u8> = db.first(sql, id)?.unwrap_or_default();
     Ok(times(&untils).pop())
+}
+
+/// Returns true if a time lies further ahead of the wall clock than any clock is wrong.
+pub fn is_ahead(step: &Step<'_>, time: Timestamp) -> bool {
+    time > later(step.wall, AHEAD)
 }
 
 fn set_told_until(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
@@ -199,7 +209,7 @@ fn set_told_until(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()
 
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
 pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
-    if told_until(step.db, id)? < Some(until) {
+    if !is_ahead(step, until) && told_until(step, id)? < Some(until) {
         set_told_until(step, id, until)?;
     }
     Ok(())
@@ -209,7 +219,7 @@ pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()
 /// the topic over not before that either.
 pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &ChangeSet) -> Result<()> {
     let latest = set.learned_until;
-    let latest = latest.filter(|latest| *latest <= later(step.wall, AHEAD));
+    let latest = latest.filter(|latest| !is_ahead(step, *latest));
     go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
     let learned = step.db.first::<(usize, usize)>(
         "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0",
@@ -245,7 +255,17 @@ pub fn cut(
         ChangeKind::Deleted,
     ]
     .map(of_kind);
-    let from = told_until(step.db, channel.id)?.unwrap_or(step.wall);
+    let last = last_until(step.db, channel.id)?;
+    let from = match last.filter(|until| !is_ahead(step, *until)) {
+        Some(until) => until,
+        None => changes
+            .first()
+            .map_or(step.wall, |first| first.time.min(step.wall)),
+    };
+    if let Some(until) = last.filter(|until| is_ahead(step, *until)) {
+        let topic = channel.topic.clone();
+        step.facts.push(Fact::BeganAnew { topic, until, from });
+    }
     let limits = limits(step, channel, from);
     let mut back_dated = BTreeMap::new();
     let (mut seq, mut notifications) = (0, 0);
@@ -279,7 +299,7 @@ pub fn cut(
     fall_behind(step, channel)?;
     trim(step, channel.id)?;
     if channel.is_retired
-        && let Some(until) = told_until(step.db, channel.id)?
+        && let Some(until) = told_until(step, channel.id)?
         && let Some(live) = live_of_set(step, channel.set, channel.kind)?
     {
         go_on_from(step, live.id, until)?;
@@ -318,6 +338,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     let last = last(step.db, channel.id, i64::MAX)?;
     let total = last.as_ref().map_or(0, |last| last.total) + entries;
     if let Some(last) = last
+        && last.until == since
         && let Some(grown) = grown(step, channel.id, &last, &body, entries)?
     {
         body = grown;

@@ -232,9 +232,9 @@ pub fn open(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let others: Vec<ChannelId> = step.db.all(sql, (channel.set, channel.kind, channel.id))?;
     let mut untils: Vec<Timestamp> = set.told_until.into_iter().collect();
     for other in others {
-        untils.extend(change_log::told_until(step.db, other)?);
+        untils.extend(change_log::told_until(step, other)?);
     }
-    if let Some(until) = untils.into_iter().max() {
+    for until in untils {
         change_log::go_on_from(step, channel.id, until)?;
     }
     set.trigger(step.now);
@@ -261,9 +261,12 @@ pub fn retire(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result
 
 /// Notes that a channel of a set ends. Fresh changes are told on another one, if the set has one at the end of the step.
 pub fn end_channel(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
-    let until = change_log::told_until(step.db, channel.id)?;
+    let until = change_log::told_until(step, channel.id)?;
     if let Some(mut set) = load(step, channel.set)? {
-        set.told_until = set.told_until.max(until);
+        let before = set
+            .told_until
+            .filter(|until| !change_log::is_ahead(step, *until));
+        set.told_until = before.max(until);
         set.retiring.take_if(|id| *id == channel.id);
         set.save(step)?;
         step.lost_channels.insert(channel.set);

@@ -130,7 +130,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         },
         limit: ROUND,
         beyond,
-        told_until: change_log::told_until(step.db, channel.id)?,
+        told_until: change_log::told_until(step, channel.id)?,
         inventory: (kind == ListKind::ResourceLists).then_some(DeletionRules {
             mass_deletion: plan.mass_deletion,
             is_accepted: set.is_accepted,
