@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::capability::Capability;
 use crate::change::{
-    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, lastmod, media_type, number, spaced,
+    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, lastmod, media_type, number,
 };
 use crate::change_payload::{entry_len, link_len};
 use crate::datetime::Datetime;
@@ -222,9 +222,60 @@ pub struct ListedResource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceKey(pub [u8; 16]);
 
-/// 128 bits of blake3 over what tells versions of a resource apart: its `hash`, or else `lastmod` and `length` (C27).
+/// What tells versions of a resource apart (C28): 64 bits for its `lastmod` and `length`, and 64 each for its digests, in order
+/// of 16 bits for their algorithms; of more than three digests the first. Zero stands for what is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ResourceState(pub [u8; 16]);
+pub struct ResourceState(pub [u8; 32]);
+
+impl ResourceState {
+    /// Returns true if they may be of one version: all digests by the same algorithms are equal, or where there are none,
+    /// `lastmod` and `length` as values.
+    pub fn is_same(&self, other: &ResourceState) -> bool {
+        let [modified, digests @ ..] = self.words();
+        let [other_modified, others @ ..] = other.words();
+        let pairs = digests
+            .iter()
+            .flat_map(|one| others.iter().map(move |other| (*one, *other)));
+        let mut common = pairs
+            .filter(|(one, other)| one >> 48 == other >> 48 && *one != 0 && *other != 0)
+            .peekable();
+        if common.peek().is_some() {
+            return common.all(|(one, other)| one == other);
+        }
+        // Without a time, other algorithms are another version.
+        let is_comparable = modified != 0 || digests == others;
+        is_comparable && modified == other_modified
+    }
+
+    fn words(&self) -> [u64; 4] {
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(self.0.chunks_exact(8)) {
+            *word = bytes
+                .iter()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        words
+    }
+}
+
+/// Returns digests as they are compared, in order: names of algorithms and hexadecimal digits in lower case.
+fn digests(hash: &str) -> Vec<String> {
+    let mut digests: Vec<String> = hash
+        .split_ascii_whitespace()
+        .map(str::to_ascii_lowercase)
+        .collect();
+    digests.sort_unstable();
+    digests.dedup();
+    digests
+}
+
+/// Returns a `lastmod` as it is compared: an instant, whatever its zone.
+fn instant(lastmod: &str) -> Cow<'_, str> {
+    match Datetime::parse(lastmod) {
+        Some(datetime) => datetime.at().to_string().into(),
+        None => lastmod.into(),
+    }
+}
 
 /// Reads the resources of a Resource List in one pass (C27).
 pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
@@ -402,12 +453,19 @@ impl Draft {
 
     /// Returns what tells versions of a resource apart.
     fn state(&self) -> ResourceState {
-        let hash = spaced(&self.hash);
-        ResourceState(if hash.is_empty() {
-            short_hash(&["modified", &self.lastmod, &self.length])
-        } else {
-            short_hash(&["hash", &hash])
-        })
+        let mut words = [[0; 8]; 4];
+        if !(self.lastmod.is_empty() && self.length.is_empty()) {
+            words[0] = short_hash(&[&instant(&self.lastmod), &self.length]);
+        }
+        for (word, digest) in words[1..].iter_mut().zip(digests(&self.hash)) {
+            let (algorithm, value) = digest.split_once(':').unwrap_or(("", &digest));
+            *word = short_hash(&[value]);
+            let [first, second, ..] = short_hash::<8>(&[algorithm]);
+            (word[0], word[1]) = (first | 1, second);
+        }
+        let mut state = [0; 32];
+        state.copy_from_slice(words.as_flattened());
+        ResourceState(state)
     }
 
     fn text(&mut self, element: Element, text: &str) {
@@ -447,13 +505,13 @@ impl Draft {
     /// Returns the key of a change (C3), or the reason why the entry does not count. `room` is overwritten.
     fn key(&self, datetime: Option<Datetime>, room: &mut Vec<u8>) -> Result<ChangeKey, SkipReason> {
         let (uri, kind) = self.verdict()?;
-        let hash;
+        let (lastmod, hash);
         let when = match datetime {
             Some(datetime) => When::At(datetime),
             None => {
-                hash = spaced(&self.hash);
+                (lastmod, hash) = (instant(&self.lastmod), digests(&self.hash).join(" "));
                 When::Undated {
-                    lastmod: &self.lastmod,
+                    lastmod: &lastmod,
                     hash: &hash,
                     length: &self.length,
                 }
@@ -509,14 +567,14 @@ impl Handler for ResourcesHandler {
     }
 }
 
-/// Returns 128 bits of blake3 over some texts.
-fn short_hash(texts: &[&str]) -> [u8; 16] {
+/// Returns the first bytes of blake3 over some texts.
+fn short_hash<const N: usize>(texts: &[&str]) -> [u8; N] {
     let mut hasher = blake3::Hasher::new();
     for text in texts {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     }
-    let mut short = [0; 16];
+    let mut short = [0; N];
     hasher.finalize_xof().fill(&mut short);
     short
 }

@@ -206,13 +206,16 @@ impl<'a> InventoryComparison<'a> {
             }
             self.missing.of += 1;
             match resources.next_if(|resource| resource.key == key) {
-                Some(same) if same.state != row.state => self.differs(same, ChangeKind::Updated),
-                Some(_) if row.missing.is_some() => {
+                Some(new) if !new.state.is_same(&row.state) => {
+                    self.differs(new, ChangeKind::Updated)
+                }
+                Some(same) if row.missing.is_some() || same.state != row.state => {
                     let found = InventoryRow {
+                        state: same.state,
                         missing: None,
                         ..row
                     };
-                    self.rows.insert(key, Some(found));
+                    self.note(key, found);
                 }
                 Some(_) => {}
                 None => self.is_missing(key, row),
@@ -248,21 +251,21 @@ impl<'a> InventoryComparison<'a> {
         let next = self.missing.next.map_or(ends, |next| next.min(ends));
         self.missing.next = Some(next);
         if row.missing.is_none() {
-            self.note_absence(key, row, since);
+            let missing = InventoryRow {
+                missing: Some(since),
+                ..row
+            };
+            self.note(key, missing);
         }
     }
 
-    /// Notes that a resource is missing since a time.
-    fn note_absence(&mut self, key: ResourceKey, row: InventoryRow, since: Timestamp) {
-        if self.rows.len() >= LEARNED {
+    /// Notes that a resource is missing or found, or has other metadata.
+    fn note(&mut self, key: ResourceKey, row: InventoryRow) {
+        if self.rows.len() < LEARNED {
+            self.rows.insert(key, Some(row));
+        } else {
             self.has_more = true;
-            return;
         }
-        let missing = InventoryRow {
-            missing: Some(since),
-            ..row
-        };
-        self.rows.insert(key, Some(missing));
     }
 
     /// R15, C29: believes no deletions while too many resources are missing, unless an operator accepts them.
@@ -342,6 +345,7 @@ mod tests {
     use resourcesync::change_list::{ResourceKey, read_resource_entries, read_resources};
     use resourcesync::fingerprint::Fingerprint;
     use resourcesync::uri::Uri;
+    use rstest::rstest;
 
     use super::{DeletionRules, InventoryRow, take_inventory};
     use crate::announce::changes::round::{ListToRead, TakeRequest, Taken, WatchedTime};
@@ -356,14 +360,16 @@ mod tests {
         format!("2026-11-20T{text}Z").parse().unwrap()
     }
 
-    /// A Resource List of `name=hash`, or of a name alone that is followed by `@` and its `lastmod`.
+    /// A Resource List of `name=hash`, or of a name that is followed by `@`, its `lastmod`, and perhaps its digests.
     fn list(resources: &[&str]) -> String {
         let entries = resources.iter().map(|resource| {
             let (name, rest) = match resource.split_once('=') {
                 Some((name, hash)) => (name, format!("<rs:md hash=\"md5:{hash}\"/>")),
                 None => {
-                    let (name, lastmod) = resource.split_once('@').unwrap();
-                    (name, format!("<lastmod>{lastmod}</lastmod>"))
+                    let (name, rest) = resource.split_once('@').unwrap();
+                    let (lastmod, digests) = rest.split_once(' ').unwrap_or((rest, ""));
+                    let md = format!("<rs:md hash=\"{digests}\"/>");
+                    (name, format!("<lastmod>{lastmod}</lastmod>{md}"))
                 }
             };
             format!("<url><loc>https://e.org/{name}</loc>{rest}</url>")
@@ -504,6 +510,46 @@ mod tests {
             take("10:30:00", second, &mut stored, false, rules(false))
                 .0
                 .is_empty()
+        );
+    }
+
+    /// C28: each is what the resource was, and then what it is.
+    #[rstest]
+    #[case::another_zone("@2026-11-20T10:00:00Z", "@2026-11-20T11:00:00.0+01:00", false)]
+    #[case::another_time("@2026-11-20T10:00:00Z", "@2026-11-20T10:00:00+01:00", true)]
+    #[case::another_order("@ md5:a1 sha-256:b2", "@ sha-256:B2   MD5:a1", false)]
+    #[case::one_digest_more("@ md5:a1", "@ sha-256:b2 md5:a1", false)]
+    #[case::one_digest_less("@ sha-256:b2 md5:a1", "@ md5:a1", false)]
+    #[case::another_digest("@ md5:a1 sha-256:b2", "@ md5:a1 sha-256:b3", true)]
+    #[case::another_digest_by_one_of_them(
+        "@2026-11-20 md5:a1",
+        "@2026-11-20 md5:a2 sha-256:b2",
+        true
+    )]
+    #[case::its_first_digest("@2026-11-20", "@2026-11-20T00:00:00Z md5:a1", false)]
+    #[case::its_last_digest("@2026-11-20 md5:a1", "@2026-11-21", true)]
+    #[case::other_algorithms("@2026-11-20 md5:a1", "@2026-11-20 sha-256:b2", false)]
+    #[case::other_algorithms_at_another_time("@2026-11-20 md5:a1", "@2026-11-21 sha-256:b2", true)]
+    #[case::other_algorithms_without_a_time("@ md5:a1", "@ sha-256:b2", true)]
+    #[case::another_time_of_one_digest("@2026-11-20 md5:a1", "@2026-11-21 md5:a1", false)]
+    #[case::nothing_to_tell_by("@", "@", false)]
+    fn resources_are_compared_by_value(
+        #[case] before: &str,
+        #[case] after: &str,
+        #[case] is_updated: bool,
+    ) {
+        let [before, after] = [before, after].map(|rest| format!("a{rest}"));
+        let mut stored = Stored::new();
+        take("10:00:00", &[&[&before]], &mut stored, true, rules(false));
+        let (told, _) = take("10:01:00", &[&[&after]], &mut stored, false, rules(false));
+        assert_eq!(told == ["updated a"], is_updated, "{told:?}");
+        let (told, _) = take("10:02:00", &[&[&after]], &mut stored, false, rules(false));
+        assert!(told.is_empty(), "{told:?}");
+        // What it gained counts from then on.
+        let state = stored.values().next().unwrap().state;
+        assert_eq!(
+            read_resources(list(&[&after]).as_bytes()).unwrap().entries[0].state,
+            state
         );
     }
 
