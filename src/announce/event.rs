@@ -315,6 +315,7 @@ pub enum Fact {
     Accepted {
         source: String,
         documents: usize,
+        resources: usize,
     },
     Found(Finding),
     /// More was found of one kind than is told of each.

@@ -1,4 +1,4 @@
-//! `accept`: counts the missing documents of a source as deleted (R15).
+//! `accept`: counts the missing documents and resources of a source as deleted (R15, C29).
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,10 +9,11 @@ use serde_json::json;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::AcceptOptions;
-use crate::cli::output::{counted, print};
+use crate::cli::output::print;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::JSON_VERSION;
 use crate::report::status::MissingView;
+use crate::report::status::words::missing_in_words;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
     let daemon = DaemonClient::new(file, &options.ask.tree)?;
@@ -25,33 +26,39 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     let request = ControlRequest::Accept {
         source: source.to_owned(),
     };
-    let (ControlReply::Accepted { documents, .. }, is_running) = daemon.ask(request)? else {
+    let (answer, is_running) = daemon.ask(request)?;
+    let ControlReply::Accepted {
+        documents,
+        resources,
+        ..
+    } = answer
+    else {
         return Err(unexpected_answer());
     };
-    let absent = match documents {
+    let absent = match documents + resources {
         0 => missing(&daemon, source)?.0.absent,
         _ => Vec::new(),
     };
     print(|out| {
         if options.ask.output.json {
-            let answer = json!({
+            let mut answer = json!({
                 "version": JSON_VERSION,
                 "source": source,
                 "accepted": documents,
                 "running": is_running,
             });
+            if resources > 0 {
+                answer["resources"] = resources.into();
+            }
             return writeln!(out, "{answer:#}");
         }
-        match (documents, is_running) {
+        let accepted = missing_in_words(documents, resources);
+        match (documents + resources, is_running) {
             (0, _) => write_nothing(out, source, is_running),
-            (_, true) => writeln!(
-                out,
-                "accepted {documents} missing documents of {source} as deleted"
-            ),
+            (_, true) => writeln!(out, "accepted {accepted} of {source} as deleted"),
             (_, false) => writeln!(
                 out,
-                "accepted {documents} missing documents of {source} as deleted; rsnotify is not running, and \
-                 announces it when it is started"
+                "accepted {accepted} of {source} as deleted; rsnotify is not running, and announces it when it is started"
             ),
         }?;
         write_absent(out, &absent)
@@ -77,8 +84,9 @@ fn write_missing(
     as_json: bool,
 ) -> io::Result<()> {
     let (source, documents) = (&missing.source, missing.documents);
+    let resources = missing.sets.iter().map(|(_, missing, _)| missing).sum();
     if as_json {
-        let answer = json!({
+        let mut answer = json!({
             "version": JSON_VERSION,
             "source": source,
             "dry_run": true,
@@ -88,16 +96,25 @@ fn write_missing(
             "absent": missing.absent,
             "running": is_running,
         });
+        if resources > 0 {
+            let sets = missing.sets.iter();
+            let sets =
+                sets.map(|(set, missing, of)| json!({"set": set, "missing": missing, "of": of}));
+            answer["resources"] = sets.collect();
+        }
         return writeln!(out, "{answer:#}");
     }
-    if documents == 0 {
+    if documents + resources == 0 {
         write_nothing(out, source, is_running)?;
     } else {
-        let documents = counted(documents, "missing document");
-        writeln!(out, "{documents} of {source} would be accepted as deleted:")?;
-        for directory in &missing.directories {
-            writeln!(out, "  {}", escaped(&directory.to_string()))?;
-        }
+        let missing = missing_in_words(documents, resources);
+        writeln!(out, "{missing} of {source} would be accepted as deleted:")?;
+    }
+    for directory in &missing.directories {
+        writeln!(out, "  {}", escaped(&directory.to_string()))?;
+    }
+    for (set, missing, of) in &missing.sets {
+        writeln!(out, "  {missing} of {of} resources of {set}")?;
     }
     write_absent(out, &missing.absent)
 }

@@ -75,10 +75,12 @@ pub struct SubscriptionName {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ControlReply {
-    /// Number of documents accepted as deleted.
+    /// Numbers of documents and of resources accepted as deleted.
     Accepted {
         source: String,
         documents: usize,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        resources: usize,
     },
     Missing(MissingView),
     Status(Box<Status>),
@@ -139,6 +141,10 @@ impl ControlReply {
                 | ControlReply::Removed(_)
         )
     }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The protocol version in each request and reply.

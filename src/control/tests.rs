@@ -20,6 +20,7 @@ fn accept() -> ControlRequest {
 #[test]
 fn the_protocol_reads_as_it_is_documented() {
     let accepted = ControlReply::Accepted {
+        resources: 0,
         source: "main".to_owned(),
         documents: 24,
     };

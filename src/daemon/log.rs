@@ -7,6 +7,7 @@ use tracing::{debug, error, info, warn};
 use crate::announce::event::Fact;
 use crate::announce::observation::MountId;
 use crate::announce::plan::Plan;
+use crate::report::status::words::missing_in_words;
 use crate::tree::TreeReport;
 
 /// Logs the reports of a tree that are no events.
@@ -302,9 +303,16 @@ pub fn log_fact(fact: &Fact) {
             error!(source, missing, of, "{suspension}");
         }
         Fact::Resumed { source } => info!(source, "deletions of {source} are no longer suspended"),
-        Fact::Accepted { source, documents } => info!(
+        Fact::Accepted {
             source,
-            documents, "{documents} missing documents of {source} were accepted as deleted"
+            documents,
+            resources,
+        } => info!(
+            source,
+            documents,
+            resources,
+            "{} of {source} were accepted as deleted",
+            missing_in_words(*documents, *resources)
         ),
         Fact::Found(finding) => warn!(kind = finding.kind(), "{finding}"),
         Fact::FoundMore {

@@ -180,6 +180,11 @@ pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
         source: plan.name.clone(),
         documents: directories.iter().map(|directory| directory.missing).sum(),
         directories,
+        sets: reader.db.all(
+            "SELECT d.uri, s.missing, (SELECT count(*) FROM inventory WHERE set_id = s.id) FROM change_set s \
+             CROSS JOIN document d ON d.id = s.id WHERE s.source = ?1 AND s.missing > 0 ORDER BY d.uri",
+            live.id,
+        )?,
         absent: absent.collect(),
     })
 }

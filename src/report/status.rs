@@ -182,12 +182,15 @@ impl fmt::Display for MissingDirectory {
     }
 }
 
-/// The documents that would be accepted as deleted.
+/// The documents and resources (C29) that would be accepted as deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingView {
     pub source: String,
     pub documents: usize,
     pub directories: Vec<MissingDirectory>,
+    /// The Capability Lists whose Resource Lists lack some, with these and those before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<(Uri, usize, usize)>,
     /// Mounts that are not there: nothing below them can be accepted.
     pub absent: Vec<String>,
 }

@@ -240,7 +240,9 @@ impl<'a> InventoryComparison<'a> {
         let watch = &self.request.watch;
         let since = row.missing.unwrap_or(watch.now);
         let ends = watch.grace_end(since);
-        if ends <= watch.now || self.rules.is_accepted {
+        // What is found missing only now was not accepted.
+        let is_accepted = self.rules.is_accepted && row.missing.is_some();
+        if ends <= watch.now || is_accepted {
             if self.deleted.len() < self.limit {
                 self.deleted.push((key, row.uri))
             } else {
@@ -280,6 +282,7 @@ impl<'a> InventoryComparison<'a> {
             self.deleted.clear();
         } else {
             self.has_more |= self.has_more_deleted;
+            self.missing.missing -= self.deleted.len();
         }
     }
 }

@@ -299,10 +299,11 @@ pub fn is_learning(db: Db<'_>) -> Result<bool> {
     db.exists(&sql, ())
 }
 
-/// Takes what is missing of a source's resources as deleted, as an operator wants it (C29).
-pub fn accept(step: &Step<'_>, source: i64) -> Result<()> {
-    let sql = "UPDATE change_set SET is_accepted = 1, wake = ?2 WHERE source = ?1 AND missing > 0";
-    step.db.run(sql, (source, step.now))
+/// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number.
+pub fn accept(step: &Step<'_>, source: i64) -> Result<usize> {
+    let sql = "UPDATE change_set SET is_accepted = 1, wake = ?2 WHERE source = ?1 AND missing > 0 RETURNING missing";
+    let missing = step.db.all::<Vec<usize>>(sql, (source, step.now))?;
+    Ok(missing.iter().sum())
 }
 
 /// Notes that the lists of a source are seen from now on, if they were not.
@@ -325,10 +326,10 @@ pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
 /// before is seen anew.
 pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
     step.db.run(
-        "UPDATE change_set SET wake = CASE WHEN retiring IS NOT NULL THEN ?1 END, not_before = NULL, \
+        "UPDATE change_set SET wake = CASE WHEN retiring IS NOT NULL OR is_accepted = 1 THEN ?1 END, not_before = NULL, \
          first_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, last_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, \
-         delays = 0, round = NULL, last_round = NULL, must_take_others = 0, missing = 0, missing_until = NULL, \
-         is_accepted = 0, watched_since = CASE WHEN ?2 = 0 THEN watched_since END",
+         delays = 0, round = NULL, last_round = NULL, must_take_others = 0, missing_until = NULL, \
+         watched_since = CASE WHEN ?2 = 0 THEN watched_since END",
         (step.now, is_start),
     )?;
     step.db.run("DELETE FROM stale_list", ())?;

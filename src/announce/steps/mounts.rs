@@ -586,13 +586,6 @@ pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
             accepted += 1;
         }
     }
-    if accepted > 0 {
-        let source = step.plan.sources[position].name.clone();
-        step.facts.push(Fact::Accepted {
-            source,
-            documents: accepted,
-        });
-    }
     look_at_missing(step, position, None)?;
     Ok(accepted)
 }

@@ -231,8 +231,15 @@ impl<'a> Step<'a> {
             Event::Fetched(topic) => delivery::fetched(self, &topic)?,
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
-                    mounts::accept(self, position)?;
-                    change_sets::accept(self, self.live.sources[position].id)?;
+                    let documents = mounts::accept(self, position)?;
+                    let resources = change_sets::accept(self, self.live.sources[position].id)?;
+                    if documents + resources > 0 {
+                        self.facts.push(Fact::Accepted {
+                            source,
+                            documents,
+                            resources,
+                        });
+                    }
                 }
             }
             Event::HubChanged(hub) => {

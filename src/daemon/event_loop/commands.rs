@@ -112,6 +112,7 @@ pub fn event_of(
             let answer = ControlReply::Accepted {
                 source: source.clone(),
                 documents: 0,
+                resources: 0,
             };
             Ok((Event::Accept { source }, answer))
         }
@@ -131,8 +132,16 @@ pub fn event_of(
 
 /// Returns the answer of a command, with the number of documents, notifications or changes that it concerned.
 pub fn counted(answer: ControlReply, effects: &[Effect]) -> ControlReply {
+    let mut of_resources = 0;
     let counts = effects.iter().map(|effect| match effect {
-        Effect::Tell(Fact::Accepted { documents, .. }) => *documents,
+        Effect::Tell(Fact::Accepted {
+            documents,
+            resources,
+            ..
+        }) => {
+            of_resources = *resources;
+            *documents
+        }
         Effect::Tell(Fact::Retried { notifications }) => *notifications,
         Effect::Tell(Fact::CountedAsTold { changes, .. }) => *changes,
         _ => 0,
@@ -142,6 +151,7 @@ pub fn counted(answer: ControlReply, effects: &[Effect]) -> ControlReply {
         ControlReply::Accepted { source, .. } => ControlReply::Accepted {
             source,
             documents: count,
+            resources: of_resources,
         },
         ControlReply::Retried { .. } => ControlReply::Retried {
             notifications: count,

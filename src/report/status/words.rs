@@ -12,6 +12,19 @@ pub fn counted(count: usize, thing: &str) -> String {
     }
 }
 
+/// Returns the documents and resources that are accepted as deleted.
+pub fn missing_in_words(documents: usize, resources: usize) -> String {
+    match (documents, resources) {
+        (_, 0) => counted(documents, "missing document"),
+        (0, _) => counted(resources, "missing resource"),
+        _ => format!(
+            "{} and {}",
+            counted(documents, "missing document"),
+            counted(resources, "resource")
+        ),
+    }
+}
+
 /// Returns a number of things, with separators of thousands.
 pub fn many(number: impl Display, thing: &str) -> String {
     let number = number.to_string();

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
+use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 
 use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, time};
@@ -418,4 +419,41 @@ fn one_confirmation_deletes_more_than_a_round_takes() {
     world.accept_deletions();
     world.wait(600);
     assert_eq!(told(&mut world).len(), 24_999);
+}
+
+/// C29: what is confirmed is counted first, and stays so if the daemon stops before it is said.
+#[test]
+fn a_confirmation_counts_what_it_confirms_and_no_restart_loses_it() {
+    let mut world = world();
+    write_resources(&mut world, RESOURCES, 0..30);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(800);
+    // As a command reads it while no daemon runs, and at a start.
+    world.crash_and_start();
+    let reader = world.engine().reader(world.now);
+    let missing = rsnotify::report::sources::acceptable(&reader, 0).unwrap();
+    assert_eq!(missing.documents, 0);
+    assert_eq!(missing.sets, [(crate::changes::uri(UP), 26, 30)]);
+    world.facts();
+    world.accept_deletions();
+    let accepted = world.facts().into_iter().find_map(|fact| match fact {
+        Fact::Accepted {
+            documents,
+            resources,
+            ..
+        } => Some((documents, resources)),
+        _ => None,
+    });
+    assert_eq!(accepted, Some((0, 26)));
+    world.crash();
+    // One more is missing now, which nobody confirmed.
+    world.unseen(|world| write_resources(world, RESOURCES, 0..3));
+    world.start();
+    world.wait(60);
+    assert_eq!(told(&mut world).len(), 26);
+    world.wait(800);
+    assert_eq!(told(&mut world), ["d r3"], "after its grace");
 }
