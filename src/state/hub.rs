@@ -153,7 +153,7 @@ fn relay_part(db: Db<'_>, id: RelayId, number: u64) -> Result<Option<Vec<u8>>> {
 
 columns! {
     Callback: |value| value.as_str().map(Callback::new);
-    Secret: |value| value.as_str().map(Secret::new);
+    Secret: |value| value.as_blob().map(Secret::of_bytes);
     RelayId: |value| Ok(RelayId(Option::from_column(value)?.unwrap_or_default()));
     BodyDigest: |value| FromColumn::from_column(value).map(BodyDigest);
 }
@@ -192,7 +192,7 @@ fn write_record(db: Db<'_>, record: &HubRecord) -> Result<()> {
             (
                 &subscription.topic,
                 subscription.callback.as_str(),
-                subscription.secret.as_ref().map(Secret::reveal),
+                subscription.secret.as_ref().map(Secret::bytes),
                 subscription.expires,
                 heard.0,
             ),

@@ -253,7 +253,7 @@ CREATE INDEX finding_tell ON finding (tell_at) WHERE tell_at IS NOT NULL;
 -- The hub.
 
 CREATE TABLE subscription (                 -- a verified subscription, and how far it was served
-  topic TEXT NOT NULL, callback TEXT NOT NULL, secret TEXT, expires INTEGER NOT NULL,
+  topic TEXT NOT NULL, callback TEXT NOT NULL, secret BLOB, expires INTEGER NOT NULL,
   heard INTEGER NOT NULL,                   -- the last relay that it took
   attempts INTEGER NOT NULL DEFAULT 0, next_try INTEGER,                                -- at the next one
   PRIMARY KEY (topic, callback)) STRICT, WITHOUT ROWID;

@@ -129,7 +129,7 @@ fn subscription() -> Subscription {
     Subscription {
         topic: Topic::new("https://e.org/t"),
         callback: Callback::new("http://127.0.0.1/1"),
-        secret: Some(Secret::new("s")),
+        secret: Some(Secret::of_bytes(b"\xff\0s".as_slice())),
         expires: time(100),
         requester: None,
     }

@@ -9,18 +9,28 @@ use url::form_urlencoded::{self, byte_serialize};
 /// The text shown instead of a secret.
 pub const MASKED: &str = "***";
 
-/// A password, token or shared secret. Only [`Secret::reveal`] gives it out.
+/// A password, token or shared secret. Only [`Secret::reveal`] and [`Secret::bytes`] give it out.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
-pub struct Secret(Arc<str>);
+pub struct Secret(Arc<[u8]>);
 
 impl Secret {
     pub fn new(text: impl Into<Arc<str>>) -> Secret {
-        Secret(text.into())
+        Secret(text.into().into())
     }
 
-    pub fn reveal(&self) -> &str {
+    /// Returns a secret that need not be text: that of a subscription may be any bytes (WebSub section 5.1).
+    pub fn of_bytes(bytes: impl Into<Arc<[u8]>>) -> Secret {
+        Secret(bytes.into())
+    }
+
+    pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Returns the text; nothing of bytes that are none.
+    pub fn reveal(&self) -> &str {
+        str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 

@@ -136,7 +136,7 @@ pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
 }
 
 fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
-    Hmac::<H>::new_from_slice(secret.reveal().as_bytes()).expect("HMAC takes a key of any length")
+    Hmac::<H>::new_from_slice(secret.bytes()).expect("HMAC takes a key of any length")
 }
 
 fn bytes(digits: &str) -> Option<Vec<u8>> {
@@ -245,6 +245,14 @@ mod tests {
     fn the_signature_is_that_of_rfc_4231() {
         let secret = Secret::new("Jefe");
         assert_eq!(signature(&secret, b"what do ya want for nothing?"), KNOWN);
+    }
+
+    /// RFC 4231 section 4.4.
+    #[test]
+    fn a_secret_that_is_no_text_signs_as_its_bytes() {
+        let secret = Secret::of_bytes([0xaa; 20]);
+        let want = "sha256=773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe";
+        assert_eq!(signature(&secret, &[0xdd; 50]), want);
     }
 
     #[rstest]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use percent_encoding::percent_decode;
 use url::form_urlencoded;
 
 use crate::hub::Callback;
@@ -97,7 +98,7 @@ pub fn parse(form: &[u8], policy: &CallbackPolicy) -> Result<SubscriptionRequest
     let action = match need("hub.mode")?.as_str() {
         "subscribe" => Action::Subscribe {
             lease: lease(value("hub.lease_seconds").as_deref())?,
-            secret: secret(value("hub.secret"))?,
+            secret: secret(form)?,
         },
         "unsubscribe" => Action::Unsubscribe,
         "publish" => return Err(Rejection::Publish),
@@ -129,11 +130,29 @@ fn lease(asked_for: Option<&str>) -> Result<Duration, Rejection> {
     Ok(Duration::from_secs(seconds.clamp(shortest, longest)))
 }
 
-fn secret(given: Option<String>) -> Result<Option<Secret>, Rejection> {
-    match given {
-        Some(secret) if secret.len() > SECRET_BYTES => Err(Rejection::Secret),
-        given => Ok(given.map(Secret::new)),
+/// Returns the secret, which may be any bytes.
+fn secret(form: &[u8]) -> Result<Option<Secret>, Rejection> {
+    let mut pairs = form.split(|byte| *byte == b'&');
+    let value = pairs.find_map(|pair| {
+        let (name, _) = form_urlencoded::parse(pair).next()?;
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        (name == "hub.secret").then_some(&pair[at + 1..])
+    });
+    let plain: Vec<u8> = value
+        .unwrap_or_default()
+        .iter()
+        .map(|byte| match byte {
+            b'+' => b' ',
+            byte => *byte,
+        })
+        .collect();
+    let secret: Vec<u8> = percent_decode(&plain).collect();
+    if secret.len() > SECRET_BYTES {
+        return Err(Rejection::Secret);
     }
+    Ok(Some(secret)
+        .filter(|secret| !secret.is_empty())
+        .map(Secret::of_bytes))
 }
 
 #[cfg(test)]
@@ -198,6 +217,19 @@ mod tests {
             panic!("it subscribes");
         };
         assert_eq!(secret.map(|secret| secret.reveal().len()), Some(199));
+    }
+
+    /// Bytes that are no text, those that a form writes otherwise, and none.
+    #[rstest]
+    #[case("%FF%00%80+a%2B=&", Some(&b"\xff\0\x80 a+="[..]))]
+    #[case("%zz%4&hub.secret=second", Some(&b"%zz%4"[..]))]
+    #[case("", None)]
+    fn a_secret_is_bytes(#[case] given: &str, #[case] want: Option<&[u8]>) {
+        let form = format!("hub.mode=subscribe&{BASE}&hub%2Esecret={given}");
+        let Action::Subscribe { secret, .. } = parse_text(&form).unwrap().action else {
+            panic!("it subscribes");
+        };
+        assert_eq!(secret.as_ref().map(Secret::bytes), want);
     }
 
     proptest! {
