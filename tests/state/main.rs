@@ -61,7 +61,7 @@ INSERT INTO inventory VALUES (1, zeroblob(16), zeroblob(16), 'https://e.org/r', 
 INSERT INTO change_log VALUES (3, 1, 20, 21, 1, 1, 4, 22, x'3c757226');
 INSERT INTO log_position (channel, hub, heard) VALUES (3, 1, 0);
 INSERT INTO unfetched VALUES (3, 1, 2);
-INSERT INTO finding VALUES ('https://e.org/d.xml', '{}', 0, 1, 'no_file', 1, NULL, NULL);
+INSERT INTO finding VALUES ('https://e.org/d.xml', '{}', '{}', 0, 1, 'no_file', 1, NULL, NULL);
 "#;
 
 fn time(second: i64) -> Timestamp {
