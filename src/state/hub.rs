@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
+use websub::hub::request::{Action, SubscriptionRequest};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayHeaders, RelayId,
-    SavedHub, SavedTopic, StoredRelay, Subscription,
+    SavedHub, SavedTopic, StoredRelay, Subscription, SubscriptionKey,
 };
 use websub::secret::Secret;
 
@@ -122,6 +124,33 @@ impl SavedRelays {
         self.read(|db| relay_part(db, id, number))
     }
 
+    /// Loads the requests that an earlier run accepted and did not verify.
+    pub fn unverified(&self) -> Result<Vec<(SubscriptionKey, SubscriptionRequest)>> {
+        let connection = read_only(&self.path)?;
+        let sql =
+            "SELECT topic, callback, requested, lease, secret FROM unverified ORDER BY position";
+        let rows: Vec<((Topic, Callback), (String, Option<u64>, Option<Secret>))> =
+            Db(&connection).all(sql, ())?;
+        let requests = rows
+            .into_iter()
+            .map(|((topic, callback), (requested, lease, secret))| {
+                let action = match lease {
+                    Some(seconds) => Action::Subscribe {
+                        lease: Duration::from_secs(seconds),
+                        secret,
+                    },
+                    None => Action::Unsubscribe,
+                };
+                let request = SubscriptionRequest {
+                    action,
+                    topic: requested,
+                    callback: callback.clone(),
+                };
+                (SubscriptionKey { topic, callback }, request)
+            });
+        Ok(requests.collect())
+    }
+
     /// Reads with the open connection; if that fails or finds nothing, with a new one: the file may have been restored
     /// under its name.
     fn read<T>(&self, read: impl Fn(Db<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
@@ -205,6 +234,7 @@ fn write_record(db: Db<'_>, record: &HubRecord) -> Result<()> {
             "UPDATE subscription SET heard = ?3, attempts = ?4, next_try = ?5 WHERE topic = ?1 AND callback = ?2",
             (key.topic.as_str(), key.callback.as_str(), progress.heard.0, progress.attempts, progress.next_try),
         ),
+        HubRecord::Unverified(requests) => write_unverified(db, requests),
         HubRecord::Published(published) => write_published(db, published),
         HubRecord::Forgotten(topic) => {
             db.run("DELETE FROM published_topic WHERE topic = ?1", topic)
@@ -214,6 +244,28 @@ fn write_record(db: Db<'_>, record: &HubRecord) -> Result<()> {
             (topic, last.0),
         ),
     }
+}
+
+fn write_unverified(db: Db<'_>, requests: &[(SubscriptionKey, SubscriptionRequest)]) -> Result<()> {
+    db.run("DELETE FROM unverified", ())?;
+    for (position, (key, request)) in (0_i64..).zip(requests) {
+        let (lease, secret) = match &request.action {
+            Action::Subscribe { lease, secret } => (Some(lease.as_secs()), secret.as_ref()),
+            Action::Unsubscribe => (None, None),
+        };
+        db.run(
+            "INSERT INTO unverified VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (
+                position,
+                &key.topic,
+                key.callback.as_str(),
+                request.topic.as_str(),
+                lease,
+                secret.map(Secret::bytes),
+            ),
+        )?;
+    }
+    Ok(())
 }
 
 fn write_published(db: Db<'_>, published: &PublishedTopic) -> Result<()> {

@@ -258,6 +258,11 @@ CREATE TABLE subscription (                 -- a verified subscription, and how 
   attempts INTEGER NOT NULL DEFAULT 0, next_try INTEGER,                                -- at the next one
   PRIMARY KEY (topic, callback)) STRICT, WITHOUT ROWID;
 
+CREATE TABLE unverified (                   -- requests that were accepted and not verified when the hub stopped, in order
+  position INTEGER PRIMARY KEY, topic TEXT NOT NULL, callback TEXT NOT NULL,
+  requested TEXT NOT NULL,                  -- the topic as given
+  lease INTEGER, secret BLOB) STRICT;       -- in seconds; nothing of an unsubscription
+
 CREATE TABLE relay (                        -- a notification that subscribers are still owed
   id INTEGER PRIMARY KEY, topic TEXT NOT NULL, seq INTEGER NOT NULL,
   content_type TEXT NOT NULL, capability_list TEXT,                                     -- S2

@@ -17,12 +17,14 @@ use rsnotify::announce::delivery::attempt::{Attempt, Refusal};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::steps::cut::{bytes, times};
+use rsnotify::state::hub::SavedRelays;
 use rsnotify::state::lock::is_in_use;
 use rsnotify::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
 use rsnotify::state::{Db, DocId, FromColumn, HubId, ToColumn, hub, last_time_saved, save_time};
 use rusqlite::Connection;
 use websub::http::clock::Clock;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
+use websub::hub::request::{Action, SubscriptionRequest};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedTopic,
     Subscription,
@@ -61,6 +63,7 @@ INSERT INTO inventory VALUES (1, zeroblob(16), zeroblob(16), 'https://e.org/r', 
 INSERT INTO change_log VALUES (3, 1, 20, 21, 1, 1, 4, 22, x'3c757226');
 INSERT INTO log_position (channel, hub, heard) VALUES (3, 1, 0);
 INSERT INTO unfetched VALUES (3, 1, 2);
+INSERT INTO unverified VALUES (0, 'https://e.org/t', 'https://e.org/c', 'https://e.org/t', 300, x'ff');
 INSERT INTO finding VALUES ('https://e.org/d.xml', '{}', '{}', 0, 1, 'no_file', 1, NULL, NULL);
 "#;
 
@@ -363,6 +366,32 @@ fn a_deleted_channel_takes_its_accounts_and_what_was_told_with_it() {
         "unfetched",
     ] {
         assert_eq!(rows(&connection, table), [""; 0], "{table}");
+    }
+}
+
+#[test]
+fn requests_that_were_not_verified_are_found_in_their_order_and_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, connection) = open(directory.path());
+    let subscription = subscription();
+    let of = |action| {
+        let request = SubscriptionRequest {
+            action,
+            topic: "https://e.org/t%41".to_owned(),
+            callback: subscription.callback.clone(),
+        };
+        (subscription.key(), request)
+    };
+    let subscribe = Action::Subscribe {
+        lease: Duration::from_secs(300),
+        secret: subscription.secret.clone(),
+    };
+    let requests = vec![of(subscribe), of(Action::Unsubscribe)];
+    let saved = SavedRelays::new(file.path.clone());
+    for requests in [requests, Vec::new()] {
+        let record = HubRecord::Unverified(requests.clone());
+        hub::write(Db(&connection), &[record], &[]).unwrap();
+        assert_eq!(saved.unverified().unwrap(), requests);
     }
 }
 

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::hub::client_address::Requester;
 use crate::hub::publication::{BodyDigest, PublishedTopic};
+use crate::hub::request::SubscriptionRequest;
 use crate::hub::usage::QuotaKey;
 use crate::secret::Secret;
 
@@ -203,6 +204,8 @@ pub enum HubRecord {
     Progressed(SubscriptionKey, DeliveryProgress),
     /// The notifications of a topic up to this one are no longer pending for any subscriber.
     Ended(Topic, RelayId),
+    /// All requests that were answered with 202 and are not verified yet, in order for each topic and callback.
+    Unverified(Vec<(SubscriptionKey, SubscriptionRequest)>),
     /// A topic that was published or pinged, in a hub for many Sources.
     Published(Box<PublishedTopic>),
     /// A topic that is forgotten.

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tracing::warn;
 use websub::http::clock::Clock;
 use websub::hub::delivery::bodies::RelayFile;
 use websub::hub::http::EmbeddedHub;
@@ -125,6 +126,13 @@ pub fn start_hub<I: Send + 'static>(
         }
         let _ = inputs.send(Input::HubRecords(changed));
     };
+    let unverified = relays.unverified().unwrap_or_else(|error| {
+        warn!(
+            "requests that were not verified cannot be read: {}",
+            error_chain(&error)
+        );
+        Vec::new()
+    });
     let relays = Arc::new(relays);
     let parts = Arc::clone(&relays);
     let relays = RelayFile {
@@ -137,5 +145,7 @@ pub fn start_hub<I: Send + 'static>(
             part.map_err(|error| error_chain(&error))
         }),
     };
-    EmbeddedHub::start(settings, saved, relays, topics, clock, records)
+    let hub = EmbeddedHub::start(settings, saved, relays, topics, clock, records);
+    hub.resume(unverified);
+    hub
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
+use tracing::warn;
 
 use crate::http::clock::Clock;
 use crate::http::lock;
@@ -18,6 +19,7 @@ use crate::hub::delivery::http::Deliveries;
 use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
 use crate::hub::limits::HubLimits;
 use crate::hub::published_topics::directory::HubTopics;
+use crate::hub::request::SubscriptionRequest;
 use crate::hub::request::http::SubscriptionEndpoint;
 use crate::hub::subscriptions::table::{self, SubscriptionTable};
 use crate::hub::subscriptions::view::HubStatus;
@@ -107,10 +109,35 @@ impl EmbeddedHub {
     }
 
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
-    /// then. Deliveries not begun stay pending.
+    /// then. Deliveries not begun stay pending, and so do requests: they are recorded first, because the wait may be cut
+    /// short.
     pub async fn drain(&self) {
         let (verifications, deliveries) = (&self.verifications, &self.deliveries);
+        let unverified = verifications.unverified();
+        let are_some = !unverified.is_empty();
+        if are_some {
+            self.table.record(HubRecord::Unverified(unverified));
+        }
         tokio::join!(verifications.drain(), deliveries.drain());
+        if are_some {
+            let unverified = verifications.unverified();
+            self.table.record(HubRecord::Unverified(unverified));
+        }
+    }
+
+    /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
+    /// dropped.
+    pub fn resume(&self, unverified: Vec<(SubscriptionKey, SubscriptionRequest)>) {
+        if unverified.is_empty() {
+            return;
+        }
+        self.table.record(HubRecord::Unverified(Vec::new()));
+        for (key, request) in unverified {
+            let callback = key.callback.clone();
+            if let Err(exceeded) = self.verifications.begin(key, request, None) {
+                warn!(%callback, "a request of {callback} is not verified: {exceeded}");
+            }
+        }
     }
 
     /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one

@@ -132,6 +132,16 @@ impl Verifications {
             .spawn(Arc::clone(self).send_denial(key, reason));
     }
 
+    /// Returns the requests that are not verified yet.
+    pub fn unverified(&self) -> Vec<(SubscriptionKey, SubscriptionRequest)> {
+        let queues = lock(&self.queues);
+        let queued = queues.iter().flat_map(|(key, queue)| {
+            let requests = queue.iter().map(|pending| pending.request.clone());
+            requests.map(move |request| (key.clone(), request))
+        });
+        queued.collect()
+    }
+
     /// Begins no more verifications, and waits for those under way.
     pub async fn drain(&self) {
         self.slots.drain().await;
@@ -145,6 +155,10 @@ impl Verifications {
                 .and_then(|queue| queue.front().cloned());
             let Some(pending) = first else { return };
             let confirmed = Box::pin(self.confirmed(&pending)).await;
+            if confirmed.is_none() && self.slots.is_draining() {
+                // It is verified after the next start.
+                return;
+            }
             let PendingVerification {
                 request,
                 requester,

@@ -231,6 +231,38 @@ fn unsubscribed(callback: &str) -> HubRecord {
     HubRecord::Unsubscribed(key(callback))
 }
 
+/// A request that was answered with 202 is verified, if not by this run then by the next.
+#[tokio::test]
+async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
+    let asked = AtomicUsize::new(0);
+    let mut peer = Peer::start(move |seen| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => Say::Hang(String::new()),
+        _ => willing(seen),
+    })
+    .await;
+    let mut running = start(Restored::default()).await;
+    let callback = peer.url("/c");
+    for mode in ["subscribe", "unsubscribe"] {
+        assert_eq!(running.ask(mode, &callback, "").await.0, 202);
+    }
+    peer.next().await;
+    running.hub.drain().await;
+    let mut unverified = Vec::new();
+    while let Ok(record) = running.records.try_recv() {
+        let HubRecord::Unverified(requests) = record else {
+            panic!("{record:?}");
+        };
+        unverified = requests;
+    }
+    assert_eq!(unverified.len(), 2);
+
+    let mut next = start(Restored::default()).await;
+    next.hub.resume(unverified);
+    assert_eq!(next.record().await, HubRecord::Unverified(Vec::new()));
+    assert!(matches!(next.record().await, HubRecord::Subscribed(..)));
+    assert_eq!(next.record().await, unsubscribed(&callback));
+}
+
 #[tokio::test]
 async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
     let mut running = start(Restored::default()).await;

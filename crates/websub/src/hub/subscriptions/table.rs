@@ -62,6 +62,12 @@ impl SubscriptionTable {
         }
     }
 
+    /// Emits a record that changes no subscription.
+    pub fn record(&self, record: HubRecord) {
+        let _state = lock(&self.state);
+        (self.records)(vec![record]);
+    }
+
     /// Adds or renews a verified subscription. A renewal ends the wait for a retry.
     pub fn subscribe(&self, subscription: Subscription) {
         let key = subscription.key();

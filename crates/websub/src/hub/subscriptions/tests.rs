@@ -121,7 +121,9 @@ impl SavedRows {
                 HubRecord::Ended(topic, last) => self
                     .relays
                     .retain(|id, relay| *id > last || relay.topic != topic),
-                record @ (HubRecord::Published(_) | HubRecord::Forgotten(_)) => {
+                record @ (HubRecord::Published(_)
+                | HubRecord::Forgotten(_)
+                | HubRecord::Unverified(_)) => {
                     panic!("{record:?} is about no subscription")
                 }
             }
