@@ -129,26 +129,7 @@ impl SavedRelays {
         let connection = read_only(&self.path)?;
         let sql =
             "SELECT topic, callback, requested, lease, secret FROM unverified ORDER BY position";
-        let rows: Vec<((Topic, Callback), (String, Option<u64>, Option<Secret>))> =
-            Db(&connection).all(sql, ())?;
-        let requests = rows
-            .into_iter()
-            .map(|((topic, callback), (requested, lease, secret))| {
-                let action = match lease {
-                    Some(seconds) => Action::Subscribe {
-                        lease: Duration::from_secs(seconds),
-                        secret,
-                    },
-                    None => Action::Unsubscribe,
-                };
-                let request = SubscriptionRequest {
-                    action,
-                    topic: requested,
-                    callback: callback.clone(),
-                };
-                (SubscriptionKey { topic, callback }, request)
-            });
-        Ok(requests.collect())
+        Db(&connection).all(sql, ())
     }
 
     /// Reads with the open connection; if that fails or finds nothing, with a new one: the file may have been restored
@@ -192,6 +173,24 @@ from_row! { PendingRelay { id, size } }
 from_row! { PublishedTopic { topic, publisher, seq, digest, published, etag, pinged } }
 from_row! { RelayHeaders { content_type, capability_list } }
 from_row! { StoredRelay { id, previous, seq, headers, size, beginning } }
+
+impl FromRow for (SubscriptionKey, SubscriptionRequest) {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<(SubscriptionKey, SubscriptionRequest)> {
+        let (topic, callback): (Topic, Callback) = (row.read()?, row.read()?);
+        let (requested, lease): (String, Option<u64>) = (row.read()?, row.read()?);
+        let secret = row.read()?;
+        let action = match lease.map(Duration::from_secs) {
+            Some(lease) => Action::Subscribe { lease, secret },
+            None => Action::Unsubscribe,
+        };
+        let request = SubscriptionRequest {
+            action,
+            topic: requested,
+            callback: callback.clone(),
+        };
+        Ok((SubscriptionKey { topic, callback }, request))
+    }
+}
 
 impl FromRow for Subscription {
     fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Subscription> {

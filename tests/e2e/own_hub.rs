@@ -383,12 +383,17 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
 
 /// Begins to publish without a token, and never sends the body.
 fn begin_to_publish(setup: &HubSetup, topic: &str) -> TcpStream {
+    begin_to_publish_from("127.0.0.1", setup, topic)
+}
+
+fn begin_to_publish_from(address: &str, setup: &HubSetup, topic: &str) -> TcpStream {
+    let forwarded = format!("X-Forwarded-For: {address}\r\n");
     let mut stream = TcpStream::connect(setup.address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let address = setup.address;
     let head = format!(
         "POST /hub HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/xml\r\n\
-         Link: <{topic}>; rel=\"self\"\r\nContent-Length: 10\r\n\r\n<a"
+         Link: <{topic}>; rel=\"self\"\r\n{forwarded}Content-Length: 10\r\n\r\n<a"
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream
@@ -422,6 +427,38 @@ fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
         assert!(Instant::now() < deadline, "never accepted");
         std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
     }
+    hub.stop();
+}
+
+/// However many strangers send slowly, whoever publishes is served.
+#[test]
+fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
+    let mut setup = HubSetup::library();
+    let content = Arc::new(Mutex::new("<a/>".to_owned()));
+    let site = served_topic(&setup.url(), &content);
+    setup.keys = "trusted_proxies = [\"127.0.0.0/8\"]".to_owned();
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let topic = site.url("/t");
+    let addresses: Vec<String> = (0..20).map(|at| format!("203.0.113.{at}")).collect();
+    let mut begun = Vec::new();
+    let deadline = Instant::now() + DEADLINE;
+    let form = format!("hub.mode=publish&hub.url={topic}");
+    for address in &addresses {
+        let headers = [
+            ("Content-Type", "application/x-www-form-urlencoded"),
+            ("X-Forwarded-For", address.as_str()),
+        ];
+        begun.extend([(); 4].map(|()| begin_to_publish_from(address, &setup, &topic)));
+        while setup.post("/hub", &headers, form.as_bytes()).status != 429 {
+            assert!(Instant::now() < deadline, "never refused");
+            // The ping may have had the slot of one of them.
+            begun.push(begin_to_publish_from(address, &setup, &topic));
+            std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
+        }
+    }
+    assert_eq!(setup.ping(&topic, None).status, 202);
+    drop(begun);
     hub.stop();
 }
 

@@ -43,7 +43,7 @@ use crate::hub::request::http::{FORM_BYTES, limit_exceeded, only_post, plain_tex
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Publications without a token from one address at a time; a multiple of that for larger IPv6 networks.
 const CONCURRENT_OF_ADDRESS: u32 = 4;
-/// Publications of one publisher at a time: each may take the memory of a whole body.
+/// Publications with the token of one publisher at a time: each may take the memory of a whole body.
 const CONCURRENT_PUBLICATIONS: usize = 64;
 /// Time in which the body of a request that is refused is read, because many clients read no answer before they have
 /// sent it.
@@ -140,18 +140,21 @@ impl Payer {
     }
 }
 
-/// A publication under way, counted until this is dropped.
+/// A publication under way, counted until this is dropped: for the publisher whose token it has, else for the address that
+/// it comes from. Strangers take no slots of a publisher.
 struct UnderWay {
     hub: Arc<PublicHub>,
-    publisher: Arc<str>,
-    networks: Vec<(IpNet, u32)>,
+    payer: Payer,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        free(&mut lock(&self.hub.networks), &self.networks);
-        self.hub
-            .with_use(&self.publisher, |of_publisher| of_publisher.under_way -= 1);
+        match &self.payer {
+            Payer::Publisher(name) => self
+                .hub
+                .with_use(name, |of_publisher| of_publisher.under_way -= 1),
+            payer => free(&mut lock(&self.hub.networks), &payer.networks()),
+        }
     }
 }
 
@@ -561,23 +564,20 @@ impl PublicHub {
     ) -> Result<UnderWay, RefusedPublication> {
         let name = &publisher.name;
         let busy = || self.note(Some(name), topic, PublicationRefusal::Busy);
-        let networks = payer.networks();
-        if !occupy(&mut lock(&self.networks), &networks) {
-            return Err(busy());
-        }
-        let is_one_more = self.with_use(name, |of_publisher| {
-            let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
-            of_publisher.under_way += usize::from(is_one_more);
-            is_one_more
-        });
+        let is_one_more = match payer {
+            Payer::Publisher(name) => self.with_use(name, |of_publisher| {
+                let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
+                of_publisher.under_way += usize::from(is_one_more);
+                is_one_more
+            }),
+            payer => occupy(&mut lock(&self.networks), &payer.networks()),
+        };
         if !is_one_more {
-            free(&mut lock(&self.networks), &networks);
             return Err(busy());
         }
         Ok(UnderWay {
             hub: Arc::clone(self),
-            publisher: Arc::clone(name),
-            networks,
+            payer: payer.clone(),
         })
     }
 
