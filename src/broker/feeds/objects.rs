@@ -1,12 +1,11 @@
 //! The content change messages of a change notification: one feed per object, with its changes in order (F4, F5).
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use resourcesync::change::Change;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::datetime::Datetime;
-use resourcesync::uri::normal_resource;
+use resourcesync::uri::compared;
 
 use crate::broker::feeds::feed::{
     ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
@@ -135,11 +134,6 @@ fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
         objects[index].changes.push((number, change));
     }
     objects
-}
-
-/// Returns a URI as it is compared with others.
-fn compared(uri: &str) -> Cow<'_, str> {
-    normal_resource(uri).unwrap_or(Cow::Borrowed(uri))
 }
 
 /// Returns the object of a resource with `object = "directory"`. A URI whose path ends in a slash is its own.
