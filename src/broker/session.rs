@@ -1,5 +1,6 @@
 //! One connection to a broker: `CONNECT`, heart-beats both ways, reading and writing frames.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use websub::secret::Mask;
 
 use crate::broker::frame::{Decoder, Frame};
@@ -74,16 +75,44 @@ impl Session {
         settings: &BrokerSettings,
         durable: Option<&str>,
     ) -> Result<Session, BrokerError> {
-        let opened = timeout(settings.timeout, connected(settings, durable)).await;
-        opened.unwrap_or(Err(BrokerError::Timeout))
+        let deadline = Instant::now() + settings.timeout;
+        let address = (settings.host.as_str(), settings.port);
+        let addresses = timeout_at(deadline, tokio::net::lookup_host(address)).await;
+        let addresses = addresses.map_err(|_| BrokerError::Timeout)?;
+        let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
+        first_connected(&addresses.collect::<Vec<_>>(), deadline, settings, durable).await
     }
 }
 
-async fn connected(
+/// Connects to the first address that answers. Each gets an equal share of the time that is left, so that one that drops
+/// packets leaves time for the next (F7). A refusal is an answer.
+async fn first_connected(
+    addresses: &[SocketAddr],
+    deadline: Instant,
     settings: &BrokerSettings,
     durable: Option<&str>,
 ) -> Result<Session, BrokerError> {
-    let (stream, socket) = stream(settings).await?;
+    let mut failure = BrokerError::Resolve("it has no address".to_owned());
+    for (left, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
+        let share = deadline.saturating_duration_since(Instant::now()) / left;
+        failure = match timeout(share, connected(*address, settings, durable)).await {
+            Ok(Err(error @ (BrokerError::Refused { .. } | BrokerError::Version(_)))) => {
+                return Err(error);
+            }
+            Ok(Ok(session)) => return Ok(session),
+            Ok(Err(error)) => error,
+            Err(_) => BrokerError::Timeout,
+        };
+    }
+    Err(failure)
+}
+
+async fn connected(
+    address: SocketAddr,
+    settings: &BrokerSettings,
+    durable: Option<&str>,
+) -> Result<Session, BrokerError> {
+    let (stream, socket) = stream(address, settings).await?;
     let (reading, writing) = tokio::io::split(stream);
     let mut reader = FrameReader {
         half: reading,
@@ -140,24 +169,16 @@ fn connect_frame(settings: &BrokerSettings) -> Frame {
     }
 }
 
-async fn stream(settings: &BrokerSettings) -> Result<(Box<dyn Stream>, Socket), BrokerError> {
-    let address = (settings.host.as_str(), settings.port);
-    let addresses = tokio::net::lookup_host(address).await;
-    let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
-    let mut failure = BrokerError::Resolve("it has no address".to_owned());
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
-                let _ = stream.set_nodelay(true);
-                let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
-                let stream = over(stream, settings).await?;
-                return Ok((stream, socket));
-            }
-            Err(error) => failure = BrokerError::Connect(error.to_string()),
-        }
-    }
-    Err(failure)
+async fn stream(
+    address: SocketAddr,
+    settings: &BrokerSettings,
+) -> Result<(Box<dyn Stream>, Socket), BrokerError> {
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| BrokerError::Connect(error.to_string()))?;
+    // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
+    let _ = stream.set_nodelay(true);
+    let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
+    Ok((over(stream, settings).await?, socket))
 }
 
 async fn over(
@@ -350,6 +371,25 @@ mod tests {
         assert_eq!(silent, Err(BrokerError::Silent));
         let (beat, _open) = timeout(DEADLINE, broker).await.unwrap().unwrap();
         assert_eq!(beat, b'\n');
+    }
+
+    #[tokio::test]
+    async fn each_address_of_a_broker_gets_a_share_of_the_time() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [silent.local_addr(), broker.local_addr()].map(Result::unwrap);
+        let answering = tokio::spawn(async move {
+            let (mut stream, _) = broker.accept().await.unwrap();
+            while stream.read_u8().await.unwrap() != 0 {}
+            let connected = Frame::new("CONNECTED").with("version", "1.2");
+            stream.write_all(&connected.encode()).await.unwrap();
+            stream
+        });
+        let deadline = Instant::now() + Duration::from_secs(4);
+        let settings = settings(addresses[1].port());
+        let opened = first_connected(&addresses, deadline, &settings, None).await;
+        assert!(opened.is_ok() && Instant::now() < deadline, "{opened:?}");
+        drop(answering);
     }
 
     #[rstest]
