@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -17,7 +19,7 @@ use crate::broker::refusal::BrokerError;
 use crate::broker::settings::{BrokerSettings, Transport};
 use crate::broker::tls;
 
-/// Bytes that are read at once.
+/// Bytes that are read or written at once.
 const CHUNK: usize = 16 << 10;
 /// Heart-beats that may be missing (F7).
 const MISSING_BEATS: u32 = 2;
@@ -46,6 +48,8 @@ pub struct FrameReader {
 #[derive(Debug)]
 pub struct FrameWriter {
     frames: UnboundedSender<Vec<u8>>,
+    /// Notified when a part of a frame was written.
+    pub progress: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -263,9 +267,11 @@ impl std::fmt::Debug for FrameReader {
 impl FrameWriter {
     fn new(half: WriteHalf<Box<dyn Stream>>, beats: Option<Duration>) -> FrameWriter {
         let (frames, received) = unbounded_channel();
+        let progress = Arc::new(Notify::new());
         FrameWriter {
             frames,
-            task: tokio::spawn(write(half, received, beats)),
+            task: tokio::spawn(write(half, received, beats, Arc::clone(&progress))),
+            progress,
         }
     }
 
@@ -295,8 +301,9 @@ async fn write(
     mut half: WriteHalf<Box<dyn Stream>>,
     mut frames: UnboundedReceiver<Vec<u8>>,
     beats: Option<Duration>,
+    progress: Arc<Notify>,
 ) {
-    loop {
+    'connection: loop {
         let beat = async {
             match beats {
                 // Halfway, so that none is late.
@@ -304,19 +311,24 @@ async fn write(
                 None => std::future::pending().await,
             }
         };
-        let bytes = tokio::select! {
+        let (bytes, is_beat) = tokio::select! {
             frame = frames.recv() => match frame {
-                Some(bytes) => bytes,
+                Some(bytes) => (bytes, false),
                 None => break,
             },
-            () = beat => b"\n".to_vec(),
+            () = beat => (b"\n".to_vec(), true),
         };
-        let mut written = half.write_all(&bytes).await;
-        if written.is_ok() {
-            written = half.flush().await;
-        }
-        if written.is_err() {
-            break;
+        for part in bytes.chunks(CHUNK) {
+            let mut written = half.write_all(part).await;
+            if written.is_ok() {
+                written = half.flush().await;
+            }
+            if written.is_err() {
+                break 'connection;
+            }
+            if !is_beat {
+                progress.notify_one();
+            }
         }
     }
     let _ = half.shutdown().await;
@@ -324,37 +336,18 @@ async fn write(
 
 #[cfg(test)]
 mod tests {
-    use resourcesync::uri::Hub;
     use rstest::rstest;
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::broker::feeds::objects::PayloadFormat;
-    use crate::broker::settings::HEART_BEAT;
 
     /// Longest wait for an event.
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    fn settings(port: u16) -> BrokerSettings {
-        BrokerSettings {
-            name: Hub::new("repository"),
-            host: "127.0.0.1".to_owned(),
-            port,
-            transport: Transport::Tcp,
-            vhost: "/".to_owned(),
-            login: None,
-            destination: "/topic/t".to_owned(),
-            payload: PayloadFormat::ResourceSync,
-            headers: Vec::new(),
-            timeout: DEADLINE,
-            heart_beat: HEART_BEAT,
-        }
-    }
-
     #[tokio::test]
     async fn heart_beats_go_both_ways_and_two_missing_ones_end_the_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut settings = settings(listener.local_addr().unwrap().port());
+        let mut settings = BrokerSettings::on_port(listener.local_addr().unwrap().port());
         settings.heart_beat = Duration::from_millis(50);
         let broker = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -386,7 +379,7 @@ mod tests {
             stream
         });
         let deadline = Instant::now() + Duration::from_secs(4);
-        let settings = settings(addresses[1].port());
+        let settings = BrokerSettings::on_port(addresses[1].port());
         let opened = first_connected(&addresses, deadline, &settings, None).await;
         assert!(opened.is_ok() && Instant::now() < deadline, "{opened:?}");
         drop(answering);
@@ -400,7 +393,7 @@ mod tests {
     #[tokio::test]
     async fn what_answers_otherwise_is_told(#[case] answer: &'static str, #[case] want: &str) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let settings = settings(listener.local_addr().unwrap().port());
+        let settings = BrokerSettings::on_port(listener.local_addr().unwrap().port());
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             while stream.read_u8().await.unwrap() != 0 {}

@@ -101,7 +101,7 @@ pub struct Broker {
     /// Holder of certificates to trust beside the system's, in PEM.
     #[schemars(example = "/etc/rsnotify/ca.pem")]
     pub ca_file: Option<Held>,
-    /// Timeout of connecting, and of the receipts of a notification.
+    /// Timeout of connecting, and of silence while receipts are pending.
     #[default(seconds(30))]
     pub timeout: Written<Duration>,
     /// Headers to add to each message. A value is a text, or the holder of a secret.
