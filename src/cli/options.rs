@@ -349,6 +349,16 @@ pub struct ListenOptions {
     )]
     pub durable: Option<String>,
 
+    /// Leave damaged and oversized messages at the broker, unacknowledged
+    #[arg(
+        long,
+        env = "RSNOTIFY_STRICT",
+        value_parser = FalseyValueParser::new(),
+        requires = "broker",
+        conflicts_with = "urls"
+    )]
+    pub strict: bool,
+
     /// The kind of channels to take from a Capability List or Source Description [default: both]
     #[arg(long, value_name = "KIND", env = "RSNOTIFY_KIND")]
     pub kind: Option<ListenKind>,
