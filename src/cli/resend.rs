@@ -32,7 +32,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
 use crate::cli::resend::position::{PositionFile, ResendPosition, ResendRequest};
-use crate::cli::resend::resources::{List, Set, sets};
+use crate::cli::resend::resources::{List, ListError, Set, sets};
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
@@ -83,6 +83,10 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             "no set has a channel for changes of resources that broker {} is told of",
             options.broker
         );
+    }
+    // Before anything is sent: each list can be read.
+    for set in &sets {
+        current(set)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -340,13 +344,13 @@ impl Resending<'_> {
     }
 }
 
-/// Reads which entries of a set's Change Lists are the last ones, again if one is replaced meanwhile.
-fn current(set: &Set) -> Result<resources::Current, ResendFailure> {
+/// Reads the lists of a set, again if one is replaced meanwhile.
+fn current(set: &Set) -> Result<resources::Current, ListError> {
     for _ in 1..READINGS {
         match set.current() {
             Err(error) if error.is_stale() => {}
-            read => return Ok(read?),
+            read => return read,
         }
     }
-    Ok(set.current()?)
+    set.current()
 }
