@@ -52,6 +52,19 @@ pub struct Relocation {
     pub to: String,
 }
 
+/// A type of objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectType {
+    /// Glob of the URIs of objects, in which `*` stops at `/` and `**` does not.
+    #[schemars(extend("x-form" = "glob of uris"))]
+    pub objects: String,
+    /// The type that they have: a URI or a word.
+    #[serde(rename = "type")]
+    #[schemars(extend("x-form" = "object type"))]
+    pub name: String,
+}
+
 impl Relocation {
     /// Returns the location of a resource's content. A URI that does not lie below the replaced ones stays unchanged.
     pub fn of(&self, uri: &str) -> String {
