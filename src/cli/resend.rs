@@ -306,6 +306,7 @@ impl Resending<'_> {
                 topic: set.topic.clone(),
                 capability_list: set.set.clone(),
                 body: Arc::from(payload.render()),
+                outside: Vec::new(),
             };
             self.submit(&submission, count)?;
             self.position.transactions += 1;

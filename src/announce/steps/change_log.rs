@@ -11,6 +11,7 @@ use crate::announce::ids::ChannelId;
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
+use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use serde::{Deserialize, Serialize};
 
@@ -330,13 +331,17 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     let seq = step.db.first(sql, (channel.id, bytes(&[payload.until])))?;
     let seq: u64 = seq.unwrap_or_default();
     let sizes = (entries, before + entries, body.len());
+    let outside = interval.outside.iter();
+    let outside: String = outside
+        .map(|(position, datetime)| format!("{position} {datetime}\n"))
+        .collect();
     step.db.run(
-        "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         (
             (channel.id, seq, payload.from, payload.until),
             sizes,
-            step.now,
-            &body,
+            (step.now, &body),
+            (!outside.is_empty()).then_some(outside),
         ),
     )?;
     let mut outcomes = Vec::new();
@@ -520,6 +525,18 @@ pub fn body(db: Db<'_>, id: ChannelId, hub: HubId, seq: u64, entries: usize) -> 
         return Ok(body);
     }
     Ok(part(&body, start..start + entries).map_or(body, Arc::from))
+}
+
+/// Returns the datetimes that were left out of a logged notification, with the positions of their entries (C15).
+pub fn outside(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Datetime)>> {
+    let sql = "SELECT outside FROM change_log WHERE channel = ?1 AND seq = ?2";
+    let outside = db.first::<Option<String>>(sql, (id, seq))?.flatten();
+    let lines = outside.iter().flat_map(|outside| outside.lines());
+    let outside = lines.filter_map(|line| {
+        let (position, datetime) = line.split_once(' ')?;
+        Some((position.parse().ok()?, Datetime::parse(datetime)?))
+    });
+    Ok(outside.collect())
 }
 
 /// Notes that a hub accepted entries of a notification. Returns true if it has the whole of it now.

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use resourcesync::change::Change;
-use resourcesync::change_payload::ChangePayload;
 use resourcesync::datetime::Datetime;
 use resourcesync::uri::compared;
 
@@ -56,7 +55,7 @@ pub fn atom_messages(
     notification: &BrokerNotification<'_>,
     form: &AtomForm,
 ) -> Option<Vec<Message>> {
-    let payload = ChangePayload::parse(notification.body.bytes())?;
+    let payload = notification.body.changes()?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
     let mut objects = objects(&payload.entries, form);
