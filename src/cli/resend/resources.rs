@@ -1,7 +1,7 @@
 //! The current resources: of each resource of a set, the last thing that its Resource Lists and Change Lists say, if that is
 //! no deletion.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -189,7 +189,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
     for channel in channels {
         let mut sources = reader.plan.sources.iter();
         let source = sources.find(|source| source.name == channel.source);
-        let mut known = HashMap::new();
+        let mut known = BTreeMap::new();
         for document in documents.iter().filter(|one| one.source == channel.source) {
             let gone = "SELECT 1 FROM document WHERE uri = ?1 AND presence = 4";
             if !reader.db.exists(gone, &document.uri)? {
@@ -238,6 +238,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
     sets.sort_by(|a, b| (&a.source, &a.set).cmp(&(&b.source, &b.set)));
     Ok(sets)
 }
+
 /// Returns true if documents of a capability say what resources there are, or list those that do.
 fn is_needed(capability: Capability) -> bool {
     matches!(
