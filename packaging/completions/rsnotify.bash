@@ -846,7 +846,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__listen)
-            opts="-h --broker --destination --selector --durable --kind --callback --callback-listen --hub --json --xml --exec --exec-batch --exec-timeout --state --lease --config --help"
+            opts="-h --broker --destination --selector --durable --strict --kind --callback --callback-listen --hub --json --xml --exec --exec-batch --exec-timeout --state --lease --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

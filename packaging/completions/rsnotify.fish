@@ -206,6 +206,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l exec-timeou
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l state -d 'The file that makes a restart the same subscriber: callbacks, secrets, and the last notification of each topic' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l lease -d 'The lease to request [default: 3600]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l strict -d 'Leave damaged and oversized messages at the broker, unacknowledged'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l json -d 'Print one line of JSON per notification and event'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l xml -d 'Print the notifications as received instead of one line per change'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l exec-batch -d 'Run the command once for all notifications of a topic that are waiting, a line each'

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use resourcesync::channel_kind::ChannelKind;
+use resourcesync::datetime::Datetime;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::RelayHeaders;
 use websub::hub::subscriptions::NotificationToRelay;
@@ -32,6 +33,9 @@ pub struct Submission {
     pub capability_list: Uri,
     /// The payload; a ping sends none of it.
     pub body: Arc<[u8]>,
+    /// For a broker, the datetimes of changes that lie outside the interval of a change notification, with the positions of
+    /// their entries: hubs are not sent them (C15), feeds have them (F6).
+    pub outside: Vec<(usize, Datetime)>,
 }
 
 impl Submission {
@@ -85,6 +89,7 @@ mod tests {
                 topic: Topic::new("https://e.org/set1/"),
                 capability_list: Uri::parse("https://e.org/cl.xml").unwrap(),
                 body: Arc::clone(&payload),
+                outside: Vec::new(),
             };
             let request = submission.request();
             assert_eq!(request.body == payload, is_content);

@@ -7,13 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
 
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 use websub::answer::{Answer, BrokerAnswer};
 use websub::histogram::Histogram;
 
@@ -23,6 +22,9 @@ use crate::broker::messages::{messages, send_frame};
 use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
 use crate::broker::settings::BrokerSettings;
+
+/// Maximum transactions in flight on a connection (F7).
+const IN_FLIGHT: usize = 8;
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
 pub struct Brokers {
@@ -172,13 +174,14 @@ struct Connection<'a> {
     pending: BTreeMap<u64, PendingTransaction>,
     /// Number of the next transaction.
     next: u64,
+    /// The time since which the first pending transaction got no receipt and nothing was written.
+    silent_since: Instant,
 }
 
 /// A transaction that was sent.
 struct PendingTransaction {
     /// The pending receipts; the last one is that of the `COMMIT`.
     receipts: BTreeSet<usize>,
-    deadline: tokio::time::Instant,
     answer: oneshot::Sender<Result<(), BrokerError>>,
 }
 
@@ -189,6 +192,7 @@ impl<'a> Connection<'a> {
             settings,
             pending: BTreeMap::new(),
             next: 1,
+            silent_since: Instant::now(),
         }
     }
 
@@ -201,15 +205,10 @@ impl<'a> Connection<'a> {
                 self.session.writer.finish(&Frame::new("DISCONNECT")).await;
                 return;
             }
-            let deadline = self.pending.values().next().map(|pending| pending.deadline);
-            let expired = async {
-                match deadline {
-                    Some(deadline) => sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let deadline = self.silent_since + self.settings.timeout;
+            let has_room = self.pending.len() < IN_FLIGHT;
             tokio::select! {
-                request = requests.recv(), if is_open => match request {
+                request = requests.recv(), if is_open && has_room => match request {
                     Some(request) => self.send(request),
                     None => is_open = false,
                 },
@@ -219,7 +218,8 @@ impl<'a> Connection<'a> {
                     },
                     Err(error) => break error,
                 },
-                () = expired => break BrokerError::NoReceipt,
+                () = self.session.writer.progress.notified() => self.silent_since = Instant::now(),
+                () = sleep_until(deadline), if !self.pending.is_empty() => break BrokerError::NoReceipt,
             }
         };
         for pending in self.pending.into_values() {
@@ -246,9 +246,11 @@ impl<'a> Connection<'a> {
             .with("receipt", receipt(number, commit));
         bytes.extend_from_slice(&frame.encode());
         self.session.writer.write(bytes);
+        if self.pending.is_empty() {
+            self.silent_since = Instant::now();
+        }
         let pending = PendingTransaction {
             receipts: (0..=commit).collect(),
-            deadline: tokio::time::Instant::now() + self.settings.timeout,
             answer: request.answer,
         };
         self.pending.insert(number, pending);
@@ -257,12 +259,16 @@ impl<'a> Connection<'a> {
     /// Handles a frame from the broker. Returns the error that ends the connection for the remaining transactions.
     fn received(&mut self, frame: &Frame) -> Result<(), BrokerError> {
         let id = frame.header("receipt-id").and_then(parse_receipt);
+        let oldest = self.pending.keys().next().copied();
         match frame.command.as_str() {
             "RECEIPT" => {
                 if let Some((number, position)) = id
                     && let Some(pending) = self.pending.get_mut(&number)
                 {
-                    pending.receipts.remove(&position);
+                    // A receipt for a later one does not show that this one will get its own.
+                    if pending.receipts.remove(&position) && oldest == Some(number) {
+                        self.silent_since = Instant::now();
+                    }
                     if pending.receipts.is_empty()
                         && let Some(pending) = self.pending.remove(&number)
                     {
@@ -307,4 +313,171 @@ fn receipt(number: u64, position: usize) -> String {
 fn parse_receipt(id: &str) -> Option<(u64, usize)> {
     let (number, position) = id.split_once('-')?;
     Some((number.parse().ok()?, position.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::broker::frame::Decoder;
+
+    /// The other end of a connection.
+    struct Broker {
+        stream: TcpStream,
+        decoder: Decoder,
+    }
+
+    impl Broker {
+        /// Accepts a connection, and answers its `CONNECT`.
+        async fn accept(listener: TcpListener) -> Broker {
+            let (stream, _) = listener.accept().await.unwrap();
+            let decoder = Decoder::default();
+            let mut broker = Broker { stream, decoder };
+            broker.frame().await;
+            broker
+                .write(&Frame::new("CONNECTED").with("version", "1.2"))
+                .await;
+            broker
+        }
+
+        async fn frame(&mut self) -> Frame {
+            loop {
+                if let Some(frame) = self.decoder.frame().unwrap() {
+                    return frame;
+                }
+                let mut chunk = [0; 1024];
+                let length = self.stream.read(&mut chunk).await.unwrap();
+                assert!(length > 0, "the connection ended");
+                self.decoder.push(&chunk[..length]);
+            }
+        }
+
+        async fn write(&mut self, frame: &Frame) {
+            self.stream.write_all(&frame.encode()).await.unwrap();
+        }
+
+        /// Reads until the `COMMIT` of a transaction. Returns the ids of its receipts.
+        async fn transaction(&mut self) -> Vec<String> {
+            let mut receipts = Vec::new();
+            loop {
+                let frame = self.frame().await;
+                receipts.extend(frame.header("receipt").map(str::to_owned));
+                if frame.command == "COMMIT" {
+                    return receipts;
+                }
+            }
+        }
+    }
+
+    /// Returns both ends of a connection with this timeout.
+    async fn connected(timeout: Duration) -> (Session, BrokerSettings, Broker) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut settings = BrokerSettings::on_port(listener.local_addr().unwrap().port());
+        settings.timeout = timeout;
+        let (session, broker) = tokio::join!(Session::open(&settings), Broker::accept(listener));
+        (session.unwrap(), settings, broker)
+    }
+
+    /// Returns a request of so many messages, and its answer.
+    fn request(
+        messages: usize,
+        body: Vec<u8>,
+    ) -> (SendRequest, oneshot::Receiver<Result<(), BrokerError>>) {
+        let (sender, answer) = oneshot::channel();
+        let send = Frame {
+            body,
+            ..Frame::new("SEND")
+        };
+        let request = SendRequest {
+            sends: vec![send; messages],
+            answer: sender,
+        };
+        (request, answer)
+    }
+
+    #[tokio::test]
+    async fn slow_receipts_of_the_oldest_transaction_are_awaited_and_silence_is_not() {
+        let timeout = Duration::from_millis(1_500);
+        let (session, settings, mut broker) = connected(timeout).await;
+        let (first, answer) = request(6, Vec::new());
+        let (second, failure) = request(6, Vec::new());
+        let (requests, mut received) = unbounded_channel();
+        requests.send(second).ok().unwrap();
+        let broker = async move {
+            let slow = broker.transaction().await;
+            let mut silent = broker.transaction().await;
+            let last = silent.pop().unwrap();
+            for id in slow {
+                sleep(timeout / 4).await;
+                broker
+                    .write(&Frame::new("RECEIPT").with("receipt-id", id))
+                    .await;
+            }
+            // Neither heart-beats nor other frames are progress.
+            loop {
+                broker.stream.write_all(b"\n").await.unwrap();
+                broker
+                    .write(&Frame::new("RECEIPT").with("receipt-id", &last))
+                    .await;
+                sleep(timeout / 4).await;
+            }
+        };
+        let connection = Connection::new(session, &settings);
+        tokio::select! {
+            () = connection.run(first, &mut received) => {}
+            () = broker => {}
+        }
+        assert_eq!(answer.await.unwrap(), Ok(()));
+        assert_eq!(failure.await.unwrap(), Err(BrokerError::NoReceipt));
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_reads_slowly_is_awaited() {
+        let (session, settings, mut broker) = connected(Duration::from_millis(1_500)).await;
+        let (request, answer) = request(1, vec![b'a'; 24 << 20]);
+        let (requests, mut received) = unbounded_channel();
+        drop(requests);
+        let broker = async move {
+            let mut chunk = vec![0; 256 << 10];
+            let mut ends = 0;
+            while ends < 3 {
+                let length = broker.stream.read(&mut chunk).await.unwrap();
+                ends += chunk[..length].iter().filter(|byte| **byte == 0).count();
+                sleep(Duration::from_millis(25)).await;
+            }
+            for id in ["1-0", "1-1"] {
+                broker
+                    .write(&Frame::new("RECEIPT").with("receipt-id", id))
+                    .await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let connection = Connection::new(session, &settings);
+        tokio::select! {
+            () = connection.run(request, &mut received) => {}
+            () = broker => {}
+        }
+        assert_eq!(answer.await.unwrap(), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn few_transactions_are_in_flight_on_a_connection() {
+        let (session, settings, mut broker) = connected(Duration::from_secs(60)).await;
+        let (requests, mut received) = unbounded_channel();
+        for _ in 0..20 {
+            requests.send(request(1, Vec::new()).0).ok().unwrap();
+        }
+        let first = received.recv().await.unwrap();
+        let connection = Connection::new(session, &settings);
+        tokio::select! {
+            () = connection.run(first, &mut received) => panic!("the connection ended"),
+            () = async { for _ in 0..8 { broker.transaction().await; } } => {}
+        }
+        assert_eq!(received.len(), 12);
+    }
 }

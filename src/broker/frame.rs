@@ -12,9 +12,20 @@ pub struct Frame {
     /// Names and values, unescaped. Of several with one name, the first counts.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// The error in a frame that was received only in part: without a body or header that is wrong or too long.
+    pub damage: Option<FrameError>,
 }
 
-/// An error in received bytes. The connection cannot be used any further.
+/// The headers that are read of a frame that has too many.
+const NEEDED_HEADERS: [&str; 5] = [
+    "ack",
+    "content-length",
+    "destination",
+    "message",
+    "receipt-id",
+];
+
+/// An error in received bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("a frame has more than {MAX_BODY} bytes, or headers of more than {MAX_HEAD}")]
@@ -52,6 +63,14 @@ impl Frame {
         let mut headers = self.headers.iter();
         let found = headers.find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    fn keep_needed_headers(&mut self) {
+        let mut missing = NEEDED_HEADERS.to_vec();
+        self.headers.retain(|(name, _)| {
+            let needed = missing.iter().position(|missing| missing == name);
+            needed.map(|at| missing.swap_remove(at)).is_some()
+        });
     }
 
     /// Returns the bytes of the frame. A body gets its `content-length`.
@@ -113,12 +132,29 @@ fn unescape(text: &str) -> Result<String, FrameError> {
     Ok(unescaped)
 }
 
-/// A decoder, which collects received bytes and takes frames from them.
+/// A decoder, which collects received bytes and takes frames from them, of each as much as is bounded.
 #[derive(Debug, Default)]
 pub struct Decoder {
     received: Vec<u8>,
     /// Bytes at the beginning of `received` that were taken.
     taken: usize,
+    /// The frame that is being read.
+    frame: Frame,
+    part: FramePart,
+    /// Bytes of its command and headers.
+    head: usize,
+    /// True if the beginning of a line was left out, because it is too long.
+    is_cut: bool,
+}
+
+/// The part of a frame that is read next.
+#[derive(Debug, Default)]
+enum FramePart {
+    #[default]
+    Command,
+    Headers,
+    /// The body, with its remaining bytes if its length is known; else it ends at a NUL.
+    Body(Option<usize>),
 }
 
 impl Decoder {
@@ -135,94 +171,125 @@ impl Decoder {
     ///
     /// If the received bytes can never become a frame.
     pub fn frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let rest = &self.received[self.taken..];
-        let beats = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
-        self.taken += beats.count();
-        let rest = &self.received[self.taken..];
-        let Some((frame, length)) = frame(rest)? else {
-            return Ok(None);
-        };
-        self.taken += length;
-        Ok(Some(frame))
-    }
-}
-
-/// Returns the frame that the bytes begin with, and its length; nothing if it is not complete.
-fn frame(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
-    let mut lines = Lines { bytes, at: 0 };
-    let Some(command) = lines.next()? else {
-        return Ok(None);
-    };
-    if command.is_empty() || !command.bytes().all(|byte| byte.is_ascii_uppercase()) {
-        return Err(FrameError::Command);
-    }
-    let mut frame = Frame::new(command);
-    let is_escaped = is_escaped(command);
-    loop {
-        let Some(line) = lines.next()? else {
-            return Ok(None);
-        };
-        if line.is_empty() {
-            break;
-        }
-        let (name, value) = line.split_once(':').ok_or(FrameError::Header)?;
-        frame.headers.push(if is_escaped {
-            (unescape(name)?, unescape(value)?)
-        } else {
-            (name.to_owned(), value.to_owned())
-        });
-    }
-    let begin = lines.at;
-    let length = match frame.header("content-length") {
-        Some(length) => {
-            let length = length.trim().parse::<usize>();
-            let length = length.map_err(|_| FrameError::Length)?;
-            if length > MAX_BODY {
-                return Err(FrameError::TooLarge);
+        loop {
+            match self.part {
+                FramePart::Command => {
+                    let rest = &self.received[self.taken..];
+                    let beats = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+                    self.taken += beats.count();
+                    let line = self.line();
+                    if self.is_cut {
+                        return Err(FrameError::Command);
+                    }
+                    let Some(command) = line else {
+                        return Ok(None);
+                    };
+                    if command.is_empty() || !command.iter().all(u8::is_ascii_uppercase) {
+                        return Err(FrameError::Command);
+                    }
+                    self.frame = Frame::new(&String::from_utf8_lossy(&command));
+                    self.part = FramePart::Headers;
+                }
+                FramePart::Headers => match self.line() {
+                    None => return Ok(None),
+                    Some(_) if std::mem::take(&mut self.is_cut) => {}
+                    Some(line) if line.is_empty() => self.part = FramePart::Body(self.length()),
+                    Some(line) => match header(&line, is_escaped(&self.frame.command)) {
+                        Ok(header) => self.frame.headers.push(header),
+                        Err(damage) => self.damaged(damage),
+                    },
+                },
+                FramePart::Body(left) => {
+                    if !self.body(left) {
+                        return Ok(None);
+                    }
+                    self.part = FramePart::Command;
+                    self.head = 0;
+                    return Ok(Some(std::mem::take(&mut self.frame)));
+                }
             }
-            length
+            if self.head > MAX_HEAD {
+                self.damaged(FrameError::TooLarge);
+                self.frame.keep_needed_headers();
+            }
         }
-        None => match bytes[begin..].iter().position(|byte| *byte == 0) {
-            Some(length) if length > MAX_BODY => return Err(FrameError::TooLarge),
-            Some(length) => length,
-            None if bytes.len() - begin > MAX_BODY => return Err(FrameError::TooLarge),
-            None => return Ok(None),
-        },
-    };
-    match bytes.get(begin + length) {
-        None => Ok(None),
-        Some(0) => {
-            frame.body = bytes[begin..begin + length].to_vec();
-            Ok(Some((frame, begin + length + 1)))
+    }
+
+    /// Takes the next line without its end, which may be CR LF; nothing if it is not complete.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let rest = &self.received[self.taken..];
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let length = end.unwrap_or(rest.len());
+        if length > MAX_HEAD {
+            self.is_cut = true;
         }
-        Some(_) => Err(FrameError::End),
+        let line = end.map(|end| {
+            rest[..end]
+                .strip_suffix(b"\r")
+                .unwrap_or(&rest[..end])
+                .to_vec()
+        });
+        if line.is_some() || self.is_cut {
+            self.taken += length + usize::from(line.is_some());
+            self.head += length + 1;
+        }
+        line
+    }
+
+    /// Returns the length that a frame says its body has.
+    fn length(&mut self) -> Option<usize> {
+        let length = self.frame.header("content-length")?.trim().parse();
+        if length.is_err() {
+            self.damaged(FrameError::Length);
+        }
+        length.ok()
+    }
+
+    /// Takes bytes of a body. Returns true at its end.
+    fn body(&mut self, left: Option<usize>) -> bool {
+        let rest = &self.received[self.taken..];
+        let nul = || rest.iter().position(|byte| *byte == 0);
+        let end = left.or_else(nul).unwrap_or(rest.len());
+        let length = end.min(rest.len());
+        self.frame.body.extend_from_slice(&rest[..length]);
+        let after = rest.get(length).copied();
+        self.taken += length;
+        self.part = FramePart::Body(left.map(|left| left - length));
+        if self.frame.body.len() > MAX_BODY {
+            self.damaged(FrameError::TooLarge);
+        }
+        if self.frame.damage == Some(FrameError::TooLarge) {
+            self.frame.body.clear();
+        }
+        match after {
+            Some(0) => {
+                self.taken += 1;
+                true
+            }
+            Some(_) => {
+                self.damaged(FrameError::End);
+                self.body(None)
+            }
+            None => false,
+        }
+    }
+
+    /// Notes the first damage of the frame; that it is too large counts before all.
+    fn damaged(&mut self, damage: FrameError) {
+        if self.frame.damage.is_none() || damage == FrameError::TooLarge {
+            self.frame.damage = Some(damage);
+        }
     }
 }
 
-/// The lines of a frame's command and headers.
-struct Lines<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Lines<'a> {
-    /// Returns the next line without its end, which may be CR LF; nothing if it is not complete.
-    fn next(&mut self) -> Result<Option<&'a str>, FrameError> {
-        let head = &self.bytes[..self.bytes.len().min(MAX_HEAD)];
-        let rest = &head[self.at..];
-        let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
-            return if self.bytes.len() < MAX_HEAD {
-                Ok(None)
-            } else {
-                Err(FrameError::TooLarge)
-            };
-        };
-        self.at += length + 1;
-        let line = &rest[..length];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        std::str::from_utf8(line)
-            .map(Some)
-            .map_err(|_| FrameError::Encoding)
+/// Returns the name and value of a header.
+fn header(line: &[u8], is_escaped: bool) -> Result<(String, String), FrameError> {
+    let line = std::str::from_utf8(line).map_err(|_| FrameError::Encoding)?;
+    let (name, value) = line.split_once(':').ok_or(FrameError::Header)?;
+    if is_escaped {
+        Ok((unescape(name)?, unescape(value)?))
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
     }
 }
 
@@ -279,17 +346,7 @@ mod tests {
     #[case(b"MESSAGE\ncontent-length:4\n\nbody", None)]
     #[case(b"message\n\n\0", Some(FrameError::Command))]
     #[case(b"\0\n", Some(FrameError::Command))]
-    #[case(b"MESSAGE\nab\n\n\0", Some(FrameError::Header))]
-    #[case(b"MESSAGE\na:\\t\n\n\0", Some(FrameError::Escape))]
-    #[case(b"MESSAGE\na:\\\n\n\0", Some(FrameError::Escape))]
-    #[case(b"MESSAGE\na:\xff\n\n\0", Some(FrameError::Encoding))]
-    #[case(b"MESSAGE\ncontent-length:-1\n\n\0", Some(FrameError::Length))]
-    #[case(b"MESSAGE\ncontent-length:1\n\nbody\0", Some(FrameError::End))]
-    #[case(b"MESSAGE\ncontent-length:1048577\n\n", Some(FrameError::TooLarge))]
-    #[case(
-        b"MESSAGE\ncontent-length:99999999999999999999\n\n",
-        Some(FrameError::Length)
-    )]
+    #[case(b"MESSAGE\ncontent-length:1048577\n\n", None)]
     fn what_is_no_frame_is_refused_or_awaited(
         #[case] bytes: &[u8],
         #[case] want: Option<FrameError>,
@@ -298,11 +355,64 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_end_is_not_collected_for_ever() {
-        for line in [&b"MESSAGE\n\n"[..], b"MESSAGE\na:", b"M"] {
-            let endless = [line, &vec![b'X'; MAX_BODY + 1]].concat();
-            assert_eq!(decode(&endless), Err(FrameError::TooLarge));
+    fn a_damaged_frame_says_so_and_the_next_one_is_read() {
+        let long = "x".repeat(MAX_BODY + 1);
+        let counted = format!("content-length:{}\nack:7\n\n{long}", long.len());
+        let wide = "x".repeat(MAX_HEAD);
+        for (damaged, damage) in [
+            ("ack:7\nab\n\nbody".to_owned(), FrameError::Header),
+            ("a:\\t\nack:7\n\nbody".to_owned(), FrameError::Escape),
+            ("a:\\\nack:7\n\nbody".to_owned(), FrameError::Escape),
+            (
+                "content-length:-1\nack:7\n\nbody".to_owned(),
+                FrameError::Length,
+            ),
+            (
+                "content-length:99999999999999999999\nack:7\n\nbody".to_owned(),
+                FrameError::Length,
+            ),
+            (
+                "content-length:1\nack:7\n\nbody".to_owned(),
+                FrameError::End,
+            ),
+            (counted, FrameError::TooLarge),
+            (format!("ack:7\n\n{long}"), FrameError::TooLarge),
+            (format!("ack:7\nab\n\n{long}"), FrameError::TooLarge),
+            (format!("a:{wide}\nack:7\n\nbody"), FrameError::TooLarge),
+            (
+                format!("{}ack:7\n\nbody", "a:b\n".repeat(MAX_HEAD)),
+                FrameError::TooLarge,
+            ),
+        ] {
+            let bytes = format!("MESSAGE\n{damaged}\0\nMESSAGE\na:b\n\nnext\0");
+            for chunk in [1_000, bytes.len()] {
+                let mut decoder = Decoder::default();
+                let mut read = Vec::new();
+                for piece in bytes.as_bytes().chunks(chunk) {
+                    decoder.push(piece);
+                    read.extend(std::iter::from_fn(|| decoder.frame().unwrap()));
+                    let kept = decoder.received.len() + decoder.frame.body.len();
+                    assert!(chunk > 1_000 || kept <= MAX_BODY + 2 * chunk);
+                }
+                let [first, next] = &read[..] else {
+                    panic!("{} frames", read.len());
+                };
+                assert_eq!(first.damage, Some(damage.clone()));
+                assert_eq!(first.header("ack"), Some("7"));
+                assert_eq!((next.body.as_slice(), &next.damage), (&b"next"[..], &None));
+            }
         }
+        let mut decoder = Decoder::default();
+        decoder.push(b"MESSAGE\na:\xff\nack:7\n\n\0");
+        let frame = decoder.frame().unwrap().unwrap();
+        assert_eq!(frame.damage, Some(FrameError::Encoding));
+        assert_eq!(frame.header("ack"), Some("7"));
+    }
+
+    #[test]
+    fn a_command_without_end_is_not_collected_for_ever() {
+        let endless = vec![b'M'; MAX_HEAD + 2];
+        assert_eq!(decode(&endless), Err(FrameError::Command));
     }
 
     #[test]

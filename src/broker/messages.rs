@@ -16,7 +16,7 @@ pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Messa
         topic: submission.topic.as_str(),
         kind: submission.kind,
         seq: submission.seq,
-        body: HashedPayload::new(&submission.body),
+        body: HashedPayload::new(&submission.body).with(&submission.outside),
     };
     let feeds = match &settings.payload {
         PayloadFormat::ResourceSync => None,

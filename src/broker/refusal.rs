@@ -75,25 +75,28 @@ impl BrokerError {
     }
 }
 
-/// Returns the kind of refusal that the text of an `ERROR` describes, in the words of ActiveMQ, Artemis and RabbitMQ.
+/// Returns the kind of refusal that the text of an `ERROR` describes, in the words of ActiveMQ, Artemis and RabbitMQ. Only
+/// what names a login or destination as refused or missing needs an operator: their other errors, also of a destination that
+/// is full, locked or on a node that is down, pass by themselves (F7).
 fn refusal(text: &str) -> BrokerRefusal {
     const CREDENTIALS: [&str; 7] = [
         "password is invalid",
         "access refused for user",
         "bad connect",
         "unable to validate user",
-        "authentication",
+        "authentication failed",
         "not authenticated",
-        "virtual host",
+        "virtual host '",
     ];
-    const DESTINATION: [&str; 8] = [
+    const DESTINATION: [&str; 9] = [
         "not authorized",
         "access_refused",
-        "not_found",
-        "not found",
+        "not_found - no ",
         "does not have permission",
-        "destination",
-        "precondition_failed",
+        "unknown destination",
+        "invalid destination",
+        "is not a valid ",
+        "inequivalent arg",
         "does not exist",
     ];
     let text = text.to_ascii_lowercase();
@@ -165,6 +168,43 @@ mod tests {
         "",
         BrokerRefusal::Destination,
         "AMQ229032: User: a does not have permission='SEND' on address x"
+    )]
+    #[case(
+        "AMQ339001: Destination does not exist: /topic/x",
+        "",
+        BrokerRefusal::Destination,
+        "AMQ339001: Destination does not exist: /topic/x"
+    )]
+    // What passes by itself, in the words of all three.
+    #[case(
+        "not_found",
+        "NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or inaccessible",
+        BrokerRefusal::Other,
+        "not_found: NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or inaccessible"
+    )]
+    #[case(
+        "not_found",
+        "NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor",
+        BrokerRefusal::Other,
+        "not_found: NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor"
+    )]
+    #[case(
+        "precondition_failed",
+        "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out",
+        BrokerRefusal::Other,
+        "precondition_failed: PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out"
+    )]
+    #[case(
+        "Destination is full: topic://x",
+        "",
+        BrokerRefusal::Other,
+        "Destination is full: topic://x"
+    )]
+    #[case(
+        "Cannot publish to a deleted Destination: queue://x",
+        "",
+        BrokerRefusal::Other,
+        "Cannot publish to a deleted Destination: queue://x"
     )]
     #[case(
         "Usage Manager Memory Limit reached",

@@ -1,14 +1,17 @@
 //! One connection to a broker: `CONNECT`, heart-beats both ways, reading and writing frames.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use websub::secret::Mask;
 
 use crate::broker::frame::{Decoder, Frame};
@@ -16,7 +19,7 @@ use crate::broker::refusal::BrokerError;
 use crate::broker::settings::{BrokerSettings, Transport};
 use crate::broker::tls;
 
-/// Bytes that are read at once.
+/// Bytes that are read or written at once.
 const CHUNK: usize = 16 << 10;
 /// Heart-beats that may be missing (F7).
 const MISSING_BEATS: u32 = 2;
@@ -45,6 +48,8 @@ pub struct FrameReader {
 #[derive(Debug)]
 pub struct FrameWriter {
     frames: UnboundedSender<Vec<u8>>,
+    /// Notified when a part of a frame was written.
+    pub progress: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -74,16 +79,44 @@ impl Session {
         settings: &BrokerSettings,
         durable: Option<&str>,
     ) -> Result<Session, BrokerError> {
-        let opened = timeout(settings.timeout, connected(settings, durable)).await;
-        opened.unwrap_or(Err(BrokerError::Timeout))
+        let deadline = Instant::now() + settings.timeout;
+        let address = (settings.host.as_str(), settings.port);
+        let addresses = timeout_at(deadline, tokio::net::lookup_host(address)).await;
+        let addresses = addresses.map_err(|_| BrokerError::Timeout)?;
+        let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
+        first_connected(&addresses.collect::<Vec<_>>(), deadline, settings, durable).await
     }
 }
 
-async fn connected(
+/// Connects to the first address that answers. Each gets an equal share of the time that is left, so that one that drops
+/// packets leaves time for the next (F7). A refusal is an answer.
+async fn first_connected(
+    addresses: &[SocketAddr],
+    deadline: Instant,
     settings: &BrokerSettings,
     durable: Option<&str>,
 ) -> Result<Session, BrokerError> {
-    let (stream, socket) = stream(settings).await?;
+    let mut failure = BrokerError::Resolve("it has no address".to_owned());
+    for (left, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
+        let share = deadline.saturating_duration_since(Instant::now()) / left;
+        failure = match timeout(share, connected(*address, settings, durable)).await {
+            Ok(Err(error @ (BrokerError::Refused { .. } | BrokerError::Version(_)))) => {
+                return Err(error);
+            }
+            Ok(Ok(session)) => return Ok(session),
+            Ok(Err(error)) => error,
+            Err(_) => BrokerError::Timeout,
+        };
+    }
+    Err(failure)
+}
+
+async fn connected(
+    address: SocketAddr,
+    settings: &BrokerSettings,
+    durable: Option<&str>,
+) -> Result<Session, BrokerError> {
+    let (stream, socket) = stream(address, settings).await?;
     let (reading, writing) = tokio::io::split(stream);
     let mut reader = FrameReader {
         half: reading,
@@ -140,24 +173,16 @@ fn connect_frame(settings: &BrokerSettings) -> Frame {
     }
 }
 
-async fn stream(settings: &BrokerSettings) -> Result<(Box<dyn Stream>, Socket), BrokerError> {
-    let address = (settings.host.as_str(), settings.port);
-    let addresses = tokio::net::lookup_host(address).await;
-    let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
-    let mut failure = BrokerError::Resolve("it has no address".to_owned());
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
-                let _ = stream.set_nodelay(true);
-                let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
-                let stream = over(stream, settings).await?;
-                return Ok((stream, socket));
-            }
-            Err(error) => failure = BrokerError::Connect(error.to_string()),
-        }
-    }
-    Err(failure)
+async fn stream(
+    address: SocketAddr,
+    settings: &BrokerSettings,
+) -> Result<(Box<dyn Stream>, Socket), BrokerError> {
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| BrokerError::Connect(error.to_string()))?;
+    // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
+    let _ = stream.set_nodelay(true);
+    let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
+    Ok((over(stream, settings).await?, socket))
 }
 
 async fn over(
@@ -242,9 +267,11 @@ impl std::fmt::Debug for FrameReader {
 impl FrameWriter {
     fn new(half: WriteHalf<Box<dyn Stream>>, beats: Option<Duration>) -> FrameWriter {
         let (frames, received) = unbounded_channel();
+        let progress = Arc::new(Notify::new());
         FrameWriter {
             frames,
-            task: tokio::spawn(write(half, received, beats)),
+            task: tokio::spawn(write(half, received, beats, Arc::clone(&progress))),
+            progress,
         }
     }
 
@@ -274,8 +301,9 @@ async fn write(
     mut half: WriteHalf<Box<dyn Stream>>,
     mut frames: UnboundedReceiver<Vec<u8>>,
     beats: Option<Duration>,
+    progress: Arc<Notify>,
 ) {
-    loop {
+    'connection: loop {
         let beat = async {
             match beats {
                 // Halfway, so that none is late.
@@ -283,19 +311,24 @@ async fn write(
                 None => std::future::pending().await,
             }
         };
-        let bytes = tokio::select! {
+        let (bytes, is_beat) = tokio::select! {
             frame = frames.recv() => match frame {
-                Some(bytes) => bytes,
+                Some(bytes) => (bytes, false),
                 None => break,
             },
-            () = beat => b"\n".to_vec(),
+            () = beat => (b"\n".to_vec(), true),
         };
-        let mut written = half.write_all(&bytes).await;
-        if written.is_ok() {
-            written = half.flush().await;
-        }
-        if written.is_err() {
-            break;
+        for part in bytes.chunks(CHUNK) {
+            let mut written = half.write_all(part).await;
+            if written.is_ok() {
+                written = half.flush().await;
+            }
+            if written.is_err() {
+                break 'connection;
+            }
+            if !is_beat {
+                progress.notify_one();
+            }
         }
     }
     let _ = half.shutdown().await;
@@ -303,37 +336,18 @@ async fn write(
 
 #[cfg(test)]
 mod tests {
-    use resourcesync::uri::Hub;
     use rstest::rstest;
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::broker::feeds::objects::PayloadFormat;
-    use crate::broker::settings::HEART_BEAT;
 
     /// Longest wait for an event.
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    fn settings(port: u16) -> BrokerSettings {
-        BrokerSettings {
-            name: Hub::new("repository"),
-            host: "127.0.0.1".to_owned(),
-            port,
-            transport: Transport::Tcp,
-            vhost: "/".to_owned(),
-            login: None,
-            destination: "/topic/t".to_owned(),
-            payload: PayloadFormat::ResourceSync,
-            headers: Vec::new(),
-            timeout: DEADLINE,
-            heart_beat: HEART_BEAT,
-        }
-    }
-
     #[tokio::test]
     async fn heart_beats_go_both_ways_and_two_missing_ones_end_the_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut settings = settings(listener.local_addr().unwrap().port());
+        let mut settings = BrokerSettings::on_port(listener.local_addr().unwrap().port());
         settings.heart_beat = Duration::from_millis(50);
         let broker = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -352,6 +366,25 @@ mod tests {
         assert_eq!(beat, b'\n');
     }
 
+    #[tokio::test]
+    async fn each_address_of_a_broker_gets_a_share_of_the_time() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [silent.local_addr(), broker.local_addr()].map(Result::unwrap);
+        let answering = tokio::spawn(async move {
+            let (mut stream, _) = broker.accept().await.unwrap();
+            while stream.read_u8().await.unwrap() != 0 {}
+            let connected = Frame::new("CONNECTED").with("version", "1.2");
+            stream.write_all(&connected.encode()).await.unwrap();
+            stream
+        });
+        let deadline = Instant::now() + Duration::from_secs(4);
+        let settings = BrokerSettings::on_port(addresses[1].port());
+        let opened = first_connected(&addresses, deadline, &settings, None).await;
+        assert!(opened.is_ok() && Instant::now() < deadline, "{opened:?}");
+        drop(answering);
+    }
+
     #[rstest]
     #[case("CONNECTED\nversion:1.1\n\n\0", "it speaks STOMP 1.1, and not 1.2")]
     #[case("ERROR\nmessage:no such user\n\n\0", "no such user")]
@@ -360,7 +393,7 @@ mod tests {
     #[tokio::test]
     async fn what_answers_otherwise_is_told(#[case] answer: &'static str, #[case] want: &str) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let settings = settings(listener.local_addr().unwrap().port());
+        let settings = BrokerSettings::on_port(listener.local_addr().unwrap().port());
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             while stream.read_u8().await.unwrap() != 0 {}

@@ -27,7 +27,7 @@ pub struct BrokerSettings {
     pub payload: PayloadFormat,
     /// Headers of each message, in order of name.
     pub headers: Vec<BrokerHeader>,
-    /// Timeout of connecting, and of the receipts of one notification.
+    /// Timeout of connecting, and of silence while receipts are pending.
     pub timeout: Duration,
     /// Time between two heart-beats that we offer and request.
     pub heart_beat: Duration,
@@ -111,5 +111,25 @@ impl BrokerSettings {
         let headers = headers.map(|header| header.value.clone());
         let login = self.login.iter().map(|login| login.password.clone());
         Mask::new(headers.chain(login))
+    }
+}
+
+#[cfg(test)]
+impl BrokerSettings {
+    /// Returns the settings of a broker of a test on loopback.
+    pub(crate) fn on_port(port: u16) -> BrokerSettings {
+        BrokerSettings {
+            name: Hub::new("repository"),
+            host: "127.0.0.1".to_owned(),
+            port,
+            transport: Transport::Tcp,
+            vhost: "/".to_owned(),
+            login: None,
+            destination: "/topic/t".to_owned(),
+            payload: PayloadFormat::ResourceSync,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(60),
+            heart_beat: HEART_BEAT,
+        }
     }
 }

@@ -16,6 +16,8 @@ pub struct MessageSelection {
     pub selector: Option<String>,
     /// The name of a durable subscription: the broker keeps messages for it while nobody reads them.
     pub durable: Option<String>,
+    /// True if damaged messages are left at the broker.
+    pub leaves_damaged: bool,
 }
 
 /// Subscriptions on a connection of their own.
@@ -24,6 +26,7 @@ pub struct BrokerSubscription {
     session: Session,
     /// Messages that arrived before the receipts of all subscriptions.
     first: VecDeque<Frame>,
+    leaves_damaged: bool,
 }
 
 impl BrokerSubscription {
@@ -40,6 +43,7 @@ impl BrokerSubscription {
         let mut subscription = BrokerSubscription {
             session,
             first: VecDeque::new(),
+            leaves_damaged: wanted.leaves_damaged,
         };
         let ids = wanted.ids();
         for (id, destination) in ids.iter().zip(&wanted.destinations) {
@@ -88,8 +92,11 @@ impl BrokerSubscription {
         }
     }
 
-    /// Tells the broker that a message was handed over.
+    /// Tells the broker that a message was handed over, or that it is damaged, which another attempt does not change.
     pub fn acknowledge(&self, message: &Frame) {
+        if message.damage.is_some() && self.leaves_damaged {
+            return;
+        }
         if let Some(id) = message.header("ack") {
             let ack = Frame::new("ACK").with("id", id);
             self.session.writer.write(ack.encode());
@@ -103,16 +110,13 @@ impl BrokerSubscription {
 }
 
 impl MessageSelection {
-    /// Returns the ids of the subscriptions, the same each time: a durable subscription is known by its id.
+    /// Returns the ids of the subscriptions, which depend on name and destination alone: a durable subscription is known by
+    /// its id.
     fn ids(&self) -> Vec<String> {
         let name = self.durable.as_deref().unwrap_or("rsnotify");
-        match &self.destinations[..] {
-            [_] => vec![name.to_owned()],
-            several => several
-                .iter()
-                .map(|destination| format!("{name} {destination}"))
-                .collect(),
-        }
+        let destinations = self.destinations.iter();
+        let ids = destinations.map(|destination| format!("{name} {destination}"));
+        ids.collect()
     }
 
     fn subscribe(&self, id: &str, destination: &str) -> Frame {
@@ -146,11 +150,12 @@ mod tests {
             destinations: vec!["/topic/a".to_owned()],
             selector: Some("kind = 'change'".to_owned()),
             durable: Some("archive".to_owned()),
+            leaves_damaged: false,
         };
         let frame = wanted.subscribe(&wanted.ids()[0], "/topic/a");
         for (name, value) in [
-            ("id", "archive"),
-            ("activemq.subscriptionName", "archive"),
+            ("id", "archive /topic/a"),
+            ("activemq.subscriptionName", "archive /topic/a"),
             ("ack", "client-individual"),
             ("selector", "kind = 'change'"),
         ] {

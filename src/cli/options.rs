@@ -80,11 +80,11 @@ pub enum Command {
     Listen(ListenOptions),
     /// Send a broker the current resources, as additions, for consumers that start from nothing
     ///
-    /// Sends each resource of the broker's sets once: those of the set's Resource Lists, or, where it has none, those
-    /// whose last entry in its Change Lists is no deletion. The messages are like those about changes, with the
-    /// property initial=true. The broker's ledger does not change, and a daemon may run meanwhile. If it is
-    /// interrupted, the same command continues where it stopped. The exit status is 69 if the broker refuses a message,
-    /// and 75 if it cannot be reached.
+    /// Sends each resource of the broker's sets once, unless the last thing that the set's Resource Lists and Change
+    /// Lists say of it is a deletion. The messages are like those about changes, with the property initial=true. The
+    /// broker's ledger does not change, and a daemon may run meanwhile. If it is interrupted, the same command
+    /// continues where it stopped. The exit status is 1 if a list cannot be read, 69 if the
+    /// broker refuses a message, and 75 if it cannot be reached.
     Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
@@ -348,6 +348,16 @@ pub struct ListenOptions {
         conflicts_with = "urls"
     )]
     pub durable: Option<String>,
+
+    /// Leave damaged and oversized messages at the broker, unacknowledged
+    #[arg(
+        long,
+        env = "RSNOTIFY_STRICT",
+        value_parser = FalseyValueParser::new(),
+        requires = "broker",
+        conflicts_with = "urls"
+    )]
+    pub strict: bool,
 
     /// The kind of channels to take from a Capability List or Source Description [default: both]
     #[arg(long, value_name = "KIND", env = "RSNOTIFY_KIND")]

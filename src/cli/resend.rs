@@ -16,7 +16,7 @@ use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
-use resourcesync::uri::Uri;
+use resourcesync::uri::{Uri, rest_below};
 use tokio::runtime::Runtime;
 use websub::answer::{Answer, BrokerAnswer};
 use websub::secret::Secret;
@@ -32,7 +32,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
 use crate::cli::resend::position::{PositionFile, ResendPosition, ResendRequest};
-use crate::cli::resend::resources::{List, Set, sets};
+use crate::cli::resend::resources::{List, ListError, Set, sets};
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
@@ -83,6 +83,10 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             "no set has a channel for changes of resources that broker {} is told of",
             options.broker
         );
+    }
+    // Before anything is sent: each list can be read.
+    for set in &sets {
+        current(set)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -264,7 +268,7 @@ impl Resending<'_> {
         if self
             .under
             .as_ref()
-            .is_some_and(|under| !is_under(&change.loc, under))
+            .is_some_and(|under| rest_below(&change.loc, under.as_str()).is_none())
         {
             return Ok(());
         }
@@ -302,6 +306,7 @@ impl Resending<'_> {
                 topic: set.topic.clone(),
                 capability_list: set.set.clone(),
                 body: Arc::from(payload.render()),
+                outside: Vec::new(),
             };
             self.submit(&submission, count)?;
             self.position.transactions += 1;
@@ -340,48 +345,13 @@ impl Resending<'_> {
     }
 }
 
-/// Reads which entries of a set's Change Lists are the last ones, again if one is replaced meanwhile.
-fn current(set: &Set) -> Result<resources::Current, ResendFailure> {
+/// Reads the lists of a set, again if one is replaced meanwhile.
+fn current(set: &Set) -> Result<resources::Current, ListError> {
     for _ in 1..READINGS {
         match set.current() {
             Err(error) if error.is_stale() => {}
-            read => return Ok(read?),
+            read => return read,
         }
     }
-    Ok(set.current()?)
-}
-
-/// Returns true if a resource is the one with a URI, or lies below it.
-fn is_under(loc: &str, under: &Uri) -> bool {
-    let Ok(uri) = Uri::parse(loc) else {
-        return false;
-    };
-    let rest = uri.as_str().strip_prefix(under.as_str());
-    rest.is_some_and(|rest| {
-        rest.is_empty() || under.as_str().ends_with('/') || rest.starts_with(['/', '?'])
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use resourcesync::uri::Uri;
-
-    use super::is_under;
-
-    #[test]
-    fn a_resource_lies_below_whole_segments() {
-        for (loc, under, want) in [
-            ("https://e.org/a/1", "https://e.org/a/", true),
-            ("https://e.org/a/1", "https://e.org/a", true),
-            ("https://e.org/a", "https://e.org/a", true),
-            ("https://e.org/a?v=1", "https://e.org/a", true),
-            ("https://e.org/ab", "https://e.org/a", false),
-            ("https://e.org/a", "https://e.org/a/", false),
-            ("http://e.org/a/1", "https://e.org/a/", false),
-            ("https://E.org:443/a/1", "https://e.org/a/", true),
-        ] {
-            let under = Uri::parse(under).unwrap();
-            assert_eq!(is_under(loc, &under), want, "{loc} below {under}");
-        }
-    }
+    set.current()
 }

@@ -11,9 +11,9 @@ use smart_default::SmartDefault;
 use url::Url;
 
 use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
-use crate::broker::feeds::identifier::{Identifiers, ObjectKind, Relocation};
+use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
 use crate::broker::feeds::message::INITIAL;
-use crate::broker::feeds::objects::{AtomForm, PayloadFormat};
+use crate::broker::feeds::objects::{AtomForm, PayloadFormat, object_glob};
 use crate::broker::settings::{
     BrokerHeader, BrokerSettings, BrokerSettingsError, ClientCertificate, HEART_BEAT, Login,
     Transport,
@@ -80,6 +80,11 @@ pub struct Broker {
     /// See below.
     #[schemars(extend("examples" = [{ "from": "http://fedora:8080/", "to": "https://repo.example.org/" }]))]
     pub location: Option<Relocation>,
+    /// With `payload = "atom"`, the types of objects: each object has those of all globs that its URI matches.
+    ///
+    /// See below.
+    #[schemars(extend("examples" = [[{ "objects": "https://repo.example.org/theses/**", "type": "Thesis" }]]))]
+    pub types: Vec<ObjectType>,
     /// Virtual host, for brokers that have several.
     #[schemars(extend("x-form" = "virtual host"))]
     #[default("/".to_owned())]
@@ -101,7 +106,7 @@ pub struct Broker {
     /// Holder of certificates to trust beside the system's, in PEM.
     #[schemars(example = "/etc/rsnotify/ca.pem")]
     pub ca_file: Option<Held>,
-    /// Timeout of connecting, and of the receipts of a notification.
+    /// Timeout of connecting, and of silence while receipts are pending.
     #[default(seconds(30))]
     pub timeout: Written<Duration>,
     /// Headers to add to each message. A value is a text, or the holder of a secret.
@@ -182,6 +187,7 @@ impl Broker {
                     object: self.object.unwrap_or_default(),
                     identifiers: self.identifiers.unwrap_or_default(),
                     location: self.location.clone(),
+                    types: self.types.clone(),
                 }),
             },
             headers: headers.collect(),
@@ -222,6 +228,7 @@ impl Broker {
                 (!is_atom && self.object.is_some(), "object", no_feeds),
                 (!is_atom && self.identifiers.is_some(), "identifiers", no_feeds),
                 (!is_atom && self.location.is_some(), "location", no_feeds),
+                (!is_atom && !self.types.is_empty(), "types", no_feeds),
                 (
                     self.username.as_ref().is_some_and(is_wrong),
                     "username",
@@ -308,6 +315,21 @@ pub fn check_location(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err("write the beginning of a URI, such as \"https://repo.example.org/\"".to_owned())
+}
+
+/// Checks a glob of the URIs of objects.
+pub fn check_object_glob(text: &str) -> Result<(), String> {
+    object_glob(text)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+/// Checks a type of objects. Commas separate several in a property.
+pub fn check_object_type(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.contains(',') {
+        return Err("a type is a URI or a word, without commas".to_owned());
+    }
+    one_line(text)
 }
 
 /// Checks the name of a header of messages.

@@ -25,7 +25,7 @@ pub type TextForm = (&'static str, &'static str, fn(&str) -> Result<(), String>)
 const URI: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^#\s<>"]+$"#;
 
 /// The forms of texts. The patterns refuse nothing that the checks accept.
-pub const FORMS: [TextForm; 12] = [
+pub const FORMS: [TextForm; 14] = [
     ("uri", URI, |text| web_uri::parse(text).map(drop)),
     (
         "prefix",
@@ -53,6 +53,8 @@ pub const FORMS: [TextForm; 12] = [
         r"^[A-Za-z][A-Za-z0-9+.\-]*:\S+$",
         broker::check_location,
     ),
+    ("glob of uris", "", broker::check_object_glob),
+    ("object type", "^[^,]+$", broker::check_object_type),
     ("publisher", ".", publisher::check_name),
 ];
 

@@ -224,7 +224,9 @@ CREATE TABLE change_log (                   -- C21: notifications of change chan
   channel INTEGER NOT NULL REFERENCES channel ON DELETE CASCADE, seq INTEGER NOT NULL,
   since INTEGER NOT NULL, until INTEGER NOT NULL,                       -- C14
   entries INTEGER NOT NULL, total INTEGER NOT NULL,                     -- its entries; all up to it, forgotten ones too
-  bytes INTEGER NOT NULL, cut INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (channel, seq)) STRICT, WITHOUT ROWID;
+  bytes INTEGER NOT NULL, cut INTEGER NOT NULL, body BLOB NOT NULL,
+  outside TEXT,                             -- C15: a line for each datetime that was left out: its entry, and the datetime
+  PRIMARY KEY (channel, seq)) STRICT, WITHOUT ROWID;
 
 CREATE TABLE log_position (                 -- how much of the log the hub of an account was told (C21 to C23, C26)
   channel INTEGER NOT NULL, hub INTEGER NOT NULL,

@@ -11,6 +11,7 @@ use resourcesync::change_list::{
     ChangeListError, EntryPlace, ListedChanges, ListedResources, at_places, each_entry,
     read_changes, read_changes_at, read_keys, read_resource_entries, read_resources,
 };
+use resourcesync::document::DeclaredSpan;
 use resourcesync::gzip::unpacked;
 
 use crate::announce::observation::Stat;
@@ -118,12 +119,13 @@ impl ChangeListFile {
         }
     }
 
-    /// Hands over the entries of a Change List or a Resource List with their positions, one after the other.
+    /// Hands over the entries of a Change List or a Resource List with their positions, one after the other. Returns the
+    /// times that it declares.
     pub fn each_entry(
         &mut self,
         capability: Capability,
         take: impl FnMut(u32, Change),
-    ) -> Result<(), ChangeListFileError> {
+    ) -> Result<DeclaredSpan, ChangeListFileError> {
         self.file.seek(SeekFrom::Start(0))?;
         let result = if self.is_packed {
             each_entry(unpacked(&self.file), capability, take)
@@ -134,7 +136,7 @@ impl ChangeListFile {
         // A file that was replaced by renaming is still the version that it was.
         let content = |status: &FileStatus| (status.stat.size, status.stat.modified);
         match result {
-            Ok(()) if content(&after) == content(&self.opened) => Ok(()),
+            Ok(span) if content(&after) == content(&self.opened) => Ok(span),
             _ => Err(ChangeListFileError::Stale),
         }
     }

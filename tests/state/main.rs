@@ -60,7 +60,7 @@ INSERT INTO change_list (set_id, list) VALUES (1, 2);
 INSERT INTO stale_list VALUES (1, 2, '{}', 1, 20);
 INSERT INTO change_key VALUES (1, 2, 0, zeroblob(16), NULL);
 INSERT INTO inventory VALUES (1, zeroblob(16), zeroblob(16), 'https://e.org/r', NULL);
-INSERT INTO change_log VALUES (3, 1, 20, 21, 1, 1, 4, 22, x'3c757226');
+INSERT INTO change_log VALUES (3, 1, 20, 21, 1, 1, 4, 22, x'3c757226', NULL);
 INSERT INTO log_position (channel, hub, heard) VALUES (3, 1, 0);
 INSERT INTO unfetched VALUES (3, 1, 2);
 INSERT INTO unverified VALUES (0, 'https://e.org/t', 'https://e.org/c', 'https://e.org/t', 300, x'ff');

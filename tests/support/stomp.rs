@@ -100,6 +100,11 @@ impl FakeBroker {
         self.shared.state.lock().unwrap().manner = Some(manner);
     }
 
+    /// Has a message for subscribers that another program sent.
+    pub fn offer(&self, message: Frame) {
+        self.shared.state.lock().unwrap().messages.push(message);
+    }
+
     /// From now on refuses transactions with messages that it has, as Artemis does.
     pub fn refuse_repeats(&self) {
         self.shared.state.lock().unwrap().refuses_repeats = true;

@@ -316,6 +316,7 @@ pub fn read_resource_entries(
 
 /// Reads a Change List or a Resource List in one pass, and hands over the entries that count with their positions, one
 /// after the other, so that no list needs to fit into memory. Entries of a Resource List are updates without a datetime.
+/// Returns the times that the list declares.
 ///
 /// # Errors
 ///
@@ -324,7 +325,7 @@ pub fn each_entry(
     source: impl Read,
     capability: Capability,
     take: impl FnMut(u32, Change),
-) -> Result<(), ChangeListError> {
+) -> Result<DeclaredSpan, ChangeListError> {
     let mut entries = ChangesHandler::new(WantedEntries::All);
     entries.draft.is_of_resources = capability == Capability::ResourceList;
     let handler = StreamHandler {
@@ -333,7 +334,7 @@ pub fn each_entry(
         take,
     };
     match read(source, handler)? {
-        Ok((handler, _)) if handler.is_it() => Ok(()),
+        Ok((handler, _)) if handler.is_it() => Ok(handler.entries.root.span),
         _ => Err(ChangeListError::NotAChangeList),
     }
 }

@@ -227,6 +227,28 @@ pub fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     }
 }
 
+/// Returns a URI as it is compared with others: in normal form, or as it is if it has none.
+pub fn compared(uri: &str) -> Cow<'_, str> {
+    normal_resource(uri).unwrap_or(Cow::Borrowed(uri))
+}
+
+/// Returns what follows `prefix` in a URI, both in normal form; nothing if it does not begin with it, or if the prefix ends
+/// within a segment of the path or a part of the query.
+pub fn rest_below(uri: &str, prefix: &str) -> Option<String> {
+    let (uri, normal) = (compared(uri), compared(prefix));
+    // The slash after an authority alone belongs to the rest.
+    let begin = match normal.strip_suffix('/') {
+        Some(begin) if !prefix.ends_with('/') => begin,
+        _ => &normal,
+    };
+    let rest = uri.strip_prefix(begin)?;
+    let is_whole = rest.is_empty()
+        || begin.ends_with(['/', '?', '=', '&', ':'])
+        || rest.starts_with(['/', '?'])
+        || rest.starts_with('&') && begin.contains('?');
+    is_whole.then(|| rest.to_owned())
+}
+
 /// Returns true for the name of a scheme (RFC 3986 section 3.1).
 pub(crate) fn is_scheme(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);

@@ -200,7 +200,7 @@ impl Destination {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let base = public.map_or_else(|| format!("http://{}/", reachable(bound)), String::from);
-        let make = || client::builder().timeout(TIMEOUT);
+        let make = || client::builder(TIMEOUT);
         Ok(Destination {
             base: format!("{}/", base.trim_end_matches('/')),
             address: bound,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{RoundMode, Timestamp, TimestampRound, ToSpan, Unit};
 use resourcesync::change::Change;
 use resourcesync::change_payload::entry_len;
+use resourcesync::datetime::Datetime;
 
 /// A change that is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Interval {
     pub from: Timestamp,
     pub until: Timestamp,
     pub entries: Vec<Change>,
+    /// The datetimes that were left out because they lie outside, with the positions of their entries (C15).
+    pub outside: Vec<(usize, Datetime)>,
     /// Entries whose datetime was left out because it lies before `from`, by list (C15).
     pub back_dated: BTreeMap<usize, usize>,
 }
@@ -120,15 +123,19 @@ impl Parts {
 fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
     let last = part.last().map_or(from, |fresh| to_microsecond(fresh.time));
     let until = last.max(after(from, part.len()));
-    let mut back_dated = BTreeMap::new();
-    let entries = part.into_iter().map(|fresh| {
+    let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
+    let entries = part.into_iter().enumerate().map(|(position, fresh)| {
         let mut change = fresh.change;
-        let is_before = change
-            .datetime
-            .is_some_and(|datetime| datetime.end() <= from);
-        if is_before {
-            change.datetime = None;
-            *back_dated.entry(fresh.list).or_insert(0) += 1;
+        if let Some(datetime) = change.datetime {
+            let is_before = datetime.end() <= from;
+            // One that is too far ahead has another effective time.
+            if is_before || datetime.at() > fresh.time {
+                change.datetime = None;
+                outside.push((position, datetime));
+            }
+            if is_before {
+                *back_dated.entry(fresh.list).or_insert(0) += 1;
+            }
         }
         change
     });
@@ -136,6 +143,7 @@ fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
         from,
         until,
         entries: entries.collect(),
+        outside,
         back_dated,
     }
 }

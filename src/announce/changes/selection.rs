@@ -213,15 +213,11 @@ impl Selection {
                 None => Ok(Vec::new()),
             }
         })?;
-        let changes = changes.into_iter().zip(&told).map(|(mut change, entry)| {
-            if entry.is_ahead {
-                change.datetime = None;
-            }
-            FreshChange {
-                change,
-                time: entry.time,
-                list: numbers[entry.list as usize].unwrap_or_default(),
-            }
+        let changes = changes.into_iter().zip(&told);
+        let changes = changes.map(|(change, entry)| FreshChange {
+            change,
+            time: entry.time,
+            list: numbers[entry.list as usize].unwrap_or_default(),
         });
         let changes: Vec<FreshChange> = changes.collect();
         let (lists, keys) = (&mut self.lists, &mut self.keys);
@@ -250,7 +246,7 @@ impl Selection {
     ) -> Vec<TakenList> {
         let mut told_of = vec![ToldChanges::default(); self.lists.len()];
         for (entry, fresh) in told.iter().zip(changes) {
-            let is_undated = fresh.change.datetime.is_none();
+            let is_undated = fresh.change.datetime.is_none() || entry.is_ahead;
             told_of[entry.list as usize].add(is_undated, entry.is_ahead);
         }
         let earliest = self.earliest_left();

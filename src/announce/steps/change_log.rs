@@ -11,6 +11,7 @@ use crate::announce::ids::ChannelId;
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
+use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use serde::{Deserialize, Serialize};
 
@@ -337,11 +338,16 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     let (mut since, mut entries, mut number) = (payload.from, payload.entries.len(), 1_i64);
     let last = last(step.db, channel.id, i64::MAX)?;
     let total = last.as_ref().map_or(0, |last| last.total) + entries;
+    let mut left_out: Vec<(usize, Datetime)> = interval.outside;
     if let Some(last) = last
         && last.until == since
         && let Some(grown) = grown(step, channel.id, &last, &body, entries)?
     {
         body = grown;
+        for (position, _) in &mut left_out {
+            *position += last.entries;
+        }
+        left_out.extend(outside(step.db, channel.id, last.seq.cast_unsigned())?);
         (since, entries, number) = (last.since, last.entries + entries, 0);
         let sql = "DELETE FROM change_log WHERE channel = ?1 AND seq = ?2";
         step.db.run(sql, (channel.id, last.seq))?;
@@ -351,13 +357,17 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     let seq = step.db.first(sql, (channel.id, until, number))?;
     let seq: u64 = seq.unwrap_or_default();
     let sizes = (entries, total, body.len());
+    let outside: String = left_out
+        .iter()
+        .map(|(position, datetime)| format!("{position} {datetime}\n"))
+        .collect();
     step.db.run(
-        "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         (
             (channel.id, seq, since, payload.until),
             sizes,
-            step.now,
-            &body,
+            (step.now, &body),
+            (!outside.is_empty()).then_some(outside),
         ),
     )?;
     let mut outcomes = Vec::new();
@@ -568,6 +578,18 @@ pub fn body(db: Db<'_>, id: ChannelId, hub: HubId, seq: u64, entries: usize) -> 
         return Ok(body);
     }
     Ok(part(&body, start..start + entries).map_or(body, Arc::from))
+}
+
+/// Returns the datetimes that were left out of a logged notification, with the positions of their entries (C15).
+pub fn outside(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Datetime)>> {
+    let sql = "SELECT outside FROM change_log WHERE channel = ?1 AND seq = ?2";
+    let outside = db.first::<Option<String>>(sql, (id, seq))?.flatten();
+    let lines = outside.iter().flat_map(|outside| outside.lines());
+    let outside = lines.filter_map(|line| {
+        let (position, datetime) = line.split_once(' ')?;
+        Some((position.parse().ok()?, Datetime::parse(datetime)?))
+    });
+    Ok(outside.collect())
 }
 
 /// Notes that a hub accepted entries of a notification. Returns true if it has the whole of it now.

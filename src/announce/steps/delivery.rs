@@ -133,6 +133,11 @@ fn submission(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<(Flig
         Some(body) => body,
         None => change_log::body(step.db, id, hub, flight.seq, flight.entries)?,
     };
+    let outside = if kind == ChannelKind::Change && live.mode == Mode::Broker {
+        change_log::outside(step.db, id, flight.seq)?
+    } else {
+        Vec::new()
+    };
     let submission = Submission {
         channel: id,
         hub: live.hub.clone(),
@@ -143,6 +148,7 @@ fn submission(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<(Flig
         topic,
         capability_list,
         body,
+        outside,
     };
     Ok(Some((flight, submission)))
 }

@@ -1,5 +1,6 @@
 //! Identifiers of objects and items, and the locations of their content, as a broker's consumers expect them.
 
+use resourcesync::uri::rest_below;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,7 @@ impl Identifiers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Relocation {
-    /// Beginning of URIs that is replaced.
+    /// Beginning of URIs that is replaced, by whole segments: `/rest` does not match `/restricted`.
     #[schemars(extend("x-form" = "location"))]
     pub from: String,
     /// Text that replaces it.
@@ -51,10 +52,23 @@ pub struct Relocation {
     pub to: String,
 }
 
+/// A type of objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectType {
+    /// Glob of the URIs of objects, in which `*` stops at `/` and `**` does not.
+    #[schemars(extend("x-form" = "glob of uris"))]
+    pub objects: String,
+    /// The type that they have: a URI or a word.
+    #[serde(rename = "type")]
+    #[schemars(extend("x-form" = "object type"))]
+    pub name: String,
+}
+
 impl Relocation {
-    /// Returns the location of a resource's content. A URI that does not begin like the replaced ones stays unchanged.
+    /// Returns the location of a resource's content. A URI that does not lie below the replaced ones stays unchanged.
     pub fn of(&self, uri: &str) -> String {
-        match uri.strip_prefix(&self.from) {
+        match rest_below(uri, &self.from) {
             Some(rest) => format!("{}{rest}", self.to),
             None => uri.to_owned(),
         }
@@ -195,15 +209,43 @@ mod tests {
     }
 
     #[test]
-    fn only_uris_that_begin_as_configured_are_relocated() {
-        let relocation = Relocation {
-            from: "http://fedora:8080/".to_owned(),
-            to: "https://repo.example.org/".to_owned(),
-        };
-        assert_eq!(
-            relocation.of("http://fedora:8080/a?b"),
-            "https://repo.example.org/a?b"
-        );
-        assert_eq!(relocation.of("http://fedora/a"), "http://fedora/a");
+    fn content_is_relocated_by_whole_segments_of_equal_uris() {
+        for (from, uri, want) in [
+            ("http://fedora:8080/", "http://fedora:8080/a?b", "/a?b"),
+            ("http://fedora:8080/", "HTTP://Fedora:8080/%7ea", "/~a"),
+            ("HTTP://Fedora:80", "http://fedora/a", "/a"),
+            ("http://fedora", "http://fedora", "/"),
+            ("http://fedora/r%65st", "http://fedora/rest/1", "/1"),
+            ("http://fedora/rest", "http://fedora/rest?v=1", "?v=1"),
+            ("http://fedora/get?id=", "http://fedora/get?id=7", "7"),
+            (
+                "http://fedora/get?id=7",
+                "http://fedora/get?id=7&v=1",
+                "&v=1",
+            ),
+            ("urn:uuid:", "URN:uuid:1", "1"),
+        ] {
+            let to = "https://repo.example.org".to_owned();
+            let from = from.to_owned();
+            let to = if from.ends_with('/') { to + "/" } else { to };
+            let relocation = Relocation { from, to };
+            let got = relocation.of(uri);
+            assert_eq!(got, format!("https://repo.example.org{want}"), "{uri}");
+        }
+        for (from, uri) in [
+            ("http://fedora:8080/", "http://fedora/a"),
+            ("http://fedora", "http://fedora:8080/a"),
+            ("http://fedora", "http://fedora.org/a"),
+            ("http://fedora/rest", "http://fedora/restricted/1"),
+            ("http://fedora/rest", "http://fedora/rest/../private/1"),
+            ("http://fedora/rest/", "http://fedora/rest"),
+            ("http://fedora/a", "http://fedora/a&b"),
+            ("http://fedora/get?id=7", "http://fedora/get?id=77"),
+            ("urn:a", "urn:ab"),
+        ] {
+            let to = "https://repo.example.org/".to_owned();
+            let from = from.to_owned();
+            assert_eq!(Relocation { from, to }.of(uri), uri);
+        }
     }
 }

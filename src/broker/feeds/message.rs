@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
+use resourcesync::datetime::Datetime;
 
 /// The `type` of each message, which JMS has as `JMSType`.
 pub const MESSAGE_TYPE: &str = "content-change";
@@ -58,6 +60,8 @@ pub struct BrokerNotification<'a> {
 pub struct HashedPayload<'a> {
     bytes: &'a [u8],
     hash: blake3::Hash,
+    /// Datetimes that the payload lacks because they lie outside its interval, with the positions of their entries.
+    outside: &'a [(usize, Datetime)],
 }
 
 impl<'a> HashedPayload<'a> {
@@ -65,7 +69,24 @@ impl<'a> HashedPayload<'a> {
         HashedPayload {
             bytes,
             hash: blake3::hash(bytes),
+            outside: &[],
         }
+    }
+
+    /// Adds datetimes that it lacks.
+    pub fn with(self, outside: &'a [(usize, Datetime)]) -> HashedPayload<'a> {
+        HashedPayload { outside, ..self }
+    }
+
+    /// Returns the change notification that it is, with the datetimes that lie outside its interval.
+    pub fn changes(&self) -> Option<ChangePayload> {
+        let mut payload = ChangePayload::parse(self.bytes)?;
+        for (position, datetime) in self.outside {
+            if let Some(change) = payload.entries.get_mut(*position) {
+                change.datetime = Some(*datetime);
+            }
+        }
+        Some(payload)
     }
 
     pub fn bytes(&self) -> &'a [u8] {

@@ -1,17 +1,18 @@
 //! The content change messages of a change notification: one feed per object, with its changes in order (F4, F5).
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use globset::{Glob, GlobBuilder, GlobMatcher};
 use resourcesync::change::Change;
-use resourcesync::change_payload::ChangePayload;
 use resourcesync::datetime::Datetime;
-use resourcesync::uri::normal_resource;
+use resourcesync::uri::compared;
 
 use crate::broker::feeds::feed::{
     ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
 };
-use crate::broker::feeds::identifier::{Identifiers, ObjectKind, Relocation, directory};
+use crate::broker::feeds::identifier::{
+    Identifiers, ObjectKind, ObjectType, Relocation, directory,
+};
 use crate::broker::feeds::message::{
     BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
 };
@@ -40,6 +41,12 @@ pub struct AtomForm {
     pub identifiers: Identifiers,
     /// Another location of the content than the resource's URI.
     pub location: Option<Relocation>,
+    pub types: Vec<ObjectType>,
+}
+
+/// Returns a glob of the URIs of objects, in which `*` does not match `/`.
+pub fn object_glob(text: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(text).literal_separator(true).build()
 }
 
 /// Returns the content change messages of a notification, in order of the first change of each object (F2 to F5).
@@ -48,7 +55,7 @@ pub fn atom_messages(
     notification: &BrokerNotification<'_>,
     form: &AtomForm,
 ) -> Option<Vec<Message>> {
-    let payload = ChangePayload::parse(notification.body.bytes())?;
+    let payload = notification.body.changes()?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
     let mut objects = objects(&payload.entries, form);
@@ -60,8 +67,10 @@ pub fn atom_messages(
         let count = object.changes.len();
         if message.body.len() > LONGEST_FEED && count > 1 {
             let changes = object.changes.split_off(count / 2);
-            let uri = object.uri;
-            objects.push(Object { uri, changes });
+            objects.push(Object {
+                changes,
+                ..object.clone()
+            });
             objects.push(object);
         } else {
             messages.push(message);
@@ -70,11 +79,13 @@ pub fn atom_messages(
     Some(messages)
 }
 
-/// The changes of one object in one notification.
-#[derive(Debug)]
+/// The changes of one object by one author in one notification.
+#[derive(Debug, Clone)]
 struct Object<'a> {
     /// URI of the object.
     uri: &'a str,
+    author: Option<&'a str>,
+    types: Vec<String>,
     /// The changes with their numbers in the notification, in order.
     changes: Vec<(u64, &'a Change)>,
 }
@@ -100,46 +111,49 @@ impl Object<'_> {
         let collection = self.linked("collection").filter(is_other);
         collection.or_else(|| directory(self.uri))
     }
-
-    /// Returns the media types of its changed resources without their parameters, each once.
-    fn types(&self) -> Vec<String> {
-        let types = self.changes.iter();
-        let types = types.filter_map(|(_, change)| change.mime_type.as_deref());
-        let essence = |media_type: &str| {
-            let essence = media_type.split(';').next().unwrap_or_default();
-            essence.trim().to_owned()
-        };
-        let types: BTreeSet<String> = types.map(essence).collect();
-        types.into_iter().collect()
-    }
 }
 
-/// Returns the objects that changed, in order of their first changes.
+/// Returns the objects that changed, in order of their first changes, each once for each author. If another one changed an
+/// item meanwhile, it comes once more, so that the changes of an item keep their order.
 fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
+    let types = form.types.iter().filter_map(|one| {
+        let glob = object_glob(&one.objects).ok()?;
+        Some((glob.compile_matcher(), &one.name))
+    });
+    let types: Vec<_> = types.collect();
     let mut objects: Vec<Object<'_>> = Vec::new();
-    let mut known = HashMap::new();
+    // The last ones of objects and authors, and those with the last changes of items.
+    let (mut known, mut changed) = (HashMap::new(), HashMap::new());
     for (number, change) in (0..).zip(changes) {
         let uri = match form.object {
             ObjectKind::Resource => &change.loc,
             ObjectKind::Directory => directory_of(&change.loc),
         };
         // URIs that have the same identifier are one object, named as its first change names it.
-        let key = form.identifiers.of(&compared(uri));
-        let index = *known.entry(key).or_insert_with(|| {
-            objects.push(Object {
-                uri,
-                changes: Vec::new(),
-            });
-            objects.len() - 1
-        });
+        let identifier = |uri: &str| form.identifiers.of(&compared(uri));
+        let author = linked(change, "author");
+        let key = (identifier(uri), author);
+        let item = identifier(&change.loc);
+        let index = match (known.get(&key), changed.get(&item)) {
+            (Some(index), last) if last.is_none_or(|last| last <= index) => *index,
+            _ => {
+                let is_its = |glob: &GlobMatcher| glob.is_match(&*compared(uri));
+                let its = types.iter().filter(|(glob, _)| is_its(glob));
+                let its: BTreeSet<&String> = its.map(|(_, name)| *name).collect();
+                objects.push(Object {
+                    uri,
+                    author,
+                    types: its.into_iter().cloned().collect(),
+                    changes: Vec::new(),
+                });
+                objects.len() - 1
+            }
+        };
+        known.insert(key, index);
+        changed.insert(item, index);
         objects[index].changes.push((number, change));
     }
     objects
-}
-
-/// Returns a URI as it is compared with others.
-fn compared(uri: &str) -> Cow<'_, str> {
-    normal_resource(uri).unwrap_or(Cow::Borrowed(uri))
 }
 
 /// Returns the object of a resource with `object = "directory"`. A URI whose path ends in a slash is its own.
@@ -165,51 +179,46 @@ fn feed(
     notification: &BrokerNotification<'_>,
     form: &AtomForm,
 ) -> Feed {
-    let title = title(object);
-    let items: Vec<ItemChange> = object
-        .changes
-        .iter()
-        .map(|(number, change)| {
-            let id = MessageId::of(notification, MessagePosition::Entry(*number));
-            item(id, change, &title, until, form)
-        })
-        .collect();
-    let updated = items.iter().map(|item| item.updated).max();
-    Feed {
+    let mut feed = Feed {
         id: MessageId::of(notification, object.position()).urn(),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
-        author: object.linked("author").unwrap_or(SERVER).to_owned(),
-        title,
-        updated: updated.unwrap_or(until),
+        author: object.author.unwrap_or(SERVER).to_owned(),
+        title: title(object),
+        updated: until,
         object: form.identifiers.of(object.uri),
         parent: object.parent().map(|parent| form.identifiers.of(parent)),
-        types: object.types(),
-        items,
+        types: object.types.clone(),
+        items: Vec::new(),
         skipped: 0,
-    }
+    };
+    let items = object.changes.iter().map(|(number, change)| {
+        let id = MessageId::of(notification, MessagePosition::Entry(*number));
+        item(id, change, &feed, form)
+    });
+    feed.items = items.collect();
+    let updated = feed.items.iter().map(|item| item.updated);
+    feed.updated = updated.max().unwrap_or(until);
+    feed
 }
 
-fn item(
-    id: MessageId,
-    change: &Change,
-    title: &str,
-    until: Datetime,
-    form: &AtomForm,
-) -> ItemChange {
+/// Returns the entry of a change, whose feed has the time of changes without one.
+fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
     let modification = Modification::from(change.kind);
+    // The version that the change made, where the list names it.
+    let version = linked(change, "memento").unwrap_or(&change.loc);
     let content = || ContentLocation {
         src: match &form.location {
-            Some(location) => location.of(&change.loc),
-            None => change.loc.to_string(),
+            Some(location) => location.of(version),
+            None => version.to_owned(),
         },
         media_type: change.mime_type.as_deref().map(str::to_owned),
     };
     ItemChange {
         id: id.urn(),
-        author: linked(change, "author").unwrap_or(SERVER).to_owned(),
-        title: title.to_owned(),
-        updated: change.datetime.unwrap_or(until),
+        author: feed.author.clone(),
+        title: feed.title.clone(),
+        updated: change.datetime.unwrap_or(feed.updated),
         item: form.identifiers.of(&change.loc),
         content: (modification != Modification::Delete).then(content),
         summary: format!("The item was {}.", modification.past()),
@@ -256,10 +265,7 @@ fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'
     add("parentUri", feed.parent.clone().unwrap_or_default());
     add("objectTypes", feed.types.join(","));
     add("itemCount", feed.items.len().to_string());
-    add(
-        "user",
-        object.linked("author").unwrap_or_default().to_owned(),
-    );
+    add("user", object.author.unwrap_or_default().to_owned());
     Message {
         headers: headers(id, &feed.object, ATOM_TYPE),
         properties,
@@ -282,7 +288,7 @@ mod tests {
 
     use super::{AtomForm, atom_messages};
     use crate::broker::feeds::feed::{Feed, Modification};
-    use crate::broker::feeds::identifier::{Identifiers, ObjectKind, Relocation};
+    use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
     use crate::broker::feeds::message::{BrokerNotification, HashedPayload, Message};
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
@@ -344,8 +350,10 @@ mod tests {
 
     #[test]
     fn a_feed_has_the_changes_of_a_directory() {
+        let ada = || link("author", "mailto:ada@e.org");
         let added = Change {
             mime_type: Some("application/pdf".into()),
+            links: vec![ada()],
             ..change(
                 "https://e.org/reports/1.pdf",
                 ChangeKind::Created,
@@ -354,19 +362,26 @@ mod tests {
         };
         let updated = Change {
             mime_type: Some("text/plain; charset=utf-8".into()),
-            links: vec![
-                link("collection", "https://e.org/series/7"),
-                link("author", "mailto:ada@e.org"),
-            ],
+            links: vec![link("collection", "https://e.org/series/7"), ada()],
             ..change("https://e.org/reports/2.txt", ChangeKind::Updated, None)
         };
-        let deleted = change(
-            "https://e.org/reports/3.txt",
-            ChangeKind::Deleted,
-            Some("2026-11-22T09:20:00Z"),
-        );
+        let deleted = Change {
+            links: vec![ada()],
+            ..change(
+                "https://e.org/reports/3.txt",
+                ChangeKind::Deleted,
+                Some("2026-11-22T09:20:00Z"),
+            )
+        };
+        let form = AtomForm {
+            types: vec![ObjectType {
+                objects: "https://e.org/*/".to_owned(),
+                name: "info:e/Collection".to_owned(),
+            }],
+            ..directories()
+        };
         let body = body(vec![added, updated, deleted]);
-        let messages = messages(&body, 3, &directories());
+        let messages = messages(&body, 3, &form);
         assert_eq!(messages.len(), 1);
         let message = &messages[0];
         for (name, want) in [
@@ -376,7 +391,7 @@ mod tests {
             ("changeTypes", "ADD,DELETE,UPDATE"),
             ("objectUri", "https://e.org/reports/"),
             ("parentUri", "https://e.org/series/7"),
-            ("objectTypes", "application/pdf,text/plain"),
+            ("objectTypes", "info:e/Collection"),
             ("itemCount", "3"),
             ("user", "mailto:ada@e.org"),
         ] {
@@ -398,12 +413,11 @@ mod tests {
           <updated>2026-11-22T09:30:00Z</updated>
           <link rel="via" href="https://e.org/reports/"/>
           <link rel="related" href="https://e.org/series/7"/>
-          <category term="application/pdf" scheme="changes:OBJECT:TYPE"/>
-          <category term="text/plain" scheme="changes:OBJECT:TYPE"/>
-          <id>urn:uuid:d33d67f7-1892-82c8-960b-c76f174d4d70</id>
+          <category term="info:e/Collection" scheme="changes:OBJECT:TYPE"/>
+          <id>urn:uuid:791edc1b-c72f-81b2-a1ca-4fb9feb1e95f</id>
           <entry>
-            <author><name>rsnotify</name></author>
-            <id>urn:uuid:5295baad-466b-8f34-8da8-cba4f2b36a55</id>
+            <author><name>mailto:ada@e.org</name></author>
+            <id>urn:uuid:f1079d37-933f-8fcb-b625-0cdd17c3bfef</id>
             <title type="text">1 added, 1 deleted, 1 updated</title>
             <updated>2026-11-22T09:10:00.25Z</updated>
             <content type="application/pdf" src="https://e.org/reports/1.pdf"/>
@@ -414,7 +428,7 @@ mod tests {
           </entry>
           <entry>
             <author><name>mailto:ada@e.org</name></author>
-            <id>urn:uuid:70ad3df8-f092-864f-a543-50ba24c9a3f2</id>
+            <id>urn:uuid:a0ad79e3-eaf0-8aa6-94f1-f55c84f02b24</id>
             <title type="text">1 added, 1 deleted, 1 updated</title>
             <updated>2026-11-22T09:30:00Z</updated>
             <content type="text/plain; charset=utf-8" src="https://e.org/reports/2.txt"/>
@@ -423,8 +437,8 @@ mod tests {
             <category scheme="changes:ITEM:CHANGE:TYPE" term="UPDATE"/>
           </entry>
           <entry>
-            <author><name>rsnotify</name></author>
-            <id>urn:uuid:0434af1e-a9b7-8639-9032-604118a8d80c</id>
+            <author><name>mailto:ada@e.org</name></author>
+            <id>urn:uuid:f4e5862d-0087-8b39-9d8b-73700ab8e931</id>
             <title type="text">1 added, 1 deleted, 1 updated</title>
             <updated>2026-11-22T09:20:00Z</updated>
             <link rel="alternate" href="https://e.org/reports/3.txt"/>
@@ -480,6 +494,7 @@ mod tests {
                 from: "http://fedora:8080/".to_owned(),
                 to: "https://repo.example.org/".to_owned(),
             }),
+            types: Vec::new(),
         };
         let body = body(vec![change(
             "http://fedora:8080/rest/books/1",
@@ -492,6 +507,102 @@ mod tests {
         assert_eq!(feed.items[0].item, "info:fedora/books/1");
         let content = feed.items[0].content.as_ref().unwrap();
         assert_eq!(content.src, "https://repo.example.org/rest/books/1");
+    }
+
+    #[test]
+    fn each_author_of_an_object_has_a_feed_and_changes_of_an_item_keep_their_order() {
+        let by = |author: Option<&str>, loc: &str, kind| Change {
+            links: author
+                .map(|author| link("author", author))
+                .into_iter()
+                .collect(),
+            ..change(&format!("https://e.org/a/{loc}"), kind, None)
+        };
+        let (ada, bob) = (Some("mailto:ada@e.org"), Some("mailto:bob@e.org"));
+        let body = body(vec![
+            by(ada, "1", ChangeKind::Created),
+            by(bob, "2", ChangeKind::Created),
+            by(ada, "3", ChangeKind::Created),
+            by(None, "4", ChangeKind::Created),
+            by(ada, "2", ChangeKind::Deleted),
+            by(ada, "1", ChangeKind::Updated),
+            by(bob, "2", ChangeKind::Created),
+        ]);
+        let messages = messages(&body, 1, &directories());
+        let feeds = messages.iter().map(|message| {
+            let feed = Feed::parse(&message.body).unwrap();
+            assert_eq!(feed.object, "https://e.org/a/");
+            assert!(feed.items.iter().all(|item| item.author == feed.author));
+            let user = message.property("user").map(str::to_owned);
+            let items = feed.items.iter();
+            let items = items.map(|item| item.item.rsplit('/').next().unwrap());
+            (user, items.collect::<String>())
+        });
+        let feed =
+            |author: Option<&str>, items: &str| (author.map(str::to_owned), items.to_owned());
+        assert_eq!(
+            feeds.collect::<Vec<_>>(),
+            [
+                feed(ada, "13"),
+                feed(bob, "2"),
+                feed(None, "4"),
+                feed(ada, "21"),
+                feed(bob, "2"),
+            ]
+        );
+    }
+
+    #[test]
+    fn content_is_the_version_that_the_list_names() {
+        let form = AtomForm {
+            location: Some(Relocation {
+                from: "http://fedora:8080/".to_owned(),
+                to: "https://repo.example.org/".to_owned(),
+            }),
+            ..AtomForm::default()
+        };
+        let mut updated = change("http://fedora:8080/rest/1", ChangeKind::Updated, None);
+        updated.links = vec![
+            link("memento timegate", "http://fedora:8080/rest/1?version=7"),
+            link("memento", "http://fedora:8080/rest/1?version=6"),
+        ];
+        let body = body(vec![updated]);
+        let feed = Feed::parse(&messages(&body, 1, &form)[0].body).unwrap();
+        assert_eq!(feed.items[0].item, "http://fedora:8080/rest/1");
+        let content = feed.items[0].content.as_ref().unwrap();
+        assert_eq!(content.src, "https://repo.example.org/rest/1?version=7");
+    }
+
+    #[test]
+    fn types_of_an_object_are_those_that_are_configured_for_its_uri() {
+        let types = [
+            ("https://e.org/theses/**", "Thesis"),
+            ("https://e.org/*/", "Collection"),
+            ("https://e.org/theses/*/", "info:e/Volume"),
+        ];
+        let form = AtomForm {
+            types: types
+                .map(|(objects, name)| ObjectType {
+                    objects: objects.to_owned(),
+                    name: name.to_owned(),
+                })
+                .to_vec(),
+            ..directories()
+        };
+        let picture = Change {
+            mime_type: Some("image/png".into()),
+            ..change("HTTPS://e.org/pictures/1", ChangeKind::Created, None)
+        };
+        let body = body(vec![
+            picture,
+            change("https://e.org/theses/7/1", ChangeKind::Created, None),
+            change("https://e.org/1", ChangeKind::Created, None),
+        ]);
+        let messages = messages(&body, 1, &form);
+        let types = |number: usize| messages[number].property("objectTypes");
+        assert_eq!(types(0), Some("Collection"));
+        assert_eq!(types(1), Some("Thesis,info:e/Volume"));
+        assert_eq!(types(2), None);
     }
 
     #[test]

@@ -120,6 +120,7 @@ fn wanted(
         destinations,
         selector: options.selector.clone(),
         durable: options.durable.clone(),
+        leaves_damaged: options.strict,
     };
     Ok((settings.clone(), wanted))
 }
@@ -194,6 +195,14 @@ async fn receive(
                 Err(error) => return Ok(Some(error)),
             },
         };
+        if let Some(damage) = &message.damage {
+            reporter.report(&ListenEvent::Invalid {
+                topic: message.header("destination").unwrap_or_default(),
+                reason: &damage.to_string(),
+            });
+            subscription.acknowledge(&message);
+            continue;
+        }
         let received = ReceivedMessage::new(message);
         let text = match recipient {
             Recipient::Command {

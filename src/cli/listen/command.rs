@@ -101,9 +101,12 @@ impl Running {
     fn start(command: &str, run: Run) -> io::Result<Running> {
         // Before the start, so that no end is missed.
         let children = signal(SignalKind::child())?;
+        // No variable can have a NUL, which a header can.
+        let environment = run.environment.iter();
+        let environment = environment.map(|(name, value)| (name, value.replace('\0', "\u{fffd}")));
         let mut child = Command::new("/bin/sh")
             .args(["-c", command])
-            .envs(run.environment)
+            .envs(environment)
             .stdin(Stdio::piped())
             .process_group(0)
             .spawn()?;
@@ -180,7 +183,10 @@ mod tests {
     fn run(input: &str) -> Run {
         Run {
             input: input.to_owned(),
-            environment: vec![("RSNOTIFY_TOPIC", "https://e.org/t".to_owned())],
+            environment: vec![
+                ("RSNOTIFY_TOPIC", "https://e.org/t".to_owned()),
+                ("RSNOTIFY_KIND", "a\0b".to_owned()),
+            ],
         }
     }
 
@@ -189,6 +195,7 @@ mod tests {
         let long = "x".repeat(1 << 20);
         for (command, input, want) in [
             ("test \"$RSNOTIFY_TOPIC\" = https://e.org/t", "", None),
+            ("test \"$RSNOTIFY_KIND\" = a\u{fffd}b", "", None),
             ("read line; test \"$line\" = one", "one\ntwo\n", None),
             ("true", long.as_str(), None),
             ("exit 7", "", Some("exit status: 7")),

@@ -86,7 +86,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
         "rsnotify listen http://e.org/t http://e.org/cl.xml --kind change --json --state f --exec cat --exec-batch",
         "rsnotify listen t --kind framework",
-        "rsnotify --config c listen --broker b --destination d --selector s --durable n --json --exec cat",
+        "rsnotify --config c listen --broker b --destination d --selector s --durable n --strict --json --exec cat",
     ] {
         assert!(
             Options::try_parse_from(line.split_whitespace()).is_ok(),
@@ -111,6 +111,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify listen t --lease 0",
         "rsnotify listen t --broker b",
         "rsnotify listen t --selector s",
+        "rsnotify listen t --strict",
         "rsnotify listen t --kind resource",
         "rsnotify listen t --exec-batch",
         "rsnotify listen t --xml --json",

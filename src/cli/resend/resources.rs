@@ -1,23 +1,28 @@
-//! The current resources: those that the Resource Lists of a set name; without one, those whose last entry in the set's
-//! Change Lists is no deletion.
+//! The current resources: of each resource of a set, the last thing that its Resource Lists and Change Lists say, if that is
+//! no deletion.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, bail};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::change::Change;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::document::Form;
+use resourcesync::datetime::Datetime;
+use resourcesync::document::{DeclaredSpan, is_structural};
+use resourcesync::gzip::unpacked;
+use resourcesync::listing::Listing;
 use resourcesync::payload::ChangeKind;
-use resourcesync::uri::{Topic, Uri};
+use resourcesync::uri::{Topic, Uri, compared};
 use serde::{Deserialize, Serialize};
 
 use crate::announce::observation::Stat;
 use crate::config::broker::Broker;
-use crate::report::documents::DocumentState;
+use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, Reader};
-use crate::state;
+use crate::tree;
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::file_path;
 
@@ -29,7 +34,7 @@ pub struct Set {
     pub set: Uri,
     /// The topic of its changes.
     pub topic: Topic,
-    /// Resource Lists, or else Change Lists, in order of their URIs.
+    /// Resource Lists and Change Lists, in order of their URIs.
     pub lists: Vec<List>,
 }
 
@@ -37,7 +42,7 @@ pub struct Set {
 #[derive(Debug)]
 pub struct List {
     pub uri: Uri,
-    /// Its position among the lists of its set.
+    /// Its position among the lists of its set, in order of the numbers in their URIs.
     number: usize,
     capability: Capability,
     path: PathBuf,
@@ -74,124 +79,256 @@ impl ListError {
     }
 }
 
-/// The last entries of resources in Change Lists, by 128 bits of blake3 over their URIs. Empty for Resource Lists.
+/// The last things that the Change Lists of a set say of resources since its Resource Lists were made, by 128 bits of blake3
+/// over their URIs. What no Change List has is as the Resource Lists say.
 #[derive(Debug, Default)]
 pub struct Current {
     last: HashMap<[u8; 16], LastEntry>,
-    /// The versions of the Change Lists that were read, by number.
+    /// The versions of the lists that were read, by number.
     versions: HashMap<usize, ListVersion>,
+    /// The time of the oldest Resource List.
+    since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct LastEntry {
-    /// By datetime, then by position.
-    at: (Option<Timestamp>, usize, u32),
+    at: EntryOrder,
+    /// Number of its list, and its position there.
+    place: (usize, u32),
+    is_deletion: bool,
+}
+
+/// The order of entries of different lists: by their times, those of their lists, and those of the files; then by the numbers
+/// of the lists, and in their order.
+type EntryOrder = (Timestamp, Timestamp, Timestamp, usize, usize);
+
+/// An entry of a Change List in short.
+struct ShortEntry {
+    key: [u8; 16],
+    position: u32,
+    datetime: Option<Timestamp>,
     is_deletion: bool,
 }
 
 impl Current {
-    fn add(&mut self, list: &List, position: u32, at: Option<Timestamp>, change: &Change) {
-        let entry = LastEntry {
-            at: (at, list.number, position),
-            is_deletion: change.kind == ChangeKind::Deleted,
-        };
-        let last = self.last.entry(key(&change.loc)).or_insert(entry);
-        if entry.at > last.at {
-            *last = entry;
+    fn add(&mut self, file: &OpenList<'_>, span: &DeclaredSpan, mut entries: Vec<ShortEntry>) {
+        let (list, modified) = (file.list, file.stat.modified);
+        let dated = || entries.iter().filter_map(|entry| entry.datetime);
+        // Some generators write the newest first.
+        if dated().next() > dated().next_back() {
+            entries.reverse();
+        }
+        let first = entries.iter().find_map(|entry| entry.datetime);
+        let (from, until) = (time(&span.from), time(&span.until));
+        let begin = from.or(first).or(until).unwrap_or(modified);
+        let mut at = begin;
+        for (order, entry) in entries.into_iter().enumerate() {
+            // The order of the list counts before its datetimes: a deletion may have that of the version that it deletes.
+            if let Some(datetime) = entry.datetime {
+                at = at.max(until.map_or(datetime, |until| datetime.min(until)));
+            }
+            if self.since.is_some_and(|since| at < since) {
+                continue;
+            }
+            let entry_now = LastEntry {
+                at: (at, begin, modified, list.number, order),
+                place: (list.number, entry.position),
+                is_deletion: entry.is_deletion,
+            };
+            let last = self.last.entry(entry.key).or_insert(entry_now);
+            if entry_now.at > last.at {
+                *last = entry_now;
+            }
         }
     }
 
     /// Returns true if it was made from another version of a list, whose entries are at other positions.
     pub fn is_stale(&self, list: &List, version: &ListVersion) -> bool {
-        list.capability == Capability::ChangeList
-            && self.versions.get(&list.number) != Some(version)
+        self.versions.get(&list.number) != Some(version)
     }
 
     fn is_current(&self, list: &List, position: u32, change: &Change) -> bool {
-        list.capability == Capability::ResourceList
-            || self.last.get(&key(&change.loc)).is_some_and(|last| {
-                (last.at.1, last.at.2) == (list.number, position) && !last.is_deletion
-            })
+        match self.last.get(&key(&change.loc)) {
+            Some(last) => last.place == (list.number, position) && !last.is_deletion,
+            None => list.capability == Capability::ResourceList,
+        }
     }
 }
 
+/// Returns a time that a list declares.
+fn time(declared: &Option<Box<str>>) -> Option<Timestamp> {
+    Some(Datetime::parse(declared.as_deref()?)?.at())
+}
+
+/// The bytes that a file begins with that is compressed with gzip.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// Returns the key of a resource.
 fn key(loc: &str) -> [u8; 16] {
-    let uri = Uri::parse(loc);
-    let uri = uri.as_ref().map_or(loc, Uri::as_str);
     let mut key = [0; 16];
-    key.copy_from_slice(&blake3::hash(uri.as_bytes()).as_bytes()[..16]);
+    key.copy_from_slice(&blake3::hash(compared(loc).as_bytes()).as_bytes()[..16]);
     key
 }
 
 /// Returns the sets with channels of resources that a broker is told of, in order.
-pub fn sets(reader: &Reader<'_>, broker: &Broker) -> state::Result<Vec<Set>> {
+///
+/// # Errors
+///
+/// If a list of one of them cannot be read: without it, what is there now is not known.
+pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
     let documents = report::documents::all(reader)?;
     let channels = report::channels::outline(reader)?.into_iter();
     let is_told = |source: &String| {
         let mut sources = broker.sources.iter().flatten().peekable();
         sources.peek().is_none() || sources.any(|one| one == source)
     };
-    let is_gone = |uri: &Uri| {
-        let gone = "SELECT 1 FROM document WHERE uri = ?1 AND presence = 4";
-        reader.db.exists(gone, uri).unwrap_or_default()
-    };
     let channels = channels.filter(|channel| {
         channel.kind == ChannelKind::Change && channel.retired.is_none() && is_told(&channel.source)
     });
-    let sets = channels.map(|channel| {
-        let lists_of = |capability: Capability| -> Vec<List> {
-            let lists = documents.iter().filter(|document| {
-                document.source == channel.source
-                    && document.kind == Some((capability, Form::List))
-                    && document.sets.contains(&channel.set)
-                    && !is_gone(&document.uri)
-                    && (document.state != DocumentState::Archived
-                        || capability == Capability::ChangeList)
-            });
-            let lists = lists.enumerate().filter_map(|(number, document)| {
-                Some(List {
-                    uri: document.uri.clone(),
-                    number,
-                    capability,
-                    path: file_path(reader.plan, &document.path)?,
-                })
-            });
-            lists.collect()
-        };
-        let resource_lists = lists_of(Capability::ResourceList);
-        Set {
-            lists: if resource_lists.is_empty() {
-                lists_of(Capability::ChangeList)
+    let mut sets = Vec::new();
+    for channel in channels {
+        let mut sources = reader.plan.sources.iter();
+        let source = sources.find(|source| source.name == channel.source);
+        let mut known = BTreeMap::new();
+        for document in documents.iter().filter(|one| one.source == channel.source) {
+            let gone = "SELECT 1 FROM document WHERE uri = ?1 AND presence = 4";
+            if !reader.db.exists(gone, &document.uri)? {
+                known.insert(&document.uri, document);
+            }
+        }
+        let mut lists = Vec::new();
+        for document in known.values() {
+            let Some((capability, form)) = document.kind else {
+                continue;
+            };
+            let is_root = document.uri == channel.set;
+            let is_replaced =
+                capability == Capability::ResourceList && document.state == DocumentState::Archived;
+            let is_needed = document.sets.contains(&channel.set) && is_needed(capability);
+            if !is_root && (!is_needed || is_replaced) {
+                continue;
+            }
+            let path = file_path(reader.plan, &document.path);
+            let path = path.filter(|_| is_readable(document));
+            let path = path.with_context(|| format!("cannot read {}", document.uri))?;
+            if is_structural(capability, form) {
+                for uri in listed(&path, capability)? {
+                    let uri = source.map_or(uri.clone(), |source| source.canonical(&uri));
+                    if !known.get(&uri).is_some_and(|listed| is_readable(listed)) {
+                        bail!("cannot read {uri}, which {} lists", document.uri);
+                    }
+                }
             } else {
-                resource_lists
-            },
+                lists.push(List {
+                    uri: document.uri.clone(),
+                    number: 0,
+                    capability,
+                    path,
+                });
+            }
+        }
+        number(&mut lists);
+        sets.push(Set {
+            lists,
             source: channel.source,
             set: channel.set,
             topic: channel.topic,
-        }
-    });
-    let mut sets: Vec<Set> = sets.collect();
+        });
+    }
     sets.sort_by(|a, b| (&a.source, &a.set).cmp(&(&b.source, &b.set)));
     Ok(sets)
 }
 
+/// Returns true if documents of a capability say what resources there are, or list those that do.
+fn is_needed(capability: Capability) -> bool {
+    matches!(
+        capability,
+        Capability::ResourceList | Capability::ChangeList | Capability::ChangeListArchive
+    )
+}
+
+fn is_readable(document: &DocumentView) -> bool {
+    let is_lost = matches!(
+        document.state,
+        DocumentState::Broken | DocumentState::Missing
+    );
+    document.kind.is_some() && !is_lost
+}
+
+/// Returns the needed documents that a structural one lists.
+fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
+    let failed = || format!("cannot read {}", path.display());
+    let mut bytes = tree::content(path).with_context(failed)?;
+    if bytes.starts_with(&GZIP) {
+        let mut text = Vec::new();
+        unpacked(&bytes[..])
+            .read_to_end(&mut text)
+            .with_context(failed)?;
+        bytes = text;
+    }
+    let listing = Listing::parse(&bytes).with_context(failed)?;
+    let mut entries = listing.with_context(failed)?.entries;
+    if capability == Capability::CapabilityList {
+        entries.retain(|entry| {
+            entry.capability.is_none() || entry.known_capability().is_some_and(is_needed)
+        });
+    }
+    let uris = entries
+        .iter()
+        .filter_map(|entry| Uri::parse(entry.loc.as_deref()?).ok());
+    Ok(uris.collect())
+}
+
+/// Numbers lists, and puts them in order of their URIs.
+fn number(lists: &mut [List]) {
+    lists.sort_by(|a, b| natural(a.uri.as_str()).cmp(&natural(b.uri.as_str())));
+    for (number, list) in lists.iter_mut().enumerate() {
+        list.number = number;
+    }
+    lists.sort_by(|a, b| a.uri.cmp(&b.uri));
+}
+
+/// Returns a key that orders texts by the numbers in them, `-9` before `-10`.
+fn natural(text: &str) -> Vec<(usize, &str, &str)> {
+    let parts = text.split_inclusive(|c: char| !c.is_ascii_digit());
+    let parts = parts.map(|part| {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, end) = part.split_at(digits);
+        let number = number.trim_start_matches('0');
+        (number.len(), number, end)
+    });
+    parts.collect()
+}
+
 impl Set {
-    /// Reads which entries of its Change Lists are the last ones of their resources.
+    /// Reads all its lists, and the last entries of resources in its Change Lists.
     pub fn current(&self) -> Result<Current, ListError> {
         let mut current = Current::default();
-        for list in &self.lists {
-            if list.capability == Capability::ResourceList {
-                continue;
-            }
-            // An entry without a datetime comes after the one before it.
-            let mut latest = None;
+        let (resources, changes): (Vec<_>, Vec<_>) = self
+            .lists
+            .iter()
+            .partition(|list| list.capability == Capability::ResourceList);
+        for list in resources {
             let mut file = list.open()?;
+            let span = file.each(|_, _| {})?;
+            let at = time(&span.at).or_else(|| time(&span.completed));
+            let at = at.unwrap_or(file.stat.modified);
+            current.since = Some(current.since.map_or(at, |since| since.min(at)));
             current.versions.insert(list.number, file.version());
-            file.each(|position, change| {
-                latest = change.datetime.map(|datetime| datetime.at()).or(latest);
-                current.add(list, position, latest, &change);
+        }
+        for list in changes {
+            let mut file = list.open()?;
+            let mut entries = Vec::new();
+            let span = file.each(|position, change| {
+                entries.push(ShortEntry {
+                    key: key(&change.loc),
+                    position,
+                    datetime: change.datetime.map(|datetime| datetime.at()),
+                    is_deletion: change.kind == ChangeKind::Deleted,
+                });
             })?;
+            current.versions.insert(list.number, file.version());
+            current.add(&file, &span, entries);
         }
         Ok(current)
     }
@@ -232,14 +369,172 @@ impl OpenList<'_> {
             if current.is_current(list, position, &change) {
                 take(position, change);
             }
-        })
+        })?;
+        Ok(())
     }
 
-    fn each(&mut self, take: impl FnMut(u32, Change)) -> Result<(), ListError> {
+    fn each(&mut self, take: impl FnMut(u32, Change)) -> Result<DeclaredSpan, ListError> {
         let read = self.file.each_entry(self.list.capability, take);
         read.map_err(|source| ListError {
             uri: self.list.uri.clone(),
             source,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    /// Returns what is current of lists, each with its name, its root-level `rs:md` and its entries, such as
+    /// `created a 09:00`. Files of later ones are newer, unless `is_same_time`.
+    fn current(lists: &[(&str, &str, &[&str])], is_same_time: bool) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let mut set = Set {
+            source: "main".to_owned(),
+            set: Uri::parse("https://e.org/capabilitylist.xml").unwrap(),
+            topic: Topic::new("https://e.org/topic"),
+            lists: Vec::new(),
+        };
+        for (age, (name, md, entries)) in lists.iter().rev().enumerate() {
+            let entries = entries.iter().map(|entry| {
+                let words: Vec<&str> = entry.split(' ').collect();
+                let time = words.get(2);
+                let datetime = time.map(|time| format!("datetime=\"2024-11-20T{time}:00Z\""));
+                format!(
+                    "<url><loc>https://e.org/{}</loc><rs:md change=\"{}\" {}/></url>",
+                    words[1],
+                    words[0],
+                    datetime.unwrap_or_default()
+                )
+            });
+            let (capability, word) = if name.starts_with('r') {
+                (Capability::ResourceList, "resourcelist")
+            } else {
+                (Capability::ChangeList, "changelist")
+            };
+            let text = format!(
+                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+                 xmlns:rs=\"http://www.openarchives.org/rs/terms/\"><rs:md capability=\"{word}\" {md}/>{}</urlset>",
+                entries.collect::<String>()
+            );
+            let path = directory.path().join(name);
+            fs::write(&path, text).unwrap();
+            let age = if is_same_time { 0 } else { age as u64 };
+            let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_732_100_400 - 60 * age);
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(modified).unwrap();
+            set.lists.push(List {
+                uri: Uri::parse(&format!("https://e.org/{name}")).unwrap(),
+                number: 0,
+                capability,
+                path,
+            });
+        }
+        number(&mut set.lists);
+        let found = set.current().unwrap();
+        let mut resources = Vec::new();
+        for list in &set.lists {
+            let mut file = list.open().unwrap();
+            let mut take = |_, change: Change| {
+                let name = change.loc.rsplit('/').next().map(str::to_owned);
+                resources.extend(name);
+            };
+            file.each_resource(&found, &mut take).unwrap();
+        }
+        resources.sort();
+        resources
+    }
+
+    #[test]
+    fn the_last_thing_that_the_lists_say_counts() {
+        let at = "at=\"2024-11-20T10:00:00Z\"";
+        let from = "from=\"2024-11-20T10:00:00Z\"";
+        for (lists, want) in [
+            // A Resource List, and what changed since.
+            (
+                &[
+                    ("r.xml", at, &["x a", "x b", "x c"][..]),
+                    (
+                        "c.xml",
+                        "",
+                        &["deleted a 11:00", "created d 11:01", "deleted c"],
+                    ),
+                ][..],
+                &["b", "d"][..],
+            ),
+            // What changed before it is in it, or is not there.
+            (
+                &[
+                    ("c.xml", "", &["deleted a 09:00", "created d 09:01"]),
+                    ("r.xml", at, &["x a"]),
+                ],
+                &["a"],
+            ),
+            // A list that begins with it, without datetimes or with those of the versions that it deletes.
+            (
+                &[
+                    (
+                        "c.xml",
+                        from,
+                        &["deleted a", "deleted b 08:00", "created d"],
+                    ),
+                    ("r.xml", at, &["x a", "x b"]),
+                ],
+                &["d"],
+            ),
+            // Neither is dated: the newer one counts.
+            (
+                &[("r.xml", "", &["x a"]), ("c.xml", "", &["deleted a"])],
+                &[],
+            ),
+            (
+                &[("c.xml", "", &["deleted a"]), ("r.xml", "", &["x a"])],
+                &["a"],
+            ),
+            // Intervals count before the order of the files.
+            (
+                &[
+                    ("c2.xml", from, &["deleted a 09:00"]),
+                    (
+                        "c1.xml",
+                        "from=\"2024-11-20T09:00:00Z\" until=\"2024-11-20T10:00:00Z\"",
+                        &["created a 10:30"],
+                    ),
+                ],
+                &[],
+            ),
+            // The order of entries counts, also if the newest is first.
+            (
+                &[(
+                    "c.xml",
+                    "",
+                    &["updated a 10:00", "deleted a 09:00", "created b 11:00"],
+                )],
+                &["b"],
+            ),
+            (
+                &[(
+                    "c.xml",
+                    "",
+                    &["created b 11:00", "deleted a 10:00", "created a 09:00"],
+                )],
+                &["b"],
+            ),
+        ] {
+            assert_eq!(current(lists, false), want, "{lists:?}");
+        }
+    }
+
+    #[test]
+    fn lists_without_times_are_ordered_by_the_numbers_in_their_names() {
+        for (before, after) in [("c-9.xml", "c-10.xml"), ("c09", "c10")] {
+            let lists: [(&str, &str, &[&str]); 2] =
+                [(after, "", &["deleted a"]), (before, "", &["created a"])];
+            assert_eq!(current(&lists, true), [""; 0], "{before} {after}");
+        }
     }
 }

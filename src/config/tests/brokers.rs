@@ -6,6 +6,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Uri;
 
 use crate::announce::plan::Mode;
+use crate::broker::feeds::identifier::ObjectType;
 use crate::broker::feeds::message::{BrokerNotification, HashedPayload, resourcesync_message};
 use crate::broker::feeds::objects::{AtomForm, atom_messages};
 use crate::config::broker::BrokerAddress;
@@ -79,6 +80,18 @@ fn every_mistake_is_named() {
             "\"mian\" is no source; did you mean \"main\"?",
         ),
         ("payload = \"json\"", "broker.payload: \"json\" is none of"),
+        (
+            "payload = \"atom\"\ntypes = [{ objects = \"[a\", type = \"Thesis\" }]",
+            ":10:22: broker.types.objects: error parsing glob",
+        ),
+        (
+            "payload = \"atom\"\ntypes = [{ objects = \"**\", type = \"a,b\" }]",
+            "a type is a URI or a word, without commas",
+        ),
+        (
+            "types = [{ objects = \"**\", type = \"Thesis\" }]",
+            "broker.types: it has no effect without feeds",
+        ),
         ("vhost = \"\"", "broker.vhost"),
         (
             "username = \"a\"",
@@ -166,7 +179,14 @@ fn headers_and_properties_of_messages_are_reserved() {
         seq: 1,
         body: HashedPayload::new(body),
     };
-    let mut messages = atom_messages(&notification, &AtomForm::default()).unwrap();
+    let form = AtomForm {
+        types: vec![ObjectType {
+            objects: "**".to_owned(),
+            name: "Report".to_owned(),
+        }],
+        ..AtomForm::default()
+    };
+    let mut messages = atom_messages(&notification, &form).unwrap();
     // It has every optional property.
     for name in ["parentUri", "objectTypes", "user"] {
         assert!(messages[0].property(name).is_some(), "{name}");

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::brokers::listening::Listener;
 use crate::brokers::{Story, broker};
+use crate::support::changes::change_list;
 use crate::support::daemon::output;
 use crate::support::documents::URL;
 use crate::support::stomp::{FakeBroker, Manner, Place};
@@ -100,6 +101,32 @@ fn the_changes_of_an_object_are_one_message_with_properties() {
         messages[0].header("transaction"),
         messages[1].header("transaction")
     );
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn an_entry_has_the_datetime_of_its_change_also_outside_the_interval() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ATOM));
+    let daemon = story.start();
+    publish(&mut story, &["updated 1.txt 10:00:00"]);
+    fake.messages(1);
+    publish(&mut story, &["updated 2.txt 09:00:00"]);
+    let ahead = "updated 3.txt 10:00:01";
+    story.entries.push(ahead.to_owned());
+    let list =
+        change_list("a", &story.entries).replace("2024-11-20T10:00:01Z", "2999-01-01T00:00:00Z");
+    fake.messages(2);
+    story.site.write("a/changelist.xml", &list);
+    let messages = fake.messages(3);
+    for (message, want) in messages.iter().zip([
+        "2024-11-20T10:00:00Z",
+        "2024-11-20T09:00:00Z",
+        "2999-01-01T00:00:00Z",
+    ]) {
+        let feed = feed(message);
+        assert_eq!(feed.items[0].updated.to_string(), want);
+    }
     assert!(daemon.stop().success());
 }
 

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rsnotify::broker::frame::Frame;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -106,6 +107,32 @@ fn a_command_that_fails_is_run_again_before_the_message_is_acknowledged() {
     let line: Value = serde_json::from_str(&got).unwrap();
     assert_eq!(line["entries"][0]["loc"], "https://source.example/a/0.txt");
     drop(daemon);
+}
+
+#[test]
+fn a_damaged_message_is_reported_and_the_next_one_is_read() {
+    for flags in [&[][..], &["--strict"]] {
+        let fake = FakeBroker::start();
+        let story = Story::new(&broker(fake.address, ""));
+        let listener = Listener::start(&story.setup, flags);
+        let message = || Frame::new("MESSAGE").with("destination", "/topic/main.changes");
+        let long = vec![b'x'; (1 << 20) + 1];
+        fake.offer(Frame {
+            body: long,
+            ..message()
+        });
+        fake.offer(message().with("wide", "x".repeat(70_000)));
+        fake.offer(message().with("last", "yes"));
+        for _ in 0..2 {
+            let line = listener.next();
+            assert_eq!(line["event"], "invalid", "{line}");
+            assert_eq!(line["topic"], "/topic/main.changes");
+        }
+        assert_eq!(listener.next()["headers"]["last"], "yes");
+        let acknowledged = if flags.is_empty() { 3 } else { 1 };
+        fake.await_acknowledged(acknowledged);
+        assert_eq!(fake.acknowledged(), acknowledged);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use resourcesync::channel_kind::ChannelKind;
 use rsnotify::broker::feeds::feed::{Feed, ItemChange};
-use rsnotify::broker::feeds::identifier::{Identifiers, ObjectKind};
+use rsnotify::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType};
 use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
 use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
 use serde_json::{Map, Value, json};
@@ -50,6 +50,10 @@ fn feeds() -> Vec<Feed> {
                 object,
                 identifiers,
                 location: None,
+                types: vec![ObjectType {
+                    objects: "https://e.org/**".to_owned(),
+                    name: "Report".to_owned(),
+                }],
             };
             let messages = atom_messages(&notification, &form).unwrap();
             let read = messages.iter().map(|message| Feed::parse(&message.body));

@@ -1,6 +1,6 @@
 //! Tests of equal addresses, refused addresses, and paths.
 
-use super::{Uri, normal_resource};
+use super::{Uri, normal_resource, rest_below};
 
 #[test]
 fn equal_uris_become_equal_strings() {
@@ -104,5 +104,22 @@ fn a_uri_that_would_break_a_header_is_not_clean() {
         ("http://e.org/a?\"", false),
     ] {
         assert_eq!(Uri::parse(text).unwrap().is_clean(), is_clean, "{text}");
+    }
+}
+
+#[test]
+fn a_resource_lies_below_whole_segments() {
+    for (loc, under, want) in [
+        ("https://e.org/a/1", "https://e.org/a/", Some("1")),
+        ("https://e.org/a/1", "https://e.org/a", Some("/1")),
+        ("https://e.org/a", "https://e.org/a", Some("")),
+        ("https://e.org/a?v=1", "https://e.org/a", Some("?v=1")),
+        ("https://e.org/ab", "https://e.org/a", None),
+        ("https://e.org/a", "https://e.org/a/", None),
+        ("http://e.org/a/1", "https://e.org/a/", None),
+        ("https://E.org:443/a/1", "https://e.org/a/", Some("1")),
+        ("relative/1", "https://e.org/", None),
+    ] {
+        assert_eq!(rest_below(loc, under).as_deref(), want, "{loc} {under}");
     }
 }

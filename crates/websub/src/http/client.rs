@@ -1,6 +1,7 @@
 //! The basis of all our HTTP clients: user agent, no automatic redirections, answers of bounded size.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::Bytes;
 use hyper::header::{self, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
@@ -23,9 +24,12 @@ const EXCERPT_CHARS: usize = 500;
 /// Maximum characters reported of a form, which may mention the notification last.
 const FORM_CHARS: usize = 4_000;
 
-/// Returns the builder of a client with the common settings.
-pub fn builder() -> ClientBuilder {
+/// Returns the builder of a client with the common settings, whose requests take at most `timeout`.
+pub fn builder(timeout: Duration) -> ClientBuilder {
     Client::builder()
+        .timeout(timeout)
+        // The client divides it among the addresses of a host, and tries them in turn.
+        .connect_timeout(timeout / 2)
         .user_agent(USER_AGENT)
         .redirect(Policy::none())
         .http1_title_case_headers()
@@ -106,5 +110,51 @@ pub async fn beginning(
             Ok(None) => return (body, None),
             Err(error) => return (body, Some(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+    use tokio::time::timeout;
+
+    /// Listens at an address where no more connections are accepted: their packets are dropped.
+    async fn dropping(address: SocketAddr) -> (TcpListener, Vec<TcpStream>) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(address).unwrap();
+        let listener = socket.listen(0).unwrap();
+        let mut waiting = Vec::new();
+        let connect = || timeout(Duration::from_millis(200), TcpStream::connect(address));
+        while let Ok(connected) = connect().await {
+            waiting.push(connected.unwrap());
+        }
+        (listener, waiting)
+    }
+
+    #[tokio::test]
+    async fn each_address_of_a_host_is_tried_in_the_time_of_a_request() {
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let first = SocketAddr::from(([127, 0, 0, 2], good.local_addr().unwrap().port()));
+        let _dropping = dropping(first).await;
+        let addresses = [first, good.local_addr().unwrap()];
+        tokio::spawn(async move {
+            let (mut stream, _) = good.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+        });
+        let client = super::builder(Duration::from_secs(8))
+            .resolve_to_addrs("e.org", &addresses)
+            .build()
+            .unwrap();
+        let answered = client.get(format!("http://e.org:{}/", first.port()));
+        assert_eq!(answered.send().await.unwrap().status(), 204);
     }
 }

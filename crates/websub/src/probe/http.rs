@@ -68,7 +68,8 @@ pub async fn topics(
 pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
     let mut answers = vec![Err(unknown(String::new())); hubs.len()];
     let mut probes = JoinSet::new();
-    for (at, settings) in hubs.into_iter().enumerate() {
+    for (at, mut settings) in hubs.into_iter().enumerate() {
+        settings.timeout = settings.timeout.min(HUB_TIMEOUT);
         let client = match settings.client() {
             Ok(client) => client,
             Err(error) => {
@@ -83,7 +84,6 @@ pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
         };
         probes.spawn(async move {
             let head = client.head(settings.publish_url.clone());
-            let head = head.timeout(settings.timeout.min(HUB_TIMEOUT));
             (at, probe(head, &mask([&settings])).await)
         });
     }
@@ -113,7 +113,8 @@ pub struct Agreement {
 pub async fn agreements(hubs: Vec<(PublishSettings, Vec<Topic>)>) -> Vec<Option<Agreement>> {
     let mut answers = vec![None; hubs.len()];
     let mut probes = JoinSet::new();
-    for (at, (settings, topics)) in hubs.into_iter().enumerate() {
+    for (at, (mut settings, topics)) in hubs.into_iter().enumerate() {
+        settings.timeout = settings.timeout.min(HUB_TIMEOUT);
         probes.spawn(async move { (at, agreement(&settings, &topics).await) });
     }
     for (at, answer) in probes.join_all().await {
@@ -124,8 +125,7 @@ pub async fn agreements(hubs: Vec<(PublishSettings, Vec<Topic>)>) -> Vec<Option<
 
 async fn agreement(settings: &PublishSettings, topics: &[Topic]) -> Option<Agreement> {
     let client = settings.client().ok()?;
-    let timeout = settings.timeout.min(HUB_TIMEOUT);
-    let head = client.head(settings.publish_url.clone()).timeout(timeout);
+    let head = client.head(settings.publish_url.clone());
     let mask = mask([settings]);
     let greeting = probe(head, &mask).await.ok()?;
     let names_itself = |hub: &String| *hub == settings.hub.as_str();
@@ -135,7 +135,6 @@ async fn agreement(settings: &PublishSettings, topics: &[Topic]) -> Option<Agree
     for form in forms(topics) {
         let post = client
             .post(settings.publish_url.clone())
-            .timeout(timeout)
             .header(CONTENT_TYPE, FORM_TYPE)
             .body(form);
         let mut response = post.send().await.ok()?;
@@ -176,7 +175,7 @@ fn forms(topics: &[Topic]) -> Vec<String> {
 }
 
 fn plain_client() -> reqwest::Result<Client> {
-    client::build_without_certificates(|| client::builder().timeout(TIMEOUT))
+    client::build_without_certificates(|| client::builder(TIMEOUT))
 }
 
 async fn probe_topic(client: &Client, topic: &Topic) -> TopicReplies {

@@ -131,8 +131,7 @@ impl PublishSettings {
             hub: self.hub.clone(),
             source,
         };
-        let mut builder = client::builder()
-            .timeout(self.timeout)
+        let mut builder = client::builder(self.timeout)
             .tls_danger_accept_invalid_certs(self.danger_accept_invalid_certs)
             .default_headers(self.default_headers()?);
         builder = match &self.proxy {

@@ -60,11 +60,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
         topic: topic.clone(),
         reason: describe(error),
     };
-    let make = || {
-        client::builder()
-            .timeout(TIMEOUT)
-            .redirect(Policy::limited(5))
-    };
+    let make = || client::builder(TIMEOUT).redirect(Policy::limited(5));
     let client: Client = client::build_without_certificates(make).map_err(failed)?;
     let ask = async |method| {
         let answered = client.request(method, asked.clone()).send().await;

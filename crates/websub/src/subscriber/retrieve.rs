@@ -127,7 +127,7 @@ impl Retriever {
                     attempt.stop()
                 }
             });
-            client::builder().timeout(TIMEOUT).redirect(policy)
+            client::builder(TIMEOUT).redirect(policy)
         };
         Ok(Retriever {
             client: client::build_without_certificates(make)?,

@@ -95,9 +95,13 @@ fn a_notification_has_so_many_bytes() {
 #[case("2026-11-20T10:00:00.400Z", false)]
 fn a_datetime_before_the_interval_is_left_out(#[case] datetime: &str, #[case] is_kept: bool) {
     let mut change = fresh(1, 0, true);
-    change.change.datetime = Datetime::parse(datetime);
+    let datetime = Datetime::parse(datetime).unwrap();
+    change.change.datetime = Some(datetime);
+    change.time = datetime.at();
     let cut = intervals(vec![change], at(500), ANY);
     assert_eq!(cut[0].entries[0].datetime.is_some(), is_kept);
+    assert_eq!(cut[0].outside.is_empty(), is_kept);
+    assert!(is_kept || cut[0].outside == [(0, datetime)]);
     let back_dated: Vec<_> = cut[0]
         .back_dated
         .iter()
@@ -105,6 +109,18 @@ fn a_datetime_before_the_interval_is_left_out(#[case] datetime: &str, #[case] is
         .collect();
     assert_eq!(back_dated.is_empty(), is_kept);
     assert!(is_kept || back_dated == [(1, 1)]);
+}
+
+#[test]
+fn a_datetime_that_is_ahead_of_the_effective_time_is_left_out() {
+    let mut change = fresh(1, 600, true);
+    let ahead = Datetime::parse("2026-11-20T11:00:00Z");
+    change.change.datetime = ahead;
+    let cut = intervals(vec![fresh(0, 600, true), change], at(500), ANY);
+    assert!(cut[0].entries[0].datetime.is_some());
+    assert_eq!(cut[0].entries[1].datetime, None);
+    assert_eq!(cut[0].outside, [(1, ahead.unwrap())]);
+    assert!(cut[0].back_dated.is_empty());
 }
 
 proptest! {

@@ -300,7 +300,11 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
         };
         let Ok(taken) = Rounds::default().take(&request, &mut files);
         (
-            taken.changes[0].change.datetime.is_none(),
+            taken.changes[0]
+                .change
+                .datetime
+                .map(|datetime| datetime.at())
+                > Some(taken.changes[0].time),
             taken.lists[0].undated.ahead,
             taken.lists[0].latest,
         )

@@ -67,9 +67,8 @@ impl CallbackClient {
             lines: Arc::new(LogLimit::new(FORBIDDEN_LINES)),
         };
         let client = client::build_without_certificates(|| {
-            client::builder()
+            client::builder(timeout)
                 .no_proxy()
-                .timeout(timeout)
                 .dns_resolver(guard.clone())
         })?;
         Ok(CallbackClient { client, guard })

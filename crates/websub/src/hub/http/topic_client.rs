@@ -62,7 +62,7 @@ impl TopicClient {
     }
 
     fn with_timeout(timeout: Duration) -> reqwest::Result<TopicClient> {
-        let client = client::build_without_certificates(|| client::builder().timeout(timeout))?;
+        let client = client::build_without_certificates(|| client::builder(timeout))?;
         Ok(TopicClient {
             client,
             verified: Mutex::default(),
