@@ -5,6 +5,7 @@ use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
+use crate::announce::plan::{MountPlan, SourcePlan};
 use crate::announce::steps::documents::Sighting;
 use crate::announce::steps::mounts::MountRow;
 
@@ -23,6 +24,8 @@ pub struct Baseline {
 #[derive(Debug, Clone)]
 struct SweptCandidates {
     candidates: Candidates,
+    /// The prefixes below which others published.
+    inside: Vec<Uri>,
     /// False if the configuration has others. Until the mount was swept, what else there is counts as known.
     are_configured: bool,
 }
@@ -65,11 +68,21 @@ impl Baseline {
     }
 
     /// Takes up what is stored of it, under a configuration that may have other candidates.
-    pub fn restored(row: &MountRow, configured: &Candidates, wall: Timestamp) -> Baseline {
-        let candidates = row.candidates.as_ref().map(|swept| SweptCandidates {
-            candidates: swept.clone(),
-            are_configured: swept == configured,
-        });
+    pub fn restored(
+        row: &MountRow,
+        source: &SourcePlan,
+        mount: &MountPlan,
+        wall: Timestamp,
+    ) -> Baseline {
+        let configured = (&source.candidates, source.prefixes_inside(mount));
+        let candidates = row
+            .candidates
+            .as_ref()
+            .map(|(swept, inside)| SweptCandidates {
+                candidates: swept.clone(),
+                inside: inside.clone(),
+                are_configured: (swept, inside) == (configured.0, &configured.1),
+            });
         Baseline {
             is_complete: row.baselined,
             swept: row.swept,
@@ -87,17 +100,20 @@ impl Baseline {
         self.swept
     }
 
-    /// Returns the candidates of the last complete sweep.
-    pub fn candidates(&self) -> Option<&Candidates> {
+    /// Returns the candidates of the last complete sweep, and the prefixes below which others published.
+    pub fn candidates(&self) -> Option<(&Candidates, &[Uri])> {
         let swept = self.candidates.as_ref()?;
-        Some(&swept.candidates)
+        Some((&swept.candidates, &swept.inside))
     }
 
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
     /// anybody knows.
     pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
         let was_looked_at = |swept: &SweptCandidates| {
-            swept.are_configured || swept.candidates.accepts(&PublishedPath::of(prefix), below)
+            let uri = Uri::below(prefix, below);
+            swept.are_configured
+                || swept.candidates.accepts(&PublishedPath::of(prefix), below)
+                    && !swept.inside.iter().any(|inside| uri.is_below(inside))
         };
         !self.is_complete || !self.candidates.as_ref().is_none_or(was_looked_at)
     }
@@ -138,12 +154,18 @@ impl Baseline {
         !predates && !is_fresh
     }
 
-    /// Ends a complete sweep of these candidates.
-    pub fn end_sweep(&mut self, candidates: &Candidates, wall: Timestamp) -> EndedSweep {
+    /// Ends a complete sweep of these candidates, with these prefixes of others inside.
+    pub fn end_sweep(
+        &mut self,
+        candidates: &Candidates,
+        inside: Vec<Uri>,
+        wall: Timestamp,
+    ) -> EndedSweep {
         // No later sweep begins earlier, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.first_looks.started, wall));
         self.candidates = Some(SweptCandidates {
             candidates: candidates.clone(),
+            inside,
             are_configured: true,
         });
         let fresh = std::mem::take(&mut self.first_looks.fresh);
