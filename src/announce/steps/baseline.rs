@@ -24,8 +24,8 @@ pub struct Baseline {
 #[derive(Debug, Clone)]
 struct SweptCandidates {
     candidates: Candidates,
-    /// The prefixes below which others published.
-    inside: Vec<Uri>,
+    /// The prefixes below which it saw nothing: those of others, and directories that could not be read so far.
+    unseen: Vec<Uri>,
     /// False if the configuration has others. Until the mount was swept, what else there is counts as known.
     are_configured: bool,
 }
@@ -78,10 +78,10 @@ impl Baseline {
         let candidates = row
             .candidates
             .as_ref()
-            .map(|(swept, inside)| SweptCandidates {
+            .map(|(swept, unseen)| SweptCandidates {
                 candidates: swept.clone(),
-                inside: inside.clone(),
-                are_configured: (swept, inside) == (configured.0, &configured.1),
+                unseen: unseen.clone(),
+                are_configured: (swept, unseen) == (configured.0, &configured.1),
             });
         Baseline {
             is_complete: row.baselined,
@@ -100,10 +100,10 @@ impl Baseline {
         self.swept
     }
 
-    /// Returns the candidates of the last complete sweep, and the prefixes below which others published.
+    /// Returns the candidates of the last complete sweep, and the prefixes below which it saw nothing.
     pub fn candidates(&self) -> Option<(&Candidates, &[Uri])> {
         let swept = self.candidates.as_ref()?;
-        Some((&swept.candidates, &swept.inside))
+        Some((&swept.candidates, &swept.unseen))
     }
 
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
@@ -113,7 +113,7 @@ impl Baseline {
             let uri = Uri::below(prefix, below);
             swept.are_configured
                 || swept.candidates.accepts(&PublishedPath::of(prefix), below)
-                    && !swept.inside.iter().any(|inside| uri.is_below(inside))
+                    && !swept.unseen.iter().any(|unseen| uri.is_below(unseen))
         };
         !self.is_complete || !self.candidates.as_ref().is_none_or(was_looked_at)
     }
@@ -154,19 +154,28 @@ impl Baseline {
         !predates && !is_fresh
     }
 
-    /// Ends a complete sweep of these candidates, with these prefixes of others inside.
+    /// Ends a complete sweep of these candidates, with these prefixes of others inside, and these directories that could
+    /// not be read. What lies below one that never could belongs to the baseline once it can (R13).
     pub fn end_sweep(
         &mut self,
         candidates: &Candidates,
         inside: Vec<Uri>,
+        unreadable: Vec<Uri>,
         wall: Timestamp,
     ) -> EndedSweep {
+        let before = self.candidates.take().map(|swept| swept.unseen);
+        let before = before.filter(|_| self.is_complete);
+        let is_unseen = |directory: &Uri| {
+            let was_unseen = |before: Vec<Uri>| before.iter().any(|it| directory.is_below(it));
+            before.clone().is_none_or(was_unseen)
+        };
+        let unreadable: Vec<Uri> = unreadable.into_iter().filter(is_unseen).collect();
         // No later sweep begins earlier, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.first_looks.started, wall));
         self.candidates = Some(SweptCandidates {
             candidates: candidates.clone(),
-            inside,
-            are_configured: true,
+            are_configured: unreadable.is_empty(),
+            unseen: inside.into_iter().chain(unreadable).collect(),
         });
         let fresh = std::mem::take(&mut self.first_looks.fresh);
         let has_other_clock = std::mem::take(&mut self.first_looks.has_other_clock);

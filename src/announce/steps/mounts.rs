@@ -40,8 +40,8 @@ pub struct MountRow {
     pub held_document: bool,
     /// The start of the last complete sweep.
     pub swept: Option<Timestamp>,
-    /// The candidates of that sweep, and the prefixes below which others published. Files that a later configuration adds
-    /// to them were there before, as far as anybody knows (R13).
+    /// The candidates of that sweep, and the prefixes below which it saw nothing. What is added to them later was there
+    /// before, as far as anybody knows (R13).
     pub candidates: Option<(Candidates, Vec<Uri>)>,
     /// The file systems below the root that held documents, by their paths from there (R15).
     pub nested: BTreeMap<Arc<[u8]>, NestedRow>,
@@ -97,22 +97,22 @@ impl KnownMount {
 
     pub fn save(&self, db: Db<'_>, source: i64) -> Result<()> {
         let candidates = self.baseline.candidates();
-        let globs = candidates.map(|(candidates, inside)| {
+        let globs = candidates.map(|(candidates, unseen)| {
             let json = |texts: &[String]| serde_json::json!(texts).to_string();
             let globs = (json(candidates.include()), json(candidates.exclude()));
-            (globs, serde_json::json!(inside).to_string())
+            (globs, serde_json::json!(unseen).to_string())
         });
-        let (globs, inside) = globs.unzip();
+        let (globs, unseen) = globs.unzip();
         db.run(
             "INSERT INTO mount VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO UPDATE SET \
              source = excluded.source, directory = excluded.directory, prefix = excluded.prefix, device = excluded.device, \
              inode = excluded.inode, baselined = excluded.baselined, held_document = excluded.held_document, \
-             swept = excluded.swept, include = excluded.include, exclude = excluded.exclude, inside = excluded.inside",
+             swept = excluded.swept, include = excluded.include, exclude = excluded.exclude, unseen = excluded.unseen",
             (
                 (self.plan.id, source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
                 self.root.identity().map(|identity| (identity.device, identity.inode)),
                 (self.baseline.is_complete(), self.root.held_document(), self.baseline.swept()),
-                (globs, inside),
+                (globs, unseen),
             ),
         )?;
         let sql = "DELETE FROM nested_file_system WHERE mount = ?1";
@@ -175,7 +175,7 @@ pub fn load(
     let mut mounts = BTreeMap::new();
     for plan in &source.mounts {
         let mut row: Option<MountRow> = db.first(
-            "SELECT directory, prefix, device, inode, baselined, held_document, swept, include, exclude, inside \
+            "SELECT directory, prefix, device, inode, baselined, held_document, swept, include, exclude, unseen \
              FROM mount WHERE id = ?1",
             plan.id,
         )?;
@@ -195,14 +195,14 @@ impl FromRow for MountRow {
     fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<MountRow> {
         let (directory, prefix, identity): (_, _, Option<(u64, u64)>) = row.read()?;
         let (baselined, held_document, swept) = row.read()?;
-        let (globs, inside): (Option<(String, String)>, Option<String>) = row.read()?;
-        let candidates = globs.zip(inside).and_then(|((include, exclude), inside)| {
+        let (globs, unseen): (Option<(String, String)>, Option<String>) = row.read()?;
+        let candidates = globs.zip(unseen).and_then(|((include, exclude), unseen)| {
             let (include, exclude) = (
                 serde_json::from_str(&include).ok()?,
                 serde_json::from_str(&exclude).ok()?,
             );
-            let inside = serde_json::from_str(&inside).ok()?;
-            Some((Candidates::new(include, exclude).ok()?, inside))
+            let unseen = serde_json::from_str(&unseen).ok()?;
+            Some((Candidates::new(include, exclude).ok()?, unseen))
         });
         Ok(MountRow {
             source: String::new(),
@@ -347,10 +347,18 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
     }
     mount.nested.decide(&below);
     let inside = plan.sources[position].prefixes_inside(&mount.plan);
-    let EndedSweep { is_first, unclear } =
-        mount
-            .baseline
-            .end_sweep(&plan.sources[position].candidates, inside, step.wall);
+    let unreadable = mount.unreadable.0.iter().filter_map(|it| {
+        let below = std::path::Path::new(&it.directory).strip_prefix(&mount.plan.directory);
+        let below = below.ok()?.as_os_str().as_bytes();
+        Some(Uri::below(&mount.plan.prefix, &[below, b"/"].concat()))
+    });
+    let unreadable = unreadable.collect();
+    let EndedSweep { is_first, unclear } = mount.baseline.end_sweep(
+        &plan.sources[position].candidates,
+        inside,
+        unreadable,
+        step.wall,
+    );
     mount.save(step.db, source.id)?;
     if is_first {
         let sql = "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
