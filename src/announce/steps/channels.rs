@@ -697,6 +697,12 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
             key,
         )?;
         withdraw(step, channel, hub)?;
+        // What was dropped counts as told, should the hub return.
+        if let Some(channel) = self::channel(step, channel)?
+            && channel.kind == ChannelKind::Framework
+        {
+            write_down(step, &channel, hub)?;
+        }
         change_log::trim(step, channel)?;
         for document in dropped {
             forget_if_done(step.db, document)?;
