@@ -501,3 +501,20 @@ fn an_alias_below_another_mount_stands_for_its_own() {
     world.wait(100);
     assert_eq!(world.news(), ["updated changedump /data/other.xml"]);
 }
+
+#[test]
+fn what_is_in_flight_of_a_document_that_is_forgotten_is_not_dropped() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    world.plan.sources[0].candidates = excluding(&["a/changelist.xml"]);
+    world.facts();
+    world.crash_and_start();
+    let facts = world.facts();
+    let is_drop = |fact: &&Fact| matches!(fact, Fact::Forgotten { .. });
+    assert_eq!(facts.iter().find(is_drop), None);
+    world.script(HUB, Reply::Accept);
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}

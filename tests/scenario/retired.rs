@@ -584,3 +584,29 @@ fn what_was_dropped_with_a_hub_that_left_for_long_is_not_created_when_it_returns
         ["updated capabilitylist /a/capabilitylist.xml"]
     );
 }
+
+#[test]
+fn a_document_that_is_deleted_while_its_set_is_away_is_told_deleted_when_it_returns() {
+    for is_away in [false, true] {
+        let mut plan = plan();
+        plan.sources[0].announce_all_deletions = true;
+        let mut world = World::with_two_sets(plan);
+        if is_away {
+            world.delete("/a/capabilitylist.xml");
+        } else {
+            let foreign = set_a(&["https://foreign.example.com/"]);
+            world.write("/a/capabilitylist.xml", foreign);
+        }
+        world.wait(1_000);
+        world.delete(CHANGE_LIST);
+        world.wait(1_000);
+        world.news();
+        world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
+        world.wait(1_000);
+        let news = world.news();
+        let deleted = format!("deleted changelist {CHANGE_LIST}");
+        assert!(news.contains(&deleted), "{is_away} {news:?}");
+        assert_eq!(news.len(), 2, "{news:?}");
+        assert!(!world.remembers(CHANGE_LIST));
+    }
+}

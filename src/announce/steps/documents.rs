@@ -599,11 +599,11 @@ pub fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Re
     touch_elsewhere(step, before.id)
 }
 
-/// Forgets a deleted document of which nothing is owed to any hub.
+/// Forgets a deleted document of which nothing is owed to any hub, nor may be once its set or the hub returns.
 pub fn forget_if_done(db: Db<'_>, id: DocId) -> Result<()> {
     let is_done = db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
-         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND o.dormant = 0) \
+         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id) \
          AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
         id,
     )?;
@@ -619,16 +619,25 @@ fn is_expected(document: &SeenDocument) -> bool {
     document.looked == Timestamp::UNIX_EPOCH
 }
 
-/// Forgets documents that are no longer configured, and reports the changes of them that were due.
+/// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
+/// still sent, unless its channel goes with its source.
 pub fn forget_aloud(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
     let mut dropped: BTreeMap<(ChannelId, HubId), usize> = BTreeMap::new();
     for id in documents {
-        let due = step.db.all::<Vec<(ChannelId, HubId)>>(
-            "SELECT o.channel, o.hub FROM owed o WHERE o.document = ?1 AND o.due IS NOT NULL",
+        let due = step.db.all::<Vec<(ChannelId, HubId, i64, bool)>>(
+            "SELECT o.channel, o.hub, c.source, EXISTS (SELECT 1 FROM flight_entry f \
+             WHERE f.channel = o.channel AND f.hub = o.hub AND f.document = d.id AND \
+             CASE WHEN f.capability IS NULL THEN d.presence = 4 ELSE f.capability = d.capability AND f.form = d.form \
+             AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END) FROM owed o \
+             CROSS JOIN document d ON d.id = o.document CROSS JOIN channel c ON c.id = o.channel \
+             WHERE o.document = ?1 AND o.due IS NOT NULL",
             *id,
         )?;
-        due.into_iter()
-            .for_each(|account| *dropped.entry(account).or_insert(0) += 1);
+        for (channel, hub, source, is_flown) in due {
+            if !is_flown || step.live.position(source).is_none() {
+                *dropped.entry((channel, hub)).or_insert(0) += 1;
+            }
+        }
         forget(step.db, *id)?;
     }
     for ((channel, hub), changes) in dropped {
