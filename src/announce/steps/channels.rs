@@ -618,7 +618,7 @@ fn remove_account(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> 
     step.db
         .run("DELETE FROM account WHERE channel = ?1 AND hub = ?2", key)?;
     for document in gone {
-        forget_if_done(step.db, document)?;
+        forget_if_done(step, document)?;
     }
     Ok(())
 }
@@ -705,7 +705,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
         }
         change_log::trim(step, channel)?;
         for document in dropped {
-            forget_if_done(step.db, document)?;
+            forget_if_done(step, document)?;
         }
         end_accounts(step, channel)?;
     }

@@ -599,16 +599,23 @@ pub fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Re
     touch_elsewhere(step, before.id)
 }
 
-/// Forgets a deleted document of which nothing is owed to any hub, nor may be once its set or the hub returns.
-pub fn forget_if_done(db: Db<'_>, id: DocId) -> Result<()> {
-    let is_done = db.exists(
+/// Forgets a deleted document of which nothing is owed to any hub; nor, where each deletion is announced, may be once its
+/// set or the hub returns.
+pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
+    let Some(document) = step.db.document(id)? else {
+        return Ok(());
+    };
+    let position = step.live.position(document.source);
+    let is_told_later = !document.is_set()
+        && position.is_some_and(|position| step.plan.sources[position].announce_all_deletions);
+    let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
-         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id) \
+         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \
          AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
-        id,
+        (id, is_told_later),
     )?;
     if is_done {
-        forget(db, id)?;
+        forget(step.db, id)?;
     }
     Ok(())
 }
