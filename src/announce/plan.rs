@@ -119,6 +119,11 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
+    /// Returns the prefixes of its documents' URIs: its own, then its aliases.
+    pub fn prefixes(&self) -> impl Iterator<Item = &Uri> {
+        std::iter::once(&self.prefix).chain(&self.aliases)
+    }
+
     /// Returns the path under which it is published, for globs.
     pub fn published(&self) -> PublishedPath {
         PublishedPath::of(&self.prefix)
@@ -335,16 +340,30 @@ impl SourcePlan {
         mount.is_some_and(|mount| self.candidates.accepts(&mount.published(), &path.below))
     }
 
-    /// Returns the mount that publishes `uri`: of several, the one with the longest prefix (R1).
-    pub fn mount_of(&self, uri: &Uri) -> Option<&MountPlan> {
-        self.mounts
-            .iter()
-            .filter(|mount| uri.is_below(&mount.prefix))
-            .max_by_key(|mount| mount.prefix.as_str().len())
+    /// Returns the longest prefix that `uri` lies below, which may be an alias, with its mount (R1).
+    fn longest_prefix_of(&self, uri: &Uri) -> Option<(&MountPlan, &Uri)> {
+        let mounts = self.mounts.iter();
+        let prefixes = mounts.flat_map(|mount| mount.prefixes().map(move |prefix| (mount, prefix)));
+        let around = prefixes.filter(|(_, prefix)| uri.is_below(prefix));
+        around.max_by_key(|(_, prefix)| prefix.as_str().len())
     }
 
-    /// Returns the URI that the file at `path` is published as; nothing if another mount, with a longer prefix, publishes
-    /// that URI (R1).
+    /// Returns the mount that publishes `uri`: of several, the one with the longest prefix. Below an alias that is longer,
+    /// none does (R1).
+    pub fn mount_of(&self, uri: &Uri) -> Option<&MountPlan> {
+        let (mount, prefix) = self.longest_prefix_of(uri)?;
+        (*prefix == mount.prefix).then_some(mount)
+    }
+
+    /// Returns the prefixes below that of a mount, under which it publishes nothing (R1).
+    pub fn prefixes_inside(&self, mount: &MountPlan) -> Vec<Uri> {
+        let prefixes = self.mounts.iter().flat_map(MountPlan::prefixes);
+        let inside = prefixes.filter(|it| **it != mount.prefix && it.is_below(&mount.prefix));
+        inside.cloned().collect()
+    }
+
+    /// Returns the URI that the file at `path` is published as; nothing if another mount, with a longer prefix or alias,
+    /// has that URI (R1).
     pub fn uri_of(&self, path: &DocumentPath) -> Option<Uri> {
         let mount = self.mount(path.mount)?;
         let uri = Uri::below(&mount.prefix, &path.below);
@@ -367,15 +386,14 @@ impl SourcePlan {
     /// Returns the URI under which we know the document that a document of this source calls `uri`: aliases are
     /// replaced by their mount's prefix (R1).
     pub fn canonical(&self, uri: &Uri) -> Uri {
-        if self.mount_of(uri).is_some() {
-            return uri.clone();
+        let mut canonical = uri.clone();
+        // What follows the prefix gets shorter each time.
+        while let Some((mount, alias)) = self.longest_prefix_of(&canonical)
+            && *alias != mount.prefix
+            && let Some(moved) = canonical.moved(alias, &mount.prefix)
+        {
+            canonical = moved;
         }
-        self.mounts
-            .iter()
-            .flat_map(|mount| mount.aliases.iter().map(move |alias| (mount, alias)))
-            .filter(|(_, alias)| uri.is_below(alias))
-            .max_by_key(|(_, alias)| alias.as_str().len())
-            .and_then(|(mount, alias)| uri.moved(alias, &mount.prefix))
-            .unwrap_or_else(|| uri.clone())
+        canonical
     }
 }

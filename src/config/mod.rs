@@ -214,6 +214,12 @@ impl Config {
             }
             hubs.push(embedded);
         }
+        for source in &self.sources {
+            let source = source.plan(&mut 0);
+            for channel in &mut self.channels {
+                channel.capability_list = source.canonical(&channel.capability_list);
+            }
+        }
         channel::check(file, &self.channels, &prefixes, &hubs)
     }
 

@@ -258,8 +258,9 @@ fn overlap(
             format!("{ours} overlaps {theirs}, which is mounted already"),
         ));
     }
-    let mut pairs =
-        prefixes(mount).flat_map(|ours| prefixes(other).map(move |theirs| (ours, theirs)));
+    let mut pairs = mount
+        .prefixes()
+        .flat_map(|ours| other.prefixes().map(move |theirs| (ours, theirs)));
     let (ours, theirs) = pairs.find(|(ours, theirs)| {
         ours == theirs || !is_same_source && (ours.is_below(theirs) || theirs.is_below(ours))
     })?;
@@ -267,10 +268,6 @@ fn overlap(
         "url",
         format!("{ours} overlaps {theirs}, which is another mount's already"),
     ))
-}
-
-fn prefixes(mount: &MountPlan) -> impl Iterator<Item = &Uri> {
-    std::iter::once(&mount.prefix).chain(&mount.aliases)
 }
 
 /// Checks a name, which becomes a segment of topic URIs.

@@ -271,3 +271,23 @@ fn one_source_may_have_mounts_inside_one_another() {
     let config = read(text, &Overrides::default()).unwrap();
     assert_eq!(config.sources[0].mount.len(), 2);
 }
+
+#[test]
+fn a_channel_may_name_its_list_by_an_alias() {
+    let channel = |list: &str, topic: &str| {
+        format!(
+            "[[channel]]\ncapability_list = \"{list}\"\ntopic = \"https://b.example/{topic}\"\n"
+        )
+    };
+    let source = "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\", url = \"https://b.example/\", \
+                  aliases = [\"http://b.example/\"] }]\n[embedded_hub]\nenabled = true\n";
+    let by_alias = format!("{source}{}", channel("http://b.example/c.xml", "1"));
+    let public_url = flags(&[("public_url", "https://push.example")]);
+    let config = read(&by_alias, &public_url).unwrap();
+    let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
+    let list = plan.channels[0].capability_list.as_str();
+    assert_eq!(list, "https://b.example/c.xml");
+    let twice = format!("{by_alias}{}", channel("https://b.example/c.xml", "2"));
+    let message = read(&twice, &public_url).unwrap_err().to_string();
+    assert!(message.contains("has a channel already"), "{message}");
+}

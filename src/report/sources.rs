@@ -22,6 +22,8 @@ use crate::state::Result;
 
 /// Candidates that cannot be read and are reported; of others, their number.
 const MAX_BROKEN: usize = 100;
+/// Directories of a mount that cannot be read and are reported; of others, their number.
+const MAX_UNREADABLE: usize = 20;
 /// Directories with missing documents that are reported; of others, their number.
 pub const MAX_DIRECTORIES: usize = 10;
 
@@ -53,8 +55,15 @@ pub fn source(
             MountState::Absent => Some(false),
         },
         reason: mount.root.reason().map(str::to_owned),
-        unreadable: mount.unreadable.0.clone(),
-        more_unreadable: mount.unreadable.1,
+        unreadable: mount
+            .unreadable
+            .0
+            .iter()
+            .take(MAX_UNREADABLE)
+            .cloned()
+            .collect(),
+        more_unreadable: mount.unreadable.1
+            + mount.unreadable.0.len().saturating_sub(MAX_UNREADABLE),
     });
     Ok(SourceStatus {
         name: plan.name.clone(),

@@ -16,8 +16,8 @@ use crate::tree::tree_mounts::TreeMounts;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// Maximum directories of a mount that are reported by name.
-const MAX_NAMED: usize = 20;
+/// Maximum directories of a mount that are reported by name. Those of a first sweep belong to the baseline later (R13).
+const MAX_NAMED: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct UnreadableDirectories {

@@ -4,7 +4,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rstest::rstest;
 
-use crate::world::{World, capability_list, list, mount, plan};
+use crate::world::{Aside, World, capability_list, list, mount, plan};
 
 const NOTHING: [&str; 0] = [];
 
@@ -301,4 +301,64 @@ fn a_sweep_is_remembered_by_its_start() {
     world.wait(5);
     world.sweep(0);
     assert_eq!(world.sweeps(), [Some(started)]);
+}
+
+/// A daemon that has started while the directory of the set `/b` could not be read, and the files in it.
+fn world_without_b(runs: usize) -> (World, Aside) {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["changelist"]);
+    world.write_set("/b", &["changelist"]);
+    world.wait(10);
+    let hidden = world.take_away("/b/");
+    for _ in 0..runs {
+        world.crash();
+        world.launch();
+        world.find_mount(0);
+        world.deny_directories(&["b"]);
+        world.sweep(0);
+        world.wait(100);
+    }
+    assert_eq!(world.news(), NOTHING);
+    (world, hidden)
+}
+
+#[test]
+fn what_lies_below_a_directory_that_could_not_be_read_belongs_to_the_baseline() {
+    for (runs, is_restarted) in [(1, false), (1, true), (2, false), (3, true)] {
+        let (mut world, hidden) = world_without_b(runs);
+        world.bring_back(hidden);
+        if is_restarted {
+            world.crash_and_start();
+        } else {
+            world.deny_directories(&[]);
+            world.see("/b/capabilitylist.xml");
+            world.see("/b/changelist.xml");
+        }
+        world.wait(100);
+        assert_eq!(world.news(), NOTHING, "{runs} {is_restarted}");
+        world.sweep(0);
+        world.update("/b/changelist.xml");
+        world.wait(100);
+        assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+        let new = list("changedump").up("/b/capabilitylist.xml");
+        world.write("/b/new.xml", new);
+        world.wait(100);
+        assert_eq!(world.news(), ["created changedump /b/new.xml"]);
+    }
+}
+
+#[test]
+fn what_is_new_below_a_directory_that_was_read_before_is_created() {
+    let mut world = World::with_two_sets(plan());
+    world.deny_directories(&["b"]);
+    world.sweep(0);
+    world.unseen(|world| {
+        let new = list("changedump").up("/b/capabilitylist.xml");
+        world.write("/b/new.xml", new);
+    });
+    world.wait(100);
+    world.deny_directories(&[]);
+    world.see("/b/new.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["created changedump /b/new.xml"]);
 }

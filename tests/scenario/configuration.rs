@@ -1,11 +1,13 @@
 //! A change of the configuration announces nothing (R13).
 
+use resourcesync::uri::Uri;
 use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::Mode;
+use rsnotify::announce::finding::Finding;
+use rsnotify::announce::plan::{Mode, Plan};
 
 use crate::channels::configured;
 use crate::world::{
-    HUB, OTHER_HUB, Reply, World, excluding, list, mount, plan, set_hubs, two_hubs,
+    HUB, OTHER_HUB, Reply, World, excluding, index, list, mount, plan, set_hubs, two_hubs,
 };
 
 const NOTHING: [&str; 0] = [];
@@ -316,4 +318,203 @@ fn what_is_due_of_documents_that_are_forgotten_is_dropped_aloud() {
         let changes = if is_renamed { 3 } else { 2 };
         assert!(dropped.eq([changes]), "{facts:?}");
     }
+}
+
+/// Writes a set whose documents name one another under `http://`, and starts the daemon.
+fn world_of_http(plan: Plan) -> World {
+    let mut world = World::new(plan);
+    let http = |name: &str| format!("http://example.org{name}");
+    let lists = [http("/a/changelist.xml"), http("/a/index.xml")];
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist").lists(&[&lists[0], &lists[1]]),
+    );
+    world.write("/a/changelist.xml", list("changelist"));
+    world.write(
+        "/a/index.xml",
+        index("resourcelist").lists(&[&http("/a/part.xml")]),
+    );
+    world.write("/a/part.xml", list("resourcelist"));
+    world.write(
+        "/a/dump.xml",
+        list("changedump").up(&http("/a/capabilitylist.xml")),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world
+}
+
+/// The alias of the site.
+fn http() -> Uri {
+    Uri::parse("http://example.org/").unwrap()
+}
+
+#[test]
+fn an_alias_added_later_holds_for_what_was_read_before() {
+    for is_reload in [false, true] {
+        let mut world = world_of_http(plan());
+        world.plan.sources[0].mounts[0].aliases.push(http());
+        match is_reload {
+            true => world.reload(),
+            false => world.crash_and_start(),
+        }
+        world.wait(100);
+        assert_eq!(world.news(), NOTHING);
+        for name in ["/a/changelist.xml", "/a/part.xml", "/a/dump.xml"] {
+            world.update(name);
+            world.wait(100);
+            let news = world.news();
+            assert_eq!(news.len(), 1, "{name}");
+            assert!(
+                news[0].starts_with("updated") && news[0].ends_with(name),
+                "{news:?}"
+            );
+        }
+        let findings = world.findings();
+        let is_unrouted = |it: &&Finding| matches!(it, Finding::Unrouted { .. });
+        assert_eq!(findings.iter().find(is_unrouted), None);
+    }
+}
+
+#[test]
+fn what_changed_while_an_alias_was_added_is_announced_in_its_set() {
+    let mut world = world_of_http(plan());
+    world.crash();
+    world.plan.sources[0].mounts[0].aliases.push(http());
+    world.update("/a/changelist.xml");
+    world.write("/a/new.xml", list("changedump"));
+    let new = ["http://example.org/a/changelist.xml", "/a/new.xml"];
+    world.write("/a/capabilitylist.xml", list("capabilitylist").lists(&new));
+    world.start();
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "updated changelist /a/changelist.xml",
+            "created changedump /a/new.xml"
+        ]
+    );
+}
+
+/// A source whose second mount is published below the first.
+fn with_inner_mount() -> Plan {
+    let mut plan = plan();
+    let inner = mount("/srv/www/b", "https://example.org/b/");
+    plan.sources[0].mounts.push(inner);
+    plan
+}
+
+#[test]
+fn what_an_outer_mount_publishes_in_place_of_an_inner_one_is_as_it_was() {
+    for is_reload in [false, true] {
+        let mut world = World::with_two_sets(with_inner_mount());
+        world.script(HUB, Reply::Status(503));
+        world.update("/b/capabilitylist.xml");
+        world.wait(100);
+        world.update("/b/changelist.xml");
+        world.wait(100);
+        world.facts();
+        if !is_reload {
+            world.crash();
+        }
+        // The one that the outer mount has besides was never published.
+        world.unseen(|world| {
+            let other = list("changedump").up("/b/capabilitylist.xml");
+            world.write("/b/other.xml", other);
+        });
+        world.wait(10);
+        world.plan = plan();
+        world.start();
+        world.wait(100);
+        let facts = world.facts();
+        let is_drop =
+            |fact: &&Fact| matches!(fact, Fact::Forgotten { .. } | Fact::ChannelRetired { .. });
+        assert_eq!(facts.iter().find(is_drop), None);
+        world.script(HUB, Reply::Accept);
+        world.wait(1_000);
+        assert_eq!(
+            world.news(),
+            [
+                "updated capabilitylist /b/capabilitylist.xml",
+                "updated changelist /b/changelist.xml"
+            ]
+        );
+        for name in [
+            "changedump /b/other.xml",
+            "resourcelist /b/resourcelist.xml",
+        ] {
+            world.update(name.split_once(' ').unwrap().1);
+            world.wait(100);
+            assert_eq!(world.news(), [format!("updated {name}")]);
+        }
+    }
+}
+
+#[test]
+fn what_an_outer_mount_lacks_of_an_inner_one_is_forgotten() {
+    let mut world = World::with_two_sets(with_inner_mount());
+    world.crash();
+    world.plan = plan();
+    world.delete("/b/capabilitylist.xml");
+    world.delete("/b/changelist.xml");
+    world.start();
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+    assert!(!world.remembers("/b/capabilitylist.xml"));
+    assert!(world.remembers("/b/resourcelist.xml"));
+}
+
+#[test]
+fn an_alias_below_another_mount_stands_for_its_own() {
+    let mut plan = plan();
+    let mut data = mount("/srv/data", "https://data.example.org/");
+    data.aliases = vec![Uri::parse("https://example.org/data/").unwrap()];
+    plan.sources[0].mounts.push(data.clone());
+    let mut world = World::new(plan);
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist").lists(&["/data/changelist.xml"]),
+    );
+    let changes = "https://data.example.org/changelist.xml";
+    world.write(changes, list("changelist"));
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.update(changes);
+    world.wait(100);
+    assert_eq!(world.news(), [format!("updated changelist {changes}")]);
+
+    // Without the alias, the first mount publishes what it has there; that was there before.
+    world.write(
+        "/data/other.xml",
+        list("changedump").up("/a/capabilitylist.xml"),
+    );
+    world.wait(10);
+    world.plan.sources[0].mounts[1].aliases.clear();
+    world.reload();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/data/other.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changedump /data/other.xml"]);
+}
+
+#[test]
+fn what_is_in_flight_of_a_document_that_is_forgotten_is_not_dropped() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    world.plan.sources[0].candidates = excluding(&["a/changelist.xml"]);
+    world.facts();
+    world.crash_and_start();
+    let facts = world.facts();
+    let is_drop = |fact: &&Fact| matches!(fact, Fact::Forgotten { .. });
+    assert_eq!(facts.iter().find(is_drop), None);
+    world.script(HUB, Reply::Accept);
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
 }

@@ -532,3 +532,41 @@ fn what_is_due_after_a_drop_is_told_by_the_next_run_although_the_hub_never_answe
     world.wait(10);
     assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
 }
+
+#[test]
+fn a_notification_that_was_never_sent_is_not_in_doubt() {
+    for is_reload in [false, true] {
+        let mut world = sets(plan(), 8);
+        world.script(HUB, Reply::Status(503));
+        let names: Vec<String> = (0..8).map(set).collect();
+        for set in &names {
+            world.update(&format!("{set}/changelist.xml"));
+        }
+        world.pass(Duration::from_millis(2_100));
+        let mut attempted = world.attempts_at(HUB);
+        let is_cut = |set: &String| world.outbox(set, HUB).notification.is_some();
+        assert!(names.iter().all(is_cut));
+        if !is_reload {
+            world.crash();
+        }
+        world.unseen(|world| {
+            for set in &names {
+                let first = list("changelist").up(&format!("{set}/capabilitylist.xml"));
+                world.write(&format!("{set}/changelist.xml"), first);
+            }
+        });
+        // A start and a reload try some at once, before the tree is looked at.
+        world.start();
+        attempted.extend(world.attempts_at(HUB));
+        world.script(HUB, Reply::Accept);
+        world.wait(1_000);
+        let news = world.news_by_topic();
+        let topic = |set: &String| format!("{set}/framework/");
+        let is_sent = |set: &&String| attempted.iter().any(|it| it.topic == topic(set));
+        let (sent, unsent): (Vec<&String>, Vec<&String>) = names.iter().partition(is_sent);
+        assert!(!sent.is_empty() && unsent.len() > 1, "{unsent:?}");
+        for set in unsent {
+            assert_eq!(news.get(&topic(set)), None, "{is_reload}");
+        }
+    }
+}

@@ -482,3 +482,131 @@ fn a_topic_that_is_fetched_has_nothing_of_the_set_that_had_it_before() {
         "{body}"
     );
 }
+
+/// The Capability List of `/b` on a topic, with these hubs.
+fn b_on(topic: &str, hubs: &[&str], version: u32) -> Doc {
+    list("capabilitylist")
+        .version(version)
+        .up(DESCRIPTION)
+        .lists(&["/b/resourcelist.xml", "/b/changelist.xml"])
+        .channel(topic, hubs)
+}
+
+#[test]
+fn a_set_that_takes_a_topic_over_with_fewer_hubs_creates_nothing_for_one_that_follows() {
+    for is_down in [false, true] {
+        for is_retired_first in [false, true] {
+            let mut world = World::with_two_sets(two_hubs());
+            if is_down {
+                world.script(OTHER_HUB, Reply::Status(503));
+            }
+            world.update(CHANGE_LIST);
+            world.wait(100);
+            if is_retired_first {
+                move_a(&mut world);
+                world.write("/b/capabilitylist.xml", b_on("/a/framework/", &[HUB], 1));
+            } else {
+                world.write("/b/capabilitylist.xml", b_on("/a/framework/", &[HUB], 1));
+                world.wait(100);
+                move_a(&mut world);
+            }
+            world.wait(100);
+            world.update("/b/resourcelist.xml");
+            world.wait(100);
+            world.write(
+                "/b/capabilitylist.xml",
+                b_on("/a/framework/", &[HUB, OTHER_HUB], 2),
+            );
+            world.wait(100);
+            world.script(OTHER_HUB, Reply::Accept);
+            world.wait(10_000);
+            for hub in [HUB, OTHER_HUB] {
+                let news = world.news_at(hub);
+                let is_known = |change: &String| change.starts_with("updated");
+                assert!(news.iter().all(is_known), "{hub} {news:?}");
+            }
+            world.update("/b/changelist.xml");
+            world.wait(100);
+            let change = "updated changelist /b/changelist.xml";
+            assert_eq!(world.news_at(OTHER_HUB), [change]);
+        }
+    }
+}
+
+#[test]
+fn a_topic_that_two_sets_swap_while_a_hub_is_down_creates_nothing() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    world.update(CHANGE_LIST);
+    world.wait(100);
+    for version in [1, 3] {
+        world.write(
+            "/a/capabilitylist.xml",
+            moved("/a", "/new/").version(version),
+        );
+        world.wait(100);
+        world.write(
+            "/b/capabilitylist.xml",
+            b_on("/a/framework/", &[HUB], version),
+        );
+        world.wait(100);
+        world.write(
+            "/b/capabilitylist.xml",
+            b_on("/b/framework/", &[], version + 1),
+        );
+        world.wait(100);
+        world.write("/a/capabilitylist.xml", set_a(&[]).version(version + 1));
+        world.wait(100);
+    }
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(10_000);
+    for hub in [HUB, OTHER_HUB] {
+        let news = world.news_at(hub);
+        let is_known = |change: &String| change.starts_with("updated");
+        assert!(news.iter().all(is_known), "{hub} {news:?}");
+    }
+}
+
+#[test]
+fn what_was_dropped_with_a_hub_that_left_for_long_is_not_created_when_it_returns() {
+    let mut world = world_with_a_due_change();
+    let foreign = set_a(&["https://foreign.example.com/"]);
+    world.plan.retired_topic = std::time::Duration::from_secs(3_600);
+    world.reload();
+    world.write("/a/capabilitylist.xml", foreign);
+    world.wait(3 * 3_600);
+    world.news();
+    world.script(HUB, Reply::Accept);
+    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
+    world.wait(10_000);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn a_document_that_is_deleted_while_its_set_is_away_is_told_deleted_when_it_returns() {
+    for is_away in [false, true] {
+        let mut plan = plan();
+        plan.sources[0].announce_all_deletions = true;
+        let mut world = World::with_two_sets(plan);
+        if is_away {
+            world.delete("/a/capabilitylist.xml");
+        } else {
+            let foreign = set_a(&["https://foreign.example.com/"]);
+            world.write("/a/capabilitylist.xml", foreign);
+        }
+        world.wait(1_000);
+        world.delete(CHANGE_LIST);
+        world.wait(1_000);
+        world.news();
+        world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
+        world.wait(1_000);
+        let news = world.news();
+        let deleted = format!("deleted changelist {CHANGE_LIST}");
+        assert!(news.contains(&deleted), "{is_away} {news:?}");
+        assert_eq!(news.len(), 2, "{news:?}");
+        assert!(!world.remembers(CHANGE_LIST));
+    }
+}

@@ -379,3 +379,16 @@ fn sources_mounts_and_aliases_find_each_other() {
         ["updated changelist https://other.example.org/c.xml"]
     );
 }
+
+#[test]
+fn an_index_that_no_longer_lists_a_component_is_its_index_only_if_that_names_it() {
+    for names_it in [false, true] {
+        let (mut world, parts) = world_with_an_index(names_it);
+        let [(first, part), (second, _)] = parts;
+        world.write(INDEX, index("resourcelist").lists(&[second]).version(1));
+        world.write(first, part.version(1));
+        world.wait(100);
+        let want = names_it.then(|| format!("https://example.org{INDEX}"));
+        assert_eq!(index_of(&mut world), want);
+    }
+}

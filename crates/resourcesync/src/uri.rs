@@ -71,7 +71,7 @@ impl Uri {
         let mut uri = String::with_capacity(prefix.0.len() + path.len() + 8);
         uri.push_str(&prefix.0);
         for &byte in path {
-            if is_unreserved(byte) || b"/!$&'()*+,;=:@".contains(&byte) {
+            if byte == b'/' || stands_in_path(byte) {
                 uri.push(char::from(byte));
             } else {
                 push_escaped(&mut uri, byte);
@@ -197,10 +197,10 @@ pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     uri.push_str(&scheme);
     uri.push_str("://");
     uri.push_str(&normal_authority(&scheme, authority).ok_or_else(not_a_uri)?);
-    uri.push_str(&without_dot_segments(&normal_escapes(path)));
+    uri.push_str(&without_dot_segments(&normal_escapes(path, stands_in_path)));
     if let Some(query) = query {
         uri.push('?');
-        uri.push_str(&normal_escapes(query));
+        uri.push_str(&normal_escapes(query, is_unreserved));
     }
     Ok(Cow::Owned(uri))
 }
@@ -221,7 +221,10 @@ pub fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     // A single letter is the drive of a path.
     let is_opaque = is_scheme(&scheme) && scheme.len() > 1 && !rest.is_empty() && !has_authority;
     if is_opaque {
-        Ok(Cow::Owned(format!("{scheme}:{}", normal_escapes(rest))))
+        Ok(Cow::Owned(format!(
+            "{scheme}:{}",
+            normal_escapes(rest, is_unreserved)
+        )))
     } else {
         Err(not_a_uri)
     }
@@ -294,6 +297,12 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
+/// Returns true for a character of a path segment (RFC 3986 section 3.3), which servers take for the same whether it is
+/// escaped or not: some generators escape all but the unreserved ones.
+fn stands_in_path(byte: u8) -> bool {
+    is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
+}
+
 fn push_escaped(text: &mut String, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     text.push('%');
@@ -346,9 +355,10 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     })
 }
 
-/// Normalises escapes (RFC 3986 section 6.2.2.2), and escapes characters that should have been: non-ASCII ones, percent
-/// signs and brackets, as in file names and as some generators write them.
-fn normal_escapes(text: &str) -> Cow<'_, str> {
+/// Normalises escapes (RFC 3986 section 6.2.2.2): those of characters that `is_same` with or without are removed, and
+/// characters that should have been escaped are: non-ASCII ones, percent signs and brackets, as in file names and as some
+/// generators write them.
+fn normal_escapes(text: &str, is_same: fn(u8) -> bool) -> Cow<'_, str> {
     if text.bytes().all(is_kept) {
         return Cow::Borrowed(text);
     }
@@ -358,7 +368,7 @@ fn normal_escapes(text: &str) -> Cow<'_, str> {
     while let Some(&byte) = bytes.get(at) {
         let escaped = escape_at(bytes, at);
         match escaped {
-            Some(value) if is_unreserved(value) => normal.push(char::from(value)),
+            Some(value) if is_same(value) => normal.push(char::from(value)),
             Some(value) => push_escaped(&mut normal, value),
             None if is_kept(byte) => normal.push(char::from(byte)),
             None => push_escaped(&mut normal, byte),

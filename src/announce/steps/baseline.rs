@@ -5,6 +5,7 @@ use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
+use crate::announce::plan::{MountPlan, SourcePlan};
 use crate::announce::steps::documents::Sighting;
 use crate::announce::steps::mounts::MountRow;
 
@@ -23,6 +24,8 @@ pub struct Baseline {
 #[derive(Debug, Clone)]
 struct SweptCandidates {
     candidates: Candidates,
+    /// The prefixes below which it saw nothing: those of others, and directories that could not be read so far.
+    unseen: Vec<Uri>,
     /// False if the configuration has others. Until the mount was swept, what else there is counts as known.
     are_configured: bool,
 }
@@ -65,11 +68,21 @@ impl Baseline {
     }
 
     /// Takes up what is stored of it, under a configuration that may have other candidates.
-    pub fn restored(row: &MountRow, configured: &Candidates, wall: Timestamp) -> Baseline {
-        let candidates = row.candidates.as_ref().map(|swept| SweptCandidates {
-            candidates: swept.clone(),
-            are_configured: swept == configured,
-        });
+    pub fn restored(
+        row: &MountRow,
+        source: &SourcePlan,
+        mount: &MountPlan,
+        wall: Timestamp,
+    ) -> Baseline {
+        let configured = (&source.candidates, source.prefixes_inside(mount));
+        let candidates = row
+            .candidates
+            .as_ref()
+            .map(|(swept, unseen)| SweptCandidates {
+                candidates: swept.clone(),
+                unseen: unseen.clone(),
+                are_configured: (swept, unseen) == (configured.0, &configured.1),
+            });
         Baseline {
             is_complete: row.baselined,
             swept: row.swept,
@@ -87,17 +100,20 @@ impl Baseline {
         self.swept
     }
 
-    /// Returns the candidates of the last complete sweep.
-    pub fn candidates(&self) -> Option<&Candidates> {
+    /// Returns the candidates of the last complete sweep, and the prefixes below which it saw nothing.
+    pub fn candidates(&self) -> Option<(&Candidates, &[Uri])> {
         let swept = self.candidates.as_ref()?;
-        Some(&swept.candidates)
+        Some((&swept.candidates, &swept.unseen))
     }
 
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
     /// anybody knows.
     pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
         let was_looked_at = |swept: &SweptCandidates| {
-            swept.are_configured || swept.candidates.accepts(&PublishedPath::of(prefix), below)
+            let uri = Uri::below(prefix, below);
+            swept.are_configured
+                || swept.candidates.accepts(&PublishedPath::of(prefix), below)
+                    && !swept.unseen.iter().any(|unseen| uri.is_below(unseen))
         };
         !self.is_complete || !self.candidates.as_ref().is_none_or(was_looked_at)
     }
@@ -138,13 +154,28 @@ impl Baseline {
         !predates && !is_fresh
     }
 
-    /// Ends a complete sweep of these candidates.
-    pub fn end_sweep(&mut self, candidates: &Candidates, wall: Timestamp) -> EndedSweep {
+    /// Ends a complete sweep of these candidates, with these prefixes of others inside, and these directories that could
+    /// not be read. What lies below one that never could belongs to the baseline once it can (R13).
+    pub fn end_sweep(
+        &mut self,
+        candidates: &Candidates,
+        inside: Vec<Uri>,
+        unreadable: Vec<Uri>,
+        wall: Timestamp,
+    ) -> EndedSweep {
+        let before = self.candidates.take().map(|swept| swept.unseen);
+        let before = before.filter(|_| self.is_complete);
+        let is_unseen = |directory: &Uri| {
+            let was_unseen = |before: Vec<Uri>| before.iter().any(|it| directory.is_below(it));
+            before.clone().is_none_or(was_unseen)
+        };
+        let unreadable: Vec<Uri> = unreadable.into_iter().filter(is_unseen).collect();
         // No later sweep begins earlier, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.first_looks.started, wall));
         self.candidates = Some(SweptCandidates {
             candidates: candidates.clone(),
-            are_configured: true,
+            are_configured: unreadable.is_empty(),
+            unseen: inside.into_iter().chain(unreadable).collect(),
         });
         let fresh = std::mem::take(&mut self.first_looks.fresh);
         let has_other_clock = std::mem::take(&mut self.first_looks.has_other_clock);

@@ -618,7 +618,7 @@ fn remove_account(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> 
     step.db
         .run("DELETE FROM account WHERE channel = ?1 AND hub = ?2", key)?;
     for document in gone {
-        forget_if_done(step.db, document)?;
+        forget_if_done(step, document)?;
     }
     Ok(())
 }
@@ -692,9 +692,15 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
             key,
         )?;
         withdraw(step, channel, hub)?;
+        // What was dropped counts as told, should the hub return.
+        if let Some(channel) = self::channel(step, channel)?
+            && channel.kind == ChannelKind::Framework
+        {
+            write_down(step, &channel, hub)?;
+        }
         change_log::trim(step, channel)?;
         for document in dropped {
-            forget_if_done(step.db, document)?;
+            forget_if_done(step, document)?;
         }
         end_accounts(step, channel)?;
     }

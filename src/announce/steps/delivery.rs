@@ -298,7 +298,7 @@ fn follow_up(
         if let Some(document) = step.db.document(document)? {
             owed::weigh(step, position, document, false)?;
         }
-        forget_if_done(step.db, document)?;
+        forget_if_done(step, document)?;
     }
     channels::end_accounts(step, id)
 }

@@ -1,11 +1,12 @@
 //! Documents as last seen complete: looks at them, their versions, and what is owed of a version before it changes
 //! (R3, R4, R13, R14, R19).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::announce::difference::{Permission, Version, is_end_said};
 use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
     DocumentPath, Incomplete, Look, MountId, Observation, RACY, Stat,
 };
@@ -16,8 +17,8 @@ use resourcesync::document::{Form, Parsed};
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_sets, findings, owed, relations};
-use crate::state::{Db, DocId, Result, columns, from_row};
+use crate::announce::steps::{change_sets, channels, findings, owed, relations};
+use crate::state::{Db, DocId, HubId, Result, columns, from_row};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,11 +234,12 @@ pub fn observe(
             };
             match step.db.document_at(&uri)? {
                 Some(before)
-                    if ends_aloud(
-                        &before,
-                        &sighting.version(),
-                        step.plan.sources[position].announce_all_deletions,
-                    ) =>
+                    if !is_expected(&before)
+                        && ends_aloud(
+                            &before,
+                            &sighting.version(),
+                            step.plan.sources[position].announce_all_deletions,
+                        ) =>
                 {
                     vanished(step, position, before, at, true)?;
                     let id = step.db.row_of(&uri)?;
@@ -555,6 +557,13 @@ pub fn vanished(
     if before.is_gone() {
         return Ok(());
     }
+    if is_expected(&before) {
+        relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
+        if before.is_set() {
+            step.sets.entry(position).or_default().insert(before.id);
+        }
+        return forget_aloud(step, &[before.id]);
+    }
     if before.presence == Presence::Present {
         step.db.run(
             "UPDATE document SET presence = 2, absent_since = ?2, touched = max(touched, 2) WHERE id = ?1",
@@ -590,16 +599,63 @@ pub fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Re
     touch_elsewhere(step, before.id)
 }
 
-/// Forgets a deleted document of which nothing is owed to any hub.
-pub fn forget_if_done(db: Db<'_>, id: DocId) -> Result<()> {
-    let is_done = db.exists(
+/// Forgets a deleted document of which nothing is owed to any hub; nor, where each deletion is announced, may be once its
+/// set or the hub returns.
+pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
+    let Some(document) = step.db.document(id)? else {
+        return Ok(());
+    };
+    let position = step.live.position(document.source);
+    let is_told_later = !document.is_set()
+        && position.is_some_and(|position| step.plan.sources[position].announce_all_deletions);
+    let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
-         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND o.dormant = 0) \
+         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \
          AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
-        id,
+        (id, is_told_later),
     )?;
     if is_done {
-        forget(db, id)?;
+        forget(step.db, id)?;
+    }
+    Ok(())
+}
+
+/// R13: returns true if a change of the configuration says that a document lies where nobody has looked for it yet. If it
+/// does not, it is no longer configured.
+fn is_expected(document: &SeenDocument) -> bool {
+    document.looked == Timestamp::UNIX_EPOCH
+}
+
+/// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
+/// still sent, unless its channel goes with its source.
+pub fn forget_aloud(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
+    let mut dropped: BTreeMap<(ChannelId, HubId), usize> = BTreeMap::new();
+    for id in documents {
+        let due = step.db.all::<Vec<(ChannelId, HubId, i64, bool)>>(
+            "SELECT o.channel, o.hub, c.source, EXISTS (SELECT 1 FROM flight_entry f \
+             WHERE f.channel = o.channel AND f.hub = o.hub AND f.document = d.id AND \
+             CASE WHEN f.capability IS NULL THEN d.presence = 4 ELSE f.capability = d.capability AND f.form = d.form \
+             AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END) FROM owed o \
+             CROSS JOIN document d ON d.id = o.document CROSS JOIN channel c ON c.id = o.channel \
+             WHERE o.document = ?1 AND o.due IS NOT NULL",
+            *id,
+        )?;
+        for (channel, hub, source, is_flown) in due {
+            if !is_flown || step.live.position(source).is_none() {
+                *dropped.entry((channel, hub)).or_insert(0) += 1;
+            }
+        }
+        forget(step.db, *id)?;
+    }
+    for ((channel, hub), changes) in dropped {
+        if let Some(channel) = channels::channel(step, channel)? {
+            let hub = step.hub_uri(hub)?;
+            step.facts.push(Fact::Forgotten {
+                topic: channel.topic,
+                hub,
+                changes,
+            });
+        }
     }
     Ok(())
 }

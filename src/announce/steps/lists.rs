@@ -747,6 +747,22 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
     Ok(())
 }
 
+/// Notes that a document joined a set, and counts as told there: what it has as a list of changes is learned.
+pub fn join(step: &Step<'_>, position: usize, set: DocId, document: &SeenDocument) -> Result<()> {
+    let is_compared = match (document.version.capability, document.version.form) {
+        (Capability::ChangeList, Form::List) => true,
+        (Capability::ResourceList, Form::List) => {
+            step.plan.sources[position].changes_from_resource_lists
+        }
+        _ => false,
+    };
+    if is_compared {
+        note_change(step, set, Some(document), false)
+    } else {
+        Ok(())
+    }
+}
+
 /// Makes a round of a set due, unless this version of its list was taken. What came with a mount's baseline is learned.
 fn note_change(
     step: &Step<'_>,

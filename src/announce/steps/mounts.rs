@@ -40,9 +40,9 @@ pub struct MountRow {
     pub held_document: bool,
     /// The start of the last complete sweep.
     pub swept: Option<Timestamp>,
-    /// The candidates of that sweep. Files that a later configuration adds to them were there before, as far as anybody
-    /// knows (R13).
-    pub candidates: Option<Candidates>,
+    /// The candidates of that sweep, and the prefixes below which it saw nothing. What is added to them later was there
+    /// before, as far as anybody knows (R13).
+    pub candidates: Option<(Candidates, Vec<Uri>)>,
     /// The file systems below the root that held documents, by their paths from there (R15).
     pub nested: BTreeMap<Arc<[u8]>, NestedRow>,
 }
@@ -73,7 +73,7 @@ impl KnownMount {
             ),
             Some(row) => (
                 MountRoot::new(row.identity, row.held_document),
-                Baseline::restored(&row, &source.candidates, wall),
+                Baseline::restored(&row, source, plan, wall),
                 NestedFileSystems::new(row.nested, row.baselined),
             ),
         };
@@ -96,21 +96,23 @@ impl KnownMount {
     }
 
     pub fn save(&self, db: Db<'_>, source: i64) -> Result<()> {
-        let globs = |of: fn(&Candidates) -> &[String]| {
-            self.baseline
-                .candidates()
-                .map(|candidates| serde_json::json!(of(candidates)).to_string())
-        };
+        let candidates = self.baseline.candidates();
+        let globs = candidates.map(|(candidates, unseen)| {
+            let json = |texts: &[String]| serde_json::json!(texts).to_string();
+            let globs = (json(candidates.include()), json(candidates.exclude()));
+            (globs, serde_json::json!(unseen).to_string())
+        });
+        let (globs, unseen) = globs.unzip();
         db.run(
-            "INSERT INTO mount VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (id) DO UPDATE SET \
+            "INSERT INTO mount VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO UPDATE SET \
              source = excluded.source, directory = excluded.directory, prefix = excluded.prefix, device = excluded.device, \
              inode = excluded.inode, baselined = excluded.baselined, held_document = excluded.held_document, \
-             swept = excluded.swept, include = excluded.include, exclude = excluded.exclude",
+             swept = excluded.swept, include = excluded.include, exclude = excluded.exclude, unseen = excluded.unseen",
             (
                 (self.plan.id, source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
                 self.root.identity().map(|identity| (identity.device, identity.inode)),
                 (self.baseline.is_complete(), self.root.held_document(), self.baseline.swept()),
-                (globs(Candidates::include), globs(Candidates::exclude)),
+                (globs, unseen),
             ),
         )?;
         let sql = "DELETE FROM nested_file_system WHERE mount = ?1";
@@ -173,7 +175,7 @@ pub fn load(
     let mut mounts = BTreeMap::new();
     for plan in &source.mounts {
         let mut row: Option<MountRow> = db.first(
-            "SELECT directory, prefix, device, inode, baselined, held_document, swept, include, exclude \
+            "SELECT directory, prefix, device, inode, baselined, held_document, swept, include, exclude, unseen \
              FROM mount WHERE id = ?1",
             plan.id,
         )?;
@@ -193,13 +195,14 @@ impl FromRow for MountRow {
     fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<MountRow> {
         let (directory, prefix, identity): (_, _, Option<(u64, u64)>) = row.read()?;
         let (baselined, held_document, swept) = row.read()?;
-        let globs: Option<(String, String)> = row.read()?;
-        let candidates = globs.and_then(|(include, exclude)| {
+        let (globs, unseen): (Option<(String, String)>, Option<String>) = row.read()?;
+        let candidates = globs.zip(unseen).and_then(|((include, exclude), unseen)| {
             let (include, exclude) = (
                 serde_json::from_str(&include).ok()?,
                 serde_json::from_str(&exclude).ok()?,
             );
-            Candidates::new(include, exclude).ok()
+            let unseen = serde_json::from_str(&unseen).ok()?;
+            Some((Candidates::new(include, exclude).ok()?, unseen))
         });
         Ok(MountRow {
             source: String::new(),
@@ -343,9 +346,19 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
         return Ok(());
     }
     mount.nested.decide(&below);
-    let EndedSweep { is_first, unclear } = mount
-        .baseline
-        .end_sweep(&plan.sources[position].candidates, step.wall);
+    let inside = plan.sources[position].prefixes_inside(&mount.plan);
+    let unreadable = mount.unreadable.0.iter().filter_map(|it| {
+        let below = std::path::Path::new(&it.directory).strip_prefix(&mount.plan.directory);
+        let below = below.ok()?.as_os_str().as_bytes();
+        Some(Uri::below(&mount.plan.prefix, &[below, b"/"].concat()))
+    });
+    let unreadable = unreadable.collect();
+    let EndedSweep { is_first, unclear } = mount.baseline.end_sweep(
+        &plan.sources[position].candidates,
+        inside,
+        unreadable,
+        step.wall,
+    );
     mount.save(step.db, source.id)?;
     if is_first {
         let sql = "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";

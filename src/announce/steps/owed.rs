@@ -293,7 +293,7 @@ pub fn weigh(
         _ => {}
     }
     if document.is_gone() {
-        forget_if_done(step.db, id)?;
+        forget_if_done(step, id)?;
     }
     Ok(())
 }

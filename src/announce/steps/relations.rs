@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
+use resourcesync::uri::Uri;
 
-use crate::announce::steps::documents::{COLUMNS, SeenDocument};
+use crate::announce::steps::documents::{self, COLUMNS, SeenDocument, Touched};
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{findings, owed};
+use crate::announce::steps::{findings, lists, owed};
 use crate::state::{DocId, Result, from_row};
 
 /// A document that lists another.
@@ -75,6 +76,77 @@ pub fn each_touched<'a>(
     }
 }
 
+/// Replaces the URIs by which documents that were read before name others, below aliases of a source, by those that they
+/// stand for (R1). R13: those that join a set so are told there as they are, and the entries of their lists count as taken.
+pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
+    let plan = &step.plan.sources[position];
+    let source = step.live.sources[position].id;
+    let mut touched = BTreeSet::new();
+    for alias in plan.mounts.iter().flat_map(|mount| &mount.aliases) {
+        let after = format!("{}0", alias.as_str().trim_end_matches('/'));
+        let sql = "SELECT id, uri FROM document WHERE uri >= ?1 AND uri < ?2";
+        for (named, uri) in step.db.all::<Vec<(DocId, Uri)>>(sql, (alias, after))? {
+            let canonical = plan.canonical(&uri);
+            if canonical == uri {
+                continue;
+            }
+            let sql = "SELECT m.list FROM mention m CROSS JOIN document l ON l.id = m.list                        WHERE m.document = ?1 AND l.source = ?2";
+            let lists = step.db.all::<Vec<DocId>>(sql, (named, source))?;
+            let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2                        UNION ALL SELECT id FROM document WHERE names_index = ?1 AND source = ?2";
+            touched.extend(step.db.all::<Vec<DocId>>(sql, (named, source))?);
+            let target = step.db.row_of(&canonical)?;
+            if !lists.is_empty() {
+                touched.insert(target);
+            }
+            for column in ["up", "names_index"] {
+                let sql = format!(
+                    "UPDATE document SET {column} = ?2 WHERE {column} = ?1 AND source = ?3"
+                );
+                step.db.run(&sql, (named, target, source))?;
+            }
+            for list in lists {
+                touched.insert(list);
+                let sql = "DELETE FROM mention WHERE list = ?1 AND document = ?2";
+                step.db.run(sql, (list, named))?;
+                let sql =
+                    "INSERT INTO mention VALUES (?1, ?2) ON CONFLICT (list, document) DO NOTHING";
+                step.db.run(sql, (list, target))?;
+            }
+        }
+    }
+    rejoin(step, position, &touched)
+}
+
+/// Resolves documents whose relations another plan changed, and those that depend on the indexes among them. R13: they are
+/// told as they are in the sets that they join, and the entries of their lists count as taken; all else is as it was.
+fn rejoin(step: &mut Step<'_>, position: usize, changed: &BTreeSet<DocId>) -> Result<()> {
+    let mut all = changed.clone();
+    for id in changed {
+        let sql = "SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE d.id = ?1 AND d.form = 1 \
+                   UNION ALL SELECT id FROM document WHERE names_index = ?1";
+        all.extend(step.db.all::<Vec<DocId>>(sql, *id)?);
+    }
+    let mut documents = Vec::new();
+    for id in all {
+        let document = step.db.document(id)?;
+        // What has not settled is decided with the rest of its step.
+        documents.extend(document.filter(|it| !it.is_gone() && it.touched == Touched::Nothing));
+        documents::touch(step, id)?;
+    }
+    documents.sort_by_key(|document| document.version.form != Form::Index);
+    let sets = "SELECT set_id FROM member WHERE document = ?1";
+    for mut document in documents {
+        (document.baseline, document.was) = (1, document.seen());
+        let before = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
+        resolve_one(step, position, &document)?;
+        let after = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
+        for set in after.difference(&before) {
+            lists::join(step, position, *set, &document)?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns true if the document is in a set of resources.
 fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<bool> {
     let listers: Vec<Lister> = step.db.all(
@@ -91,12 +163,8 @@ fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) ->
          WHERE id = ?1 AND (index_parent IS DISTINCT FROM ?2 OR archived <> ?3 OR orphan <> ?4)",
         (document.id, index, archived, orphan),
     )?;
-    let mut before = BTreeSet::new();
-    // One of a baseline is in none yet.
-    if document.baseline == 0 {
-        let sql = "SELECT set_id FROM member WHERE document = ?1";
-        before = step.db.all(sql, document.id)?;
-    }
+    let sql = "SELECT set_id FROM member WHERE document = ?1";
+    let before: BTreeSet<DocId> = step.db.all(sql, document.id)?;
     for set in sets.difference(&before) {
         step.db
             .run("INSERT INTO member VALUES (?1, ?2)", (document.id, *set))?;

@@ -37,8 +37,8 @@ pub struct Step<'a> {
     pub successors: BTreeMap<DocId, Option<Sighting>>,
     /// Documents to weigh at the end of the settling, besides those that are touched.
     pub weigh: BTreeSet<DocId>,
-    /// Sets that lacked a topic which is free now.
-    sets: BTreeMap<usize, BTreeSet<DocId>>,
+    /// Sets that lacked a topic which is free now, or are no longer configured.
+    pub sets: BTreeMap<usize, BTreeSet<DocId>>,
     /// Documents that cannot be read for long.
     pub broken: Vec<(usize, Fact)>,
     /// Accounts that may be due nothing any more.
@@ -731,6 +731,9 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     }
     db.run("UPDATE finding SET tell_at = NULL", ())?;
     forget_unconfigured(step)?;
+    for position in 0..step.plan.sources.len() {
+        relations::replace_aliases(step, position)?;
+    }
     withdraw_unserved(step)?;
     // A window that is open closes no later than the plan says.
     let window = &step.plan.window;
@@ -873,49 +876,58 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Returns the source of a document under another plan, and its path there. A document is what its URI says, so another
+/// mount may have it that was swept before. Nothing if it is no longer configured, or new (R13).
+fn place_of(
+    step: &Step<'_>,
+    uri: &Uri,
+    path: &DocumentPath,
+) -> Result<Option<(usize, DocumentPath)>> {
+    let sources = step.plan.sources.iter().enumerate();
+    let mut places = sources.filter_map(|(at, source)| Some((at, source.path_of(uri)?)));
+    let Some((position, place)) = places.next() else {
+        return Ok(None);
+    };
+    let live = &step.live.sources[position];
+    let is_known = if place == *path {
+        !live.is_new_ground(path)
+    } else {
+        let sql =
+            "SELECT count(*) FROM mount WHERE id IN (?1, ?2) AND source = ?3 AND baselined = 1";
+        let swept = step
+            .db
+            .first::<usize>(sql, (path.mount, place.mount, live.id))?;
+        swept == Some(2)
+    };
+    let is_known = is_known && step.plan.sources[position].accepts(&place);
+    Ok(is_known.then_some((position, place)))
+}
+
 /// Forgets what lies on no mount that is configured, or where its source has no candidates.
 fn forget_files(step: &mut Step<'_>) -> Result<()> {
     let db = step.db;
     let sql = "SELECT id, uri, mount, path FROM document WHERE presence > 0";
     let documents = db.all::<Vec<(DocId, Uri, DocumentPath)>>(sql, ())?;
-    let mut forgotten: BTreeMap<(ChannelId, HubId), usize> = BTreeMap::new();
+    let mut forgotten = Vec::new();
     let is_wanted = |step: &Step<'_>, path: &DocumentPath| {
         let (position, source) = step.plan.source_of(path.mount)?;
         source.accepts(path).then_some(position)
     };
     for (id, uri, path) in documents {
-        let position = is_wanted(step, &path).filter(|position| {
-            step.plan.sources[*position].uri_of(&path).as_ref() == Some(&uri)
-                && !step.live.sources[*position].is_new_ground(&path)
-        });
-        match position {
-            Some(position) => {
+        match place_of(step, &uri, &path)? {
+            Some((_, place)) if place != path => {
+                let sql = "UPDATE document SET mount = ?2, path = ?3, looked = 0 WHERE id = ?1";
+                db.run(sql, (id, &place))?;
+            }
+            Some((position, _)) => {
                 let source = step.live.sources[position].id;
                 let sql = "UPDATE document SET source = ?2 WHERE id = ?1 AND source IS NOT ?2";
                 db.run(sql, (id, source))?;
             }
-            None => {
-                let due = db.all::<Vec<(ChannelId, HubId)>>(
-                    "SELECT o.channel, o.hub FROM owed o WHERE o.document = ?1 AND o.due IS NOT NULL",
-                    id,
-                )?;
-                due.into_iter()
-                    .for_each(|account| *forgotten.entry(account).or_insert(0) += 1);
-                documents::forget(db, id)?;
-            }
+            None => forgotten.push(id),
         }
     }
-    for ((channel, hub), changes) in forgotten {
-        let channel = channels::channel(step, channel)?;
-        if let Some(channel) = channel {
-            let hub = step.hub_uri(hub)?;
-            step.facts.push(Fact::Forgotten {
-                topic: channel.topic,
-                hub,
-                changes,
-            });
-        }
-    }
+    documents::forget_aloud(step, &forgotten)?;
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {

@@ -770,3 +770,25 @@ fn entries_in_a_list_that_cannot_be_read_are_not_forgotten(
         );
     }
 }
+
+#[test]
+fn a_list_found_in_its_set_by_a_new_alias_is_learned() {
+    for is_reload in [false, true] {
+        let mut world = world_of(plan());
+        let up = "http://example.org/a/capabilitylist.xml";
+        world.write_changes_of(SECOND, up, &["u a 01:00"]);
+        world.wait(10);
+        assert_eq!(world.changes(), NOTHING);
+        let alias = resourcesync::uri::Uri::parse("http://example.org/").unwrap();
+        world.plan.sources[0].mounts[0].aliases.push(alias);
+        match is_reload {
+            true => world.reload(),
+            false => world.crash_and_start(),
+        }
+        world.wait(10);
+        assert_eq!(world.changes(), NOTHING);
+        world.write_changes_of(SECOND, up, &["u a 01:00", "u b 02:00"]);
+        world.wait(1);
+        assert_eq!(world.changes(), ["[00:00, 02:00] u b 02:00"]);
+    }
+}

@@ -24,7 +24,9 @@ use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::ids::ChannelId;
-use rsnotify::announce::observation::{DocumentPath, NestedFileSystem, Observation, Stat};
+use rsnotify::announce::observation::{
+    DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
+};
 use rsnotify::announce::plan::Plan;
 use rsnotify::announce::steps::step::Engine;
 use rsnotify::report;
@@ -41,6 +43,7 @@ pub use doc::{Doc, capability_list, index, list};
 pub use hub::{Heard, Reply, short};
 pub use plan::{HUB, OTHER_HUB, excluding, mount, ping_hub, plan, set_hubs, two_hubs};
 pub use statements::plan as plan_of;
+pub use tree::Aside;
 
 use changes::summary;
 use hub::FakeHub;
@@ -273,6 +276,22 @@ impl World {
         self.step(Event::Nested {
             mount,
             file_systems,
+        });
+    }
+
+    /// The engine is told which directories of the first mount may not be read.
+    pub fn deny_directories(&mut self, below: &[&str]) {
+        let mount = self.mount_at(0);
+        let directories = below.iter().map(|below| UnreadableDirectory {
+            directory: mount.directory.join(below).display().to_string(),
+            reason: "permission denied".to_owned(),
+            remedy: None,
+            since: self.wall(),
+        });
+        self.step(Event::Unreadable {
+            mount: mount.id,
+            directories: directories.collect(),
+            more: 0,
         });
     }
 
