@@ -142,11 +142,11 @@ fn written(request: &SubscriptionRequest) -> String {
     form.append_pair("hub.mode", request.action.mode());
     form.append_pair("hub.topic", &request.topic);
     form.append_pair("hub.callback", request.callback.as_str());
-    if let Action::Subscribe { lease, secret } = &request.action {
-        form.append_pair("hub.lease_seconds", &lease.as_secs().to_string());
-        if let Some(secret) = secret {
-            form.append_pair("hub.secret", secret.reveal());
-        }
-    }
-    form.finish()
+    let Action::Subscribe { lease, secret } = &request.action else {
+        return form.finish();
+    };
+    form.append_pair("hub.lease_seconds", &lease.as_secs().to_string());
+    let secret = secret.iter().flat_map(|secret| secret.bytes());
+    let secret: String = secret.map(|byte| format!("%{byte:02x}")).collect();
+    form.finish() + "&hub.secret=" + &secret
 }
