@@ -1,5 +1,6 @@
 //! `[[publisher]]`: the publishers of `rsnotify hub`, with the prefixes of their topics.
 
+use ipnet::IpNet;
 use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use websub::hub::publisher::{Publisher, Publishers};
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
 use crate::config::secret::{Held, read_secret};
+use crate::config::text::Written;
 use crate::config::web_uri::with_slash;
 
 /// A publisher with the holder of its token.
@@ -31,6 +33,11 @@ pub struct PublisherSettings {
     /// topic itself.
     #[schemars(example = &"topic", extend("x-shown" = true))]
     pub verify: Option<Verify>,
+    /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
+    ///
+    /// The hub reads topics, and passes on what it reads: a name that resolves to any other address that is not public, or
+    /// is this machine's, is not read. An address in `topics` itself needs none.
+    pub allow_topic_networks: Vec<Written<IpNet>>,
 }
 
 /// Ways to verify a publication besides the token.
@@ -50,6 +57,11 @@ pub fn plan(publishers: &[PublisherSettings]) -> Publishers {
             .as_ref()
             .map(|held| held.content.clone()),
         verify_topic: settings.verify.is_some(),
+        topic_networks: settings
+            .allow_topic_networks
+            .iter()
+            .map(|network| network.0)
+            .collect(),
     });
     Publishers::new(publishers.collect())
 }

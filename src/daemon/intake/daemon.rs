@@ -35,8 +35,9 @@ impl Daemon<Intake, HubConfig> {
         let published = hub::load_published_topics(Db(&connection)).map_err(load_error)?;
         let topics = PublishedTopics::restore(published);
         let publishers = publisher::plan(&config.publishers);
-        let directory = Arc::new(TopicDirectory::new(topics, publishers));
         let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
+        client.set_publishers(&publishers);
+        let directory = Arc::new(TopicDirectory::new(topics, publishers));
         let client = Arc::new(client);
         let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         let saved = hub::load_from(&file.path).map_err(load_error)?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use resourcesync::uri::{Topic, Uri, is_clean};
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -23,6 +24,8 @@ pub struct Publisher {
     pub token: Option<Secret>,
     /// True if the `Link` of a topic has to name this hub.
     pub verify_topic: bool,
+    /// Networks that its topics may be in although they are not public, or belong to this machine.
+    pub topic_networks: Vec<IpNet>,
 }
 
 /// All publishers. The prefixes of two of them never overlap.
@@ -146,6 +149,7 @@ mod tests {
 
     fn publishers() -> Publishers {
         let publisher = |name: &str, prefix: &str, token: Option<&str>| Publisher {
+            topic_networks: Vec::new(),
             name: name.into(),
             topics: vec![Uri::parse(prefix).unwrap()],
             token: token.map(Secret::new),

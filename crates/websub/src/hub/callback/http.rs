@@ -179,7 +179,7 @@ impl AddressGuard {
 
 /// Returns true if an address is one of this machine's: then a socket connected to it has it as its source. Nothing is
 /// sent, and nothing is cached, since addresses come and go.
-fn is_local(address: IpAddr) -> bool {
+pub fn is_local(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

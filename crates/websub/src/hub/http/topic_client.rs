@@ -1,7 +1,8 @@
-//! Requests to the topics of publishers, whose servers the operator named: which hubs a topic links to, and its content
-//! after a ping. No redirection is followed.
+//! Requests to the topics of publishers: which hubs a topic links to, and its content after a ping. The operator named their
+//! hosts, and not the addresses to which these resolve. No redirection is followed, and no proxy is used.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use hyper::Method;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK,
 };
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, StatusCode};
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic};
@@ -19,7 +21,10 @@ use crate::http::client;
 use crate::http::failure::describe;
 use crate::http::lock;
 use crate::hub::RelayHeaders;
+use crate::hub::callback::CallbackPolicy;
+use crate::hub::callback::http::is_local;
 use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
+use crate::hub::publisher::Publishers;
 use crate::link::{Link, parse_links, targets};
 
 /// Timeout of one request, including the body.
@@ -35,7 +40,36 @@ const MAX_CACHED: usize = 10_000;
 #[derive(Debug)]
 pub struct TopicClient {
     client: Client,
+    hosts: TopicHosts,
     verified: Mutex<HashMap<Topic, Verified>>,
+}
+
+/// The hosts of publishers with what permits their addresses. Also the client's resolver, so that it connects to the addresses
+/// that were checked; one in a topic itself was named by the operator.
+#[derive(Debug, Clone, Default)]
+struct TopicHosts(Arc<Mutex<HashMap<String, CallbackPolicy>>>);
+
+/// An error that prevents a request to a topic. It may reach strangers, and does not tell the address.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} has an address that is not public, or is the hub's own, and is in no network of allow_topic_networks"
+)]
+struct ForbiddenTopicHost(String);
+
+impl Resolve for TopicHosts {
+    fn resolve(&self, name: Name) -> Resolving {
+        let host = name.as_str().to_owned();
+        let policy = lock(&self.0).get(&host).cloned().unwrap_or_default();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
+            let found: Vec<SocketAddr> = found.collect();
+            let mut addresses = found.iter().map(SocketAddr::ip);
+            if !addresses.all(|address| policy.permits(address, is_local)) {
+                return Err(ForbiddenTopicHost(host).into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,9 +96,15 @@ impl TopicClient {
     }
 
     fn with_timeout(timeout: Duration) -> reqwest::Result<TopicClient> {
-        let client = client::build_without_certificates(|| client::builder(timeout))?;
+        let hosts = TopicHosts::default();
+        let client = client::build_without_certificates(|| {
+            client::builder(timeout)
+                .no_proxy()
+                .dns_resolver(hosts.clone())
+        })?;
         Ok(TopicClient {
             client,
+            hosts,
             verified: Mutex::default(),
         })
     }
@@ -91,8 +131,20 @@ impl TopicClient {
         }
     }
 
-    /// Forgets which topics name which hub.
-    pub fn forget(&self) {
+    /// Takes the networks that topics may be in, and forgets which topics name which hub.
+    pub fn set_publishers(&self, publishers: &Publishers) {
+        let mut hosts: HashMap<String, CallbackPolicy> = HashMap::new();
+        for publisher in publishers.iter() {
+            for prefix in &publisher.topics {
+                let url = Url::parse(prefix.as_str()).ok();
+                let Some(host) = url.as_ref().and_then(Url::host_str) else {
+                    continue;
+                };
+                let policy = hosts.entry(host.to_owned()).or_default();
+                policy.allowed.extend(&publisher.topic_networks);
+            }
+        }
+        *lock(&self.hosts.0) = hosts;
         lock(&self.verified).clear();
     }
 
@@ -233,7 +285,11 @@ fn is_xml(content_type: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::uri::Uri;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+    use crate::hub::publisher::Publisher;
 
     #[test]
     fn a_page_that_names_another_topic_as_itself_is_not_the_topic() {
@@ -252,6 +308,48 @@ mod tests {
             ("<https://other.example/t?a>; rel=\"self\"", false),
         ] {
             assert_eq!(is_itself(&topic, &parse_links([header])), want, "{header}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_no_way_into_the_network_of_the_hub() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let _ = connection.read(&mut [0; 1_000]).await;
+                let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\
+                              Link: <https://hub.example/>; rel=hub\r\n\r\n";
+                let _ = connection.write_all(answer.as_bytes()).await;
+            }
+        });
+        let hub = Hub::new("https://hub.example/");
+        let client = TopicClient::new().unwrap();
+        let prefix = |host: &str| Uri::parse(&format!("http://{host}:{port}/")).unwrap();
+        for (networks, is_read) in [
+            ("", false),
+            ("10.0.0.0/8", false),
+            ("127.0.0.0/8 ::1/128", true),
+        ] {
+            let networks = networks.split_whitespace();
+            client.set_publishers(&Publishers::new(vec![Publisher {
+                name: "library".into(),
+                topics: vec![prefix("localhost"), prefix("127.0.0.1")],
+                token: None,
+                verify_topic: true,
+                topic_networks: networks.map(|network| network.parse().unwrap()).collect(),
+            }]));
+            let named = Topic::new(format!("http://localhost:{port}/t"));
+            let verified = client.verify(&named, &hub).await;
+            assert_eq!(verified.is_ok(), is_read, "{verified:?}");
+            let fetched = client.fetch(&named, None, 100).await.unwrap_err();
+            assert_eq!(
+                fetched.contains("allow_topic_networks"),
+                !is_read,
+                "{fetched}"
+            );
+            let literal = Topic::new(format!("http://127.0.0.1:{port}/t"));
+            client.verify(&literal, &hub).await.unwrap();
         }
     }
 

@@ -192,7 +192,7 @@ impl PublicHub {
             let rate = RateLimiter::new(settings.publications_per_minute);
             *lock(&self.rate) = rate;
         }
-        self.client.forget();
+        self.client.set_publishers(&publishers);
         self.directory.set_publishers(publishers);
         *lock(&self.settings) = Arc::new(settings);
     }

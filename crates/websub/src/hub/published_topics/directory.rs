@@ -117,6 +117,7 @@ mod tests {
     #[test]
     fn a_subscriber_is_told_that_the_spelling_of_an_unpublished_topic_matters() {
         let publisher = Publisher {
+            topic_networks: Vec::new(),
             name: "library".into(),
             topics: vec![Uri::parse("https://e.org/").unwrap()],
             token: None,
