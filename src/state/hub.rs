@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
@@ -163,7 +164,7 @@ fn relay_part(db: Db<'_>, id: RelayId, number: u64) -> Result<Option<Vec<u8>>> {
 
 columns! {
     Callback: |value| value.as_str().map(Callback::new);
-    Secret: |value| value.as_blob().map(Secret::of_bytes);
+    Secret: |value| value.as_str().map(|text| Secret::of_bytes(percent_decode_str(text).collect::<Vec<_>>()));
     RelayId: |value| Ok(RelayId(Option::from_column(value)?.unwrap_or_default()));
     BodyDigest: |value| FromColumn::from_column(value).map(BodyDigest);
 }
@@ -204,6 +205,14 @@ impl FromRow for Subscription {
     }
 }
 
+/// Bytes of a secret that are escaped; so are those that are no ASCII.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// Returns a secret as text, which it need not be.
+fn escaped(secret: &Secret) -> String {
+    percent_encode(secret.bytes(), ESCAPED).to_string()
+}
+
 /// Writes changes of the hub, in their order, and then the notifications that it is to relay.
 pub fn write(db: Db<'_>, records: &[HubRecord], relays: &[Relay]) -> Result<()> {
     for record in records {
@@ -220,7 +229,7 @@ fn write_record(db: Db<'_>, record: &HubRecord) -> Result<()> {
             (
                 &subscription.topic,
                 subscription.callback.as_str(),
-                subscription.secret.as_ref().map(Secret::bytes),
+                subscription.secret.as_ref().map(escaped),
                 subscription.expires,
                 heard.0,
             ),
@@ -260,7 +269,7 @@ fn write_unverified(db: Db<'_>, requests: &[(SubscriptionKey, SubscriptionReques
                 key.callback.as_str(),
                 request.topic.as_str(),
                 lease,
-                secret.map(Secret::bytes),
+                secret.map(escaped),
             ),
         )?;
     }

@@ -255,8 +255,8 @@ CREATE INDEX finding_tell ON finding (tell_at) WHERE tell_at IS NOT NULL;
 
 -- The hub.
 
-CREATE TABLE subscription (                 -- a verified subscription, and how far it was served
-  topic TEXT NOT NULL, callback TEXT NOT NULL, secret BLOB, expires INTEGER NOT NULL,
+CREATE TABLE subscription (                 -- a verified subscription, and how far it was served; its secret with escapes
+  topic TEXT NOT NULL, callback TEXT NOT NULL, secret TEXT, expires INTEGER NOT NULL,
   heard INTEGER NOT NULL,                   -- the last relay that it took
   attempts INTEGER NOT NULL DEFAULT 0, next_try INTEGER,                                -- at the next one
   PRIMARY KEY (topic, callback)) STRICT, WITHOUT ROWID;
@@ -264,7 +264,7 @@ CREATE TABLE subscription (                 -- a verified subscription, and how 
 CREATE TABLE unverified (                   -- requests that were accepted and not verified when the hub stopped, in order
   position INTEGER PRIMARY KEY, topic TEXT NOT NULL, callback TEXT NOT NULL,
   requested TEXT NOT NULL,                  -- the topic as given
-  lease INTEGER, secret BLOB) STRICT;       -- in seconds; nothing of an unsubscription
+  lease INTEGER, secret TEXT) STRICT;       -- in seconds; nothing of an unsubscription
 
 CREATE TABLE relay (                        -- a notification that subscribers are still owed
   id INTEGER PRIMARY KEY, topic TEXT NOT NULL, seq INTEGER NOT NULL,

@@ -32,8 +32,10 @@ fn refused() -> (Site, FakeHub, Setup, Daemon) {
     let hub = FakeHub::start();
     let entry = format!("[[hub]]\nurl = \"{}\"\n", hub.url());
     let setup = Setup::with_source(&site, "change_notifications = true", &entry);
-    let daemon = setup.start();
+    let daemon = setup.launch();
+    // Only then is it ready (C10).
     daemon.await_log("existing changes in");
+    daemon.await_log("ready");
     hub.behave(Manner::Refuse(403));
     site.write("a/changelist.xml", &change_list(3));
     daemon.await_status(|status| {

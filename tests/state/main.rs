@@ -63,7 +63,7 @@ INSERT INTO inventory VALUES (1, zeroblob(16), zeroblob(16), 'https://e.org/r', 
 INSERT INTO change_log VALUES (3, 1, 20, 21, 1, 1, 4, 22, x'3c757226', NULL);
 INSERT INTO log_position (channel, hub, heard) VALUES (3, 1, 0);
 INSERT INTO unfetched VALUES (3, 1, 2);
-INSERT INTO unverified VALUES (0, 'https://e.org/t', 'https://e.org/c', 'https://e.org/t', 300, x'ff');
+INSERT INTO unverified VALUES (0, 'https://e.org/t', 'https://e.org/c', 'https://e.org/t', 300, '%FF');
 INSERT INTO finding VALUES ('https://e.org/d.xml', '{}', '{}', 0, 1, 'no_file', 1, NULL, NULL);
 "#;
 
