@@ -411,10 +411,10 @@ fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// Prepares a connection for steps. WAL with a sync at each commit: durable before anything is sent. Temporary data, such as
-/// the statement journal of deleting a large channel, is in memory: a container may have no directory for temporary files.
-/// The page cache grows to 4 MB at most: the
-/// system has the rest of the file in its own.
+/// Prepares a connection for steps. WAL with a sync at each commit: durable before anything is sent. What a large step
+/// left of the log beyond 4 MiB is given back. Temporary data, such as the statement journal of deleting a large channel,
+/// is in memory: a container may have no directory for temporary files. The page cache grows to 4 MB at most: the system
+/// has the rest of the file in its own.
 fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     // One that reads first would fail at once, and not wait, if an operator's command holds the file just then.
     connection.set_transaction_behavior(TransactionBehavior::Immediate);
@@ -423,8 +423,8 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     // on the values.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON; \
-         PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4000;",
+        "PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 4194304; PRAGMA synchronous = FULL; \
+         PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4000;",
     )
 }
 

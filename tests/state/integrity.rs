@@ -201,15 +201,20 @@ fn an_operators_vacuum_is_no_damage() {
 fn pages_that_became_free_are_given_back_a_few_at_a_time() {
     let (above, mut file, connection) = with_free_pages();
     let path = above.path().join("state/state.sqlite");
+    let log = above.path().join("state/state.sqlite-wal");
     let size = || fs::metadata(&path).unwrap().len();
     let saved = contents(&connection);
     let before = size();
+    assert!(fs::metadata(&log).unwrap().len() > before / 2);
     let steps = std::iter::from_fn(|| file.shrink(&connection).then_some(())).count();
     assert!(steps > 2, "{steps}");
     assert!(size() < before / 2, "{before} {}", size());
     file.check(&connection).unwrap();
     assert_eq!(contents(&connection), saved);
     write(&connection, 2).unwrap();
+    let logged = fs::metadata(&log).unwrap().len();
+    assert!(logged <= 4 << 20, "{logged}");
+    file.check(&connection).unwrap();
 }
 
 #[test]
