@@ -200,11 +200,10 @@ impl Subscriptions {
         std::iter::once(removed).chain(ended).collect()
     }
 
-    /// Returns true if there is a subscription whose lease has not ended.
-    pub fn is_live(&self, key: &SubscriptionKey, now: Timestamp) -> bool {
+    /// Returns true if there is a subscription, which is so for a minute after its lease has ended too.
+    pub fn contains(&self, key: &SubscriptionKey) -> bool {
         let on_topic = self.topics.get(&key.topic);
-        let subscriber = on_topic.and_then(|on_topic| on_topic.subscribers.get(&key.callback));
-        subscriber.is_some_and(|subscriber| now < subscriber.expires)
+        on_topic.is_some_and(|on_topic| on_topic.subscribers.contains_key(&key.callback))
     }
 
     /// Returns the topics with subscribers.

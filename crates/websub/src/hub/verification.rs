@@ -101,7 +101,7 @@ impl Verifications {
         let quota_key = QuotaKey::new(&key.callback, requester);
         let kind = self.table.with(|subscriptions| {
             self.admission.with(|admission, now| {
-                if subscriptions.is_live(&key, self.table.clock.now()) {
+                if subscriptions.contains(&key) {
                     admission.begin(&quota_key, VerificationKind::Renewal, now)?;
                     return Ok(VerificationKind::Renewal);
                 }

@@ -159,10 +159,12 @@ impl LoadedRelay {
 }
 
 /// The part of a body that the connection has taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyProgress {
     Parts(u64),
     Complete,
+    /// The rest cannot be read.
+    Unreadable(String),
 }
 
 impl Default for BodyProgress {
@@ -205,10 +207,10 @@ impl Body for RelayBody {
             read.unwrap_or_else(|error| Err(error.to_string()))
         };
         this.next += 1;
-        this.progress.send_replace(if this.is_end_stream() {
-            BodyProgress::Complete
-        } else {
-            BodyProgress::Parts(this.next)
+        this.progress.send_replace(match &part {
+            Err(error) => BodyProgress::Unreadable(error.clone()),
+            Ok(_) if this.is_end_stream() => BodyProgress::Complete,
+            Ok(_) => BodyProgress::Parts(this.next),
         });
         let frame = part.map(|part| Frame::data(Bytes::from_owner(part)));
         Poll::Ready(Some(frame.map_err(io::Error::other)))

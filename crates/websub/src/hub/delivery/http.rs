@@ -1,5 +1,6 @@
 //! Deliveries of notifications: to each subscriber in order, to different subscribers concurrently.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -211,28 +212,33 @@ impl Deliveries {
                         "cannot read a pending notification of {topic} from the state file, will retry: {error}"
                     );
                 }
-                let failed = Answer::Failed(format!("cannot read the notification: {error}"));
-                return self.attempted(assignment, None, &failed);
+                return self.attempted(assignment, None, Err(unreadable(error)));
             }
         };
         let answer = match (&location, &mut slot) {
             (Ok(location), Some(slot)) => {
                 let posted = post(prepared, assignment, &relay, secret.as_ref(), location);
                 let answer = slot.unless_cut_off(posted).await;
-                let answer = answer.unwrap_or_else(|| Answer::Failed(CUT_OFF.to_owned()));
-                if let Answer::Status { .. } = answer {
+                let answer = answer.unwrap_or_else(|| Err(CUT_OFF.to_owned()));
+                if let Ok(Answer::Status { .. }) = answer {
                     slot.answered();
                 }
                 answer
             }
             (Ok(_), None) => return,
-            (Err(error), _) => Answer::Failed(error.to_string()),
+            (Err(error), _) => Ok(Answer::Failed(error.to_string())),
         };
-        self.attempted(assignment, Some(&relay), &answer);
+        self.attempted(assignment, Some(&relay), answer);
     }
 
-    /// Applies the answer to an attempt to deliver a notification, if it could be read.
-    fn attempted(&self, assignment: &Assignment, relay: Option<&LoadedRelay>, answer: &Answer) {
+    /// Applies the answer to an attempt to deliver a notification, if it could be read, or what kept the hub itself from
+    /// delivering it.
+    fn attempted(
+        &self,
+        assignment: &Assignment,
+        relay: Option<&LoadedRelay>,
+        answer: Result<Answer, String>,
+    ) {
         let SubscriptionKey { topic, callback } = &assignment.key;
         let now = self.table.clock.now();
         // Read now: a renewal during the attempt ended the count of those before.
@@ -240,12 +246,15 @@ impl Deliveries {
             .table
             .with(|subscriptions| subscriptions.progress(assignment));
         let attempts = progress.attempts + 1;
-        // What cannot be read is not given up.
-        let counted = relay.map_or(attempts.min(MAX_ATTEMPTS - 1), |_| attempts);
-        let outcome = outcome(answer, counted, now, fastrand::f64());
-        let last = LastAttempt::new(answer, now);
+        let (answer, judged) = match answer {
+            Ok(answer) => (answer, attempts),
+            // A notification is given up for what its subscriber does only.
+            Err(error) => (Answer::Failed(error), attempts.min(MAX_ATTEMPTS - 1)),
+        };
+        let outcome = outcome(&answer, judged, now, fastrand::f64());
+        let last = LastAttempt::new(&answer, now);
         let took = relay.and_then(|relay| self.table.age(relay.stored.id));
-        lock(&self.counts).attempted(answer, outcome);
+        lock(&self.counts).attempted(&answer, outcome);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
             lock(&self.latency).observe(took);
         }
@@ -277,19 +286,19 @@ impl Deliveries {
 }
 
 /// Posts a notification to a subscriber.
+///
+/// # Errors
+/// The notification cannot be read.
 async fn post(
     prepared: &PreparedHub,
     assignment: &Assignment,
     relay: &Arc<LoadedRelay>,
     secret: Option<&Secret>,
     location: &CallbackLocation,
-) -> Answer {
+) -> Result<Answer, String> {
     let SubscriptionKey { topic, callback } = &assignment.key;
     let signature = match secret {
-        Some(secret) => match relay.signature(secret).await {
-            Ok(signature) => Some(signature),
-            Err(error) => return Answer::Failed(format!("cannot read the notification: {error}")),
-        },
+        Some(secret) => Some(relay.signature(secret).await.map_err(unreadable)?),
         None => None,
     };
     let hub = &prepared.settings.hub;
@@ -304,12 +313,20 @@ async fn post(
         .timeout(timeout(usual, relay.stored.size))
         .body(relay.body(taken));
     let answered = async { client::answer(post.send().await, &Mask::default()).await };
-    tokio::select! {
+    let answer = tokio::select! {
         answer = answered => answer,
-        () = stalled(progress, usual) => {
+        () = stalled(progress.clone(), usual) => {
             Answer::Failed(format!("it took nothing more of the body for {} s", usual.as_secs()))
         }
+    };
+    match &*progress.borrow() {
+        BodyProgress::Unreadable(error) => Err(unreadable(error)),
+        _ => Ok(answer),
     }
+}
+
+fn unreadable(error: impl Display) -> String {
+    format!("cannot read the notification: {error}")
 }
 
 /// Returns when nothing more of a body was taken for a time. Waits forever once all of it is.

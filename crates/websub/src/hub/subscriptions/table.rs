@@ -72,7 +72,7 @@ impl SubscriptionTable {
     pub fn subscribe(&self, subscription: Subscription) {
         let key = subscription.key();
         let until = subscription.expires;
-        let is_renewal = self.is_subscribed(&key);
+        let is_renewal = self.with(|subscriptions| subscriptions.contains(&key));
         self.change(|subscriptions| subscriptions.subscribe(subscription));
         if let Some(waiting) = lock(&self.wakers).get(&key) {
             waiting.notify_one();
@@ -134,11 +134,6 @@ impl SubscriptionTable {
     /// Calls a function with the subscriptions, which are locked meanwhile. It makes no change that is saved.
     pub fn with<T>(&self, act: impl FnOnce(&mut Subscriptions) -> T) -> T {
         act(&mut lock(&self.state).subscriptions)
-    }
-
-    /// Returns true if there is a subscription whose lease has not ended.
-    pub fn is_subscribed(&self, key: &SubscriptionKey) -> bool {
-        self.with(|subscriptions| subscriptions.is_live(key, self.clock.now()))
     }
 
     /// Returns the next delivery of an assignment.

@@ -369,7 +369,11 @@ async fn a_renewal_just_after_the_lease_ended_gets_pending_deliveries_at_once() 
         subscriptions: vec![(subscription, progress)],
         relays: vec![relay()],
     };
-    let running = start_with(restored, |_| {}).await;
+    // Its own subscription does not stand in its way.
+    let running = start_with(restored, |settings| {
+        settings.limits.subscriptions.in_all = 1;
+    })
+    .await;
     assert_eq!(running.ask("subscribe", &peer.url("/c"), "").await.0, 202);
     assert!(peer.next().await.line().starts_with("GET "));
     assert_eq!(peer.next().await.body, b"1");
@@ -403,6 +407,37 @@ async fn an_attempt_that_hangs_during_a_renewal_is_not_judged_with_the_failures_
         panic!("it is tried again")
     };
     assert_eq!((failed.heard, failed.attempts), (RelayId(0), 1));
+}
+
+/// Two hang, the third waits, and there is one slot.
+#[tokio::test]
+async fn what_the_hub_itself_cuts_off_is_not_given_up() {
+    let mut subscriptions = Vec::new();
+    for host in 1..=3 {
+        let port = hanging(&format!("127.0.4.{host}:0")).await;
+        let (subscription, progress) = subscribed(format!("http://127.0.4.{host}:{port}/c"));
+        let attempts = 99;
+        subscriptions.push((
+            subscription,
+            DeliveryProgress {
+                attempts,
+                ..progress
+            },
+        ));
+    }
+    let restored = Restored {
+        subscriptions,
+        relays: vec![relay()],
+    };
+    let mut running = start_with(restored, |settings| {
+        settings.timeout = TIMEOUT;
+        settings.concurrent_deliveries = 1;
+    })
+    .await;
+    let HubRecord::Progressed(_, cut_off) = running.record().await else {
+        panic!("it is tried again")
+    };
+    assert_eq!((cut_off.heard, cut_off.attempts), (RelayId(0), 100));
 }
 
 fn relay() -> Relay {
