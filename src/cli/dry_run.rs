@@ -54,7 +54,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         let keys = state_file(&config.state_dir);
         let job = ReadJob::new(request, &plan, keys, RecentKeys::default());
         Some(TakenRound {
-            outcome: take(&job, &mut Rounds::default()),
+            outcome: take(&job, &Rounds::default()),
             set: job.request.set,
             round: job.request.round,
         })

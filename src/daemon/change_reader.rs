@@ -1,4 +1,4 @@
-//! The thread that reads Change Lists and compares them with what was taken, so that the loop never waits for it (C6).
+//! The threads that read Change Lists and compare them with what was taken, so that the loop never waits for them (C6).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError, Sender};
 use std::time::{Duration, Instant};
 
 use resourcesync::change::Change;
 use resourcesync::change_list::{EntryPlace, ListedChanges};
 use resourcesync::uri::Uri;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::announce::changes::inventory::{DeletionRules, take_inventory};
 use crate::announce::changes::round::{
@@ -68,6 +68,9 @@ impl ReadJob {
 /// Callback for an answer: the round, its request, and the time that it took.
 type TakenCallback = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
 
+/// The time after which a job no longer keeps the others waiting: a file may hang, as on a dead network file system.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A queue of requests to the thread.
 pub struct ChangeReader {
     jobs: Option<Sender<ReadJob>>,
@@ -90,16 +93,15 @@ impl ChangeReader {
         let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
         let (jobs, received) = mpsc::channel::<ReadJob>();
+        let rounds = Rounds::default();
+        let read = move |job: ReadJob| {
+            let began = Instant::now();
+            let round = answered(&job.request, or_failed(|| take(&job, &rounds)));
+            answer_of_thread(round, job.request, began.elapsed());
+        };
         let thread = std::thread::Builder::new().name("change-lists".into());
-        let started = thread.spawn(move || {
-            let mut rounds = Rounds::default();
-            for job in received {
-                let began = Instant::now();
-                let outcome = or_failed(&mut rounds, |rounds| take(&job, rounds));
-                let round = answered(&job.request, outcome);
-                answer_of_thread(round, job.request, began.elapsed());
-            }
-        });
+        let started = thread
+            .spawn(move || read_each(&received, PATIENCE, |job| job.request.set.to_string(), read));
         if let Err(error) = &started {
             error!(%error, "cannot start the thread that reads Change Lists: {error}");
         }
@@ -123,6 +125,38 @@ impl ChangeReader {
     }
 }
 
+/// Reads each job on a thread of its own, one after the other, but waits no longer for one than `patience`. `set` names
+/// the set of a job.
+fn read_each<J: Send>(
+    jobs: &Receiver<J>,
+    patience: Duration,
+    set: impl Fn(&J) -> String,
+    read: impl Fn(J) + Sync,
+) {
+    std::thread::scope(|scope| {
+        let read = &read;
+        for job in jobs {
+            let set = set(&job);
+            let (passed, taken) = mpsc::channel();
+            let (done, ended) = mpsc::channel::<()>();
+            let thread = std::thread::Builder::new().name("change-list".into());
+            // Without a thread, `taken` is dropped, and the job comes back.
+            let _ = thread.spawn_scoped(scope, move || {
+                taken.into_iter().take(1).for_each(read);
+                drop(done);
+            });
+            if let Err(SendError(job)) = passed.send(job) {
+                read(job);
+            } else if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                warn!(
+                    set,
+                    "reading the lists of {set} takes long, those of others are read meanwhile"
+                );
+            }
+        }
+    });
+}
+
 fn answered(request: &TakeRequest, outcome: TakeOutcome) -> TakenRound {
     TakenRound {
         set: request.set.clone(),
@@ -131,18 +165,16 @@ fn answered(request: &TakeRequest, outcome: TakeOutcome) -> TakenRound {
     }
 }
 
-/// Returns what `take` does, or that it failed if it panics: the round is repeated, and the thread serves other sets.
-fn or_failed(rounds: &mut Rounds, take: impl FnOnce(&mut Rounds) -> TakeOutcome) -> TakeOutcome {
-    // A panic leaves `rounds` in any state, so they are not used any more.
-    let outcome = catch_unwind(AssertUnwindSafe(|| take(rounds)));
+/// Returns what `take` does, or that it failed if it panics: the round is repeated, and other sets are served.
+fn or_failed(take: impl FnOnce() -> TakeOutcome) -> TakeOutcome {
+    let outcome = catch_unwind(AssertUnwindSafe(take));
     outcome.unwrap_or_else(|_| {
-        *rounds = Rounds::default();
         TakeOutcome::Failed("the thread that reads Change Lists panicked".to_owned())
     })
 }
 
 /// Takes what is fresh.
-pub fn take(job: &ReadJob, rounds: &mut Rounds) -> TakeOutcome {
+pub fn take(job: &ReadJob, rounds: &Rounds) -> TakeOutcome {
     match try_take(job, rounds) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
         Err(RoundError::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
@@ -225,7 +257,7 @@ impl RoundFiles for JobFiles<'_> {
     }
 }
 
-fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, RoundError> {
+fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, RoundError> {
     let connection = read_only(&job.keys)?;
     let rows = TakenRows(Db(&connection));
     match job.request.inventory {
@@ -257,15 +289,45 @@ fn try_take_inventory(
 
 #[cfg(test)]
 mod tests {
-    use super::or_failed;
-    use crate::announce::changes::round::{Rounds, TakeOutcome, Taken};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::{or_failed, read_each};
+    use crate::announce::changes::round::{TakeOutcome, Taken};
 
     #[test]
     fn a_panic_fails_the_round_and_no_other() {
-        let mut rounds = Rounds::default();
-        let outcome = or_failed(&mut rounds, |_| panic!("of a test"));
+        let outcome = or_failed(|| panic!("of a test"));
         assert!(matches!(outcome, TakeOutcome::Failed(reason) if reason.contains("panicked")));
         let taken = TakeOutcome::Taken(Box::<Taken>::default());
-        assert_eq!(or_failed(&mut rounds, |_| taken.clone()), taken);
+        assert_eq!(or_failed(|| taken.clone()), taken);
+    }
+
+    #[test]
+    fn a_list_that_hangs_holds_up_no_other() {
+        let (jobs, received) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        let (released, deadline) = (std::sync::Mutex::new(released), Duration::from_secs(60));
+        let reader = std::thread::spawn(move || {
+            let read = |job: &'static str| {
+                if job == "hangs" {
+                    let released = released.lock().unwrap();
+                    released.recv_timeout(deadline).unwrap();
+                }
+                answer.send(job).unwrap();
+            };
+            let patience = Duration::from_millis(10);
+            read_each(&received, patience, |job| (*job).to_owned(), read);
+        });
+        for job in ["hangs", "first", "second"] {
+            jobs.send(job).unwrap();
+        }
+        drop(jobs);
+        assert_eq!(answers.recv_timeout(deadline), Ok("first"));
+        assert_eq!(answers.recv_timeout(deadline), Ok("second"));
+        release.send(()).unwrap();
+        assert_eq!(answers.recv_timeout(deadline), Ok("hangs"));
+        reader.join().unwrap();
     }
 }

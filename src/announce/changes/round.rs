@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -225,8 +226,8 @@ pub trait RoundFiles {
 /// Rounds of all sets, with what each has compared and not taken yet.
 #[derive(Debug)]
 pub struct Rounds {
-    /// By set.
-    selections: BTreeMap<Uri, Selection>,
+    /// By set. Locked only to take one out or to keep it.
+    selections: Mutex<BTreeMap<Uri, Selection>>,
     /// Entries of all selections.
     max: usize,
 }
@@ -234,7 +235,7 @@ pub struct Rounds {
 impl Default for Rounds {
     fn default() -> Rounds {
         Rounds {
-            selections: BTreeMap::new(),
+            selections: Mutex::default(),
             max: MAX_SELECTED,
         }
     }
@@ -243,11 +244,11 @@ impl Default for Rounds {
 impl Rounds {
     /// Takes the earliest fresh entries of the lists that a request names (C13).
     pub fn take<F: RoundFiles>(
-        &mut self,
+        &self,
         request: &TakeRequest,
         files: &mut F,
     ) -> Result<Taken, F::Error> {
-        let kept = self.selections.remove(&request.set);
+        let kept = self.selections().remove(&request.set);
         let mut selection = match kept.filter(|kept| kept.is_for(request)) {
             Some(kept) => kept,
             None => Selection::compare(request, self.max, files)?,
@@ -260,14 +261,20 @@ impl Rounds {
     }
 
     /// Keeps a selection, and as many others as there is room for.
-    fn keep(&mut self, set: Uri, selection: Selection) {
+    fn keep(&self, set: Uri, selection: Selection) {
         let mut room = self.max.saturating_sub(selection.count());
-        self.selections.retain(|_, other| {
+        let mut selections = self.selections();
+        selections.retain(|_, other| {
             let left = room.checked_sub(other.count());
             room = left.unwrap_or(room);
             left.is_some()
         });
-        self.selections.insert(set, selection);
+        selections.insert(set, selection);
+    }
+
+    fn selections(&self) -> MutexGuard<'_, BTreeMap<Uri, Selection>> {
+        let locked = self.selections.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
