@@ -97,7 +97,7 @@ impl Observer<'_> {
             .directories
             .file_system_above(id, identity.device);
         let file_system = above.unwrap_or_else(|| file_system(path));
-        let is_mount_point = file_status::is_mount_point(fd);
+        let is_mount_point = file_status::is_mount_point(fd, b"");
         if let Some(directory) = self.model.directories.get_mut(id) {
             directory.file_system = file_system;
             directory.is_mount_point = is_mount_point;
@@ -207,6 +207,10 @@ impl Observer<'_> {
             _ if is_link => file_status::follow_within(fd, name),
             _ => file_status::within(fd, name),
         };
+        if let Ok(status) = &status {
+            let is_mounted = || file_status::is_mount_point(fd, name);
+            self.note_silent(file, status.has_other_names || is_mounted());
+        }
         let has_sharp_times = self.model.has_sharp_times(file);
         let needs_look = |stat: &Stat| {
             let file = self.model.file(file);

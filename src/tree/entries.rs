@@ -153,6 +153,7 @@ impl Observer<'_> {
             if let Some(target) = &removed.file.link {
                 self.unwatch_target(removed.id, target);
             }
+            self.silent.remove(&removed.id);
             self.queue.forget_file(removed.id);
             if removed.file.is_reported_or_requested() {
                 let path = self.mounts[removed.mount].path(&removed.below);

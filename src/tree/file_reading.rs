@@ -1,11 +1,13 @@
 //! Reading files: decides whether a file may be read now, reads several at once, and reports their contents (R3, R4).
 
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rustix::fs::CWD;
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
@@ -117,6 +119,8 @@ impl Observer<'_> {
                 return None;
             }
         }
+        let is_mounted = || file_status::is_mount_point(CWD, path.as_os_str().as_bytes());
+        self.note_silent(id, status.has_other_names || is_mounted());
         let can_wait = self.waits_for_writer(id, trigger)
             || self.is_known(id, &status.stat)
             || self.waits_to_settle(id, mount, &status.stat, trigger);

@@ -15,6 +15,8 @@ pub(super) struct FileStatus {
     pub(super) kind: FileKind,
     pub(super) identity: Identity,
     pub(super) stat: Stat,
+    /// True if there is another name for it, by a hard link.
+    pub(super) has_other_names: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,17 +53,19 @@ pub(super) fn of(file: impl AsFd) -> Result<FileStatus, Errno> {
     rustix::fs::fstat(file).map(FileStatus::from)
 }
 
-/// Returns true if something is mounted at an open directory, as far as the kernel tells.
+/// Returns true if something is mounted at a name in an open directory, or at the directory if the name is empty, as far as
+/// the kernel tells.
 #[cfg(target_os = "linux")]
-pub(super) fn is_mount_point(directory: impl AsFd) -> bool {
+pub(super) fn is_mount_point(directory: impl AsFd, name: &[u8]) -> bool {
     use rustix::fs::{StatxAttributes, StatxFlags};
-    let found = rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
+    let found = rustix::fs::statx(directory, name, flags, StatxFlags::empty());
     found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// Returns true if something is mounted at an open directory: elsewhere than on Linux only its device tells.
+/// Returns true if something is mounted there: elsewhere than on Linux only its device tells.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_mount_point(_: impl AsFd) -> bool {
+pub(super) fn is_mount_point(_: impl AsFd, _: &[u8]) -> bool {
     false
 }
 
@@ -77,8 +81,10 @@ pub(super) fn reason(error: Errno) -> String {
 
 impl From<rustix::fs::Stat> for FileStatus {
     fn from(stat: rustix::fs::Stat) -> FileStatus {
+        let kind = FileKind::from(FileType::from_raw_mode(stat.st_mode));
         FileStatus {
-            kind: FileKind::from(FileType::from_raw_mode(stat.st_mode)),
+            kind,
+            has_other_names: kind == FileKind::File && stat.st_nlink > 1,
             identity: Identity {
                 device: unsigned(stat.st_dev),
                 inode: unsigned(stat.st_ino),

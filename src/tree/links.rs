@@ -16,6 +16,8 @@ use crate::tree::work_queue::Depth;
 
 /// Maximum links that are rechecked each second.
 const MAX_RECHECKED: usize = 4096;
+/// Maximum files without events that are rechecked each second.
+const MAX_SILENT: usize = 1024;
 
 impl Observer<'_> {
     /// Takes note that a name is a link, whatever it leads to.
@@ -218,6 +220,29 @@ impl Observer<'_> {
         match self.update_link(directory, &name, None, None)? {
             TreeEntry::File(file) => Some(file),
             TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
+        }
+    }
+
+    /// Takes note whether a file may be written without an event here: by another name, or where it is mounted from.
+    pub(super) fn note_silent(&mut self, id: FileId, is_silent: bool) {
+        if !is_silent {
+            self.silent.remove(&id);
+        } else if self.silent.len() < MAX_SILENT {
+            self.silent.insert(id);
+        }
+    }
+
+    /// Queues the files without events that have changed.
+    pub(super) fn recheck_silent_files(&mut self) {
+        for id in &self.silent {
+            if let Some((directory, name)) = self.model.name_of(*id)
+                && let Some(path) = self.mounts.path_of_name(&self.model, directory, &name)
+                && let Ok(status) = file_status::follow(&path)
+                && let Some(file) = self.model.file(*id)
+                && !file.was_read_with(&status.stat)
+            {
+                self.queue.push_file(*id);
+            }
         }
     }
 

@@ -5,12 +5,13 @@ mod mount_changes;
 mod requests;
 mod sweep;
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::tree::explanation::explain;
-use crate::tree::ids::DirectoryId;
+use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::Model;
 use crate::tree::mount::{Sweep, TreeMount};
@@ -33,6 +34,8 @@ pub(super) struct Observer<'a> {
     pub(super) watches: Watches,
     pub(super) model: Model,
     pub(super) links: LinkedDirectories,
+    /// Files that may be written without an event, a bounded number.
+    pub(super) silent: HashSet<FileId>,
     pub(super) mounts: TreeMounts,
     pub(super) queue: WorkQueue,
     pub(super) unreadable: UnreadableDirectories,
@@ -57,6 +60,7 @@ impl<'a> Observer<'a> {
             settings,
             model,
             links: LinkedDirectories::default(),
+            silent: HashSet::new(),
             mounts,
             queue: WorkQueue::default(),
             unreadable: UnreadableDirectories::default(),
@@ -183,6 +187,7 @@ impl<'a> Observer<'a> {
         if self.mounts.is_check_due(now) {
             self.check_mounts();
             self.recheck_some_links();
+            self.recheck_silent_files();
             self.nested
                 .recheck_mount_table(&self.model.directories, &self.mounts, &mut self.queue);
             for id in self.unreadable.due(now) {

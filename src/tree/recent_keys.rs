@@ -82,6 +82,7 @@ mod tests {
                 changed: Timestamp::UNIX_EPOCH,
                 inode,
             },
+            has_other_names: false,
         }
     }
 

@@ -1,8 +1,9 @@
-//! Symbolic links: swapped, dangling and in loops.
+//! Symbolic links: swapped, dangling and in loops. Files with another name, or mounted from elsewhere.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use rstest::rstest;
 use tempfile::TempDir;
@@ -10,6 +11,7 @@ use tempfile::TempDir;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::documents::{Site, capability_list, list, replace};
+use crate::support::namespace::was_run_again;
 
 const UPDATED: &str = "updated changelist b/changelist.xml";
 
@@ -144,4 +146,51 @@ fn a_target_outside_of_the_tree_that_is_replaced(#[values(Inotify, Poll)] watch:
     replace(&target, &list("b", "changelist", "3"));
     story.stays_silent();
     story.ends();
+}
+
+/// Rewrites a file in place again and again, where no event tells the tree.
+fn rewritten_elsewhere(mut story: Story, elsewhere: &Path) {
+    for version in ["2", "3"] {
+        fs::write(elsewhere, list("b", "changelist", version)).unwrap();
+        story.hears(&[UPDATED]);
+        story.stop();
+        story.resume();
+    }
+    fs::write(elsewhere, "<urlset").unwrap();
+    story.stays_silent();
+    fs::write(elsewhere, list("b", "changelist", "4")).unwrap();
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn written_by_a_name_outside_of_the_tree(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let site = Site::new();
+    let elsewhere = TempDir::new_in(site.root.path().parent().unwrap()).unwrap();
+    let other = elsewhere.path().join("other");
+    site.add_set("b");
+    fs::hard_link(site.path("b/changelist.xml"), &other).unwrap();
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    rewritten_elsewhere(story, &other);
+}
+
+#[rstest]
+fn a_file_that_is_mounted(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let site = Site::new();
+    let elsewhere = TempDir::new_in(site.root.path().parent().unwrap()).unwrap();
+    let mounted = elsewhere.path().join("mounted");
+    site.add_set("b");
+    fs::copy(site.path("b/changelist.xml"), &mounted).unwrap();
+    let mut mount = Command::new("mount");
+    mount
+        .arg("--bind")
+        .args([&mounted, &site.path("b/changelist.xml")]);
+    assert!(mount.status().unwrap().success());
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    rewritten_elsewhere(story, &mounted);
 }
