@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone)]
 pub struct Candidates {
     /// The globs as written, which the rest is made of.
-    globs: Globs,
+    pub globs: Globs,
     /// The shapes of the last component of a candidate, one per include glob.
     tails: Vec<Tail>,
     include: GlobSet,
@@ -27,9 +27,9 @@ pub struct PublishedPath(Box<[u8]>);
 
 /// Globs as the operator wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Globs {
-    include: Vec<String>,
-    exclude: Vec<String>,
+pub struct Globs {
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
 }
 
 /// The reason why a file is no candidate.
@@ -103,16 +103,6 @@ impl Candidates {
             exclude: GlobSet::empty(),
             prune: GlobSet::empty(),
         }
-    }
-
-    /// Returns the globs that a path must match one of.
-    pub fn include(&self) -> &[String] {
-        &self.globs.include
-    }
-
-    /// Returns the globs that a path may match none of.
-    pub fn exclude(&self) -> &[String] {
-        &self.globs.exclude
     }
 
     /// Returns true if the file at this path below its mount is a candidate: each directory above it may be entered.
@@ -375,7 +365,7 @@ mod tests {
             (&some, "other/rl.xml", Some("other/*.xml")),
             (&some, "rl.xml", Some("*.xml")),
         ] {
-            let mut globs = names.include().to_vec();
+            let mut globs = names.globs.include.to_vec();
             globs.extend(want.map(str::to_owned));
             let exclusion = want.map(|_| Exclusion::NotIncluded(globs.clone()));
             assert_eq!(

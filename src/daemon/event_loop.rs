@@ -226,7 +226,7 @@ impl<R: Role> EventLoop<R> {
         loop {
             // It is never disconnected: the parts have a sender.
             let first = received.recv_timeout(self.time_to_wait()).ok();
-            let is_ping_due = self.reporter.is_ping_due();
+            let is_ping_due = self.reporter.service_manager.is_ping_due();
             let mut is_reload_wanted = false;
             let inputs = received.try_iter().take(MAX_INPUTS);
             for input in first.into_iter().chain(inputs) {
@@ -399,7 +399,7 @@ impl<R: Role> EventLoop<R> {
         };
         status.unsaved = trouble;
         status.embedded_hub = parts.hub.open().map(|hub| hub.status(now));
-        status.configuration = Some(reporter.configuration().clone());
+        status.configuration = Some(reporter.configuration.clone());
         status.last_day = reporter.last_day(totals(role, parts, now));
         status.figures.counts = parts.counts.clone();
         status
@@ -445,12 +445,12 @@ impl<R: Role> EventLoop<R> {
 
     /// Returns true if nothing is under way any more.
     fn is_done(&self) -> bool {
-        self.role.is_done() && !self.parts.hub.is_draining()
+        self.role.is_done() && !self.parts.hub.is_draining
     }
 
     fn log_unanswered(&self) {
         self.role.log_unanswered();
-        if self.parts.hub.is_draining() {
+        if self.parts.hub.is_draining {
             warn!(
                 "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
             );

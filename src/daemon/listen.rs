@@ -58,7 +58,7 @@ pub struct BoundListener {
     role: ListenerRole,
     /// Address as configured; nothing if the service manager passed the socket.
     address: Option<Address>,
-    listener: Listener,
+    pub listener: Listener,
     file: Option<SocketFile>,
 }
 
@@ -137,11 +137,6 @@ impl BoundListener {
         }
     }
 
-    /// Returns the address, with the port that was chosen.
-    pub fn tcp_address(&self) -> Option<SocketAddr> {
-        self.listener.tcp_address()
-    }
-
     /// Logs where it listens.
     pub fn log_address(&self) {
         let address = match &self.listener {
@@ -196,7 +191,7 @@ impl BoundListener {
     {
         let (open, ended) = until_dropped();
         let front = ServedListener {
-            tcp: self.tcp_address(),
+            tcp: self.listener.tcp_address(),
             address: self.address,
             _file: self.file,
             _open: open,

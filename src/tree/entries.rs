@@ -157,7 +157,7 @@ impl Observer<'_> {
             self.queue.forget_file(removed.id);
             if removed.file.is_reported_or_requested() {
                 let path = self.mounts[removed.mount].path(&removed.below);
-                let unmet = UnmetFile::new(removed.file.last_read());
+                let unmet = UnmetFile::new(removed.file.last_read);
                 self.reports.observe_missing(path, unmet);
             }
         }

@@ -34,7 +34,7 @@ pub(super) struct File {
     pub(super) link: Option<Box<LinkTarget>>,
     /// Number of the listing that met it last.
     pub(super) met: u32,
-    last_read: Option<LastRead>,
+    pub(super) last_read: Option<LastRead>,
     reported: Reported,
     activity: Activity,
     /// True if somebody waits for a report.
@@ -207,10 +207,6 @@ impl File {
     pub(super) fn was_read_with(&self, stat: &Stat) -> bool {
         self.last_read
             .is_some_and(|last_read| last_read.is_of(stat))
-    }
-
-    pub(super) fn last_read(&self) -> Option<LastRead> {
-        self.last_read
     }
 
     /// Returns true if it was reported, or a report is awaited.

@@ -38,7 +38,7 @@ pub(super) struct TreeMount {
     /// The watch of the directory that holds the root, with the root's name there.
     pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
-    is_polled: bool,
+    pub(super) is_polled: bool,
     /// True if a directory of it could not be watched in the sweep that goes on.
     has_unwatched: bool,
     pub(super) sweep: Option<Sweep>,
@@ -211,11 +211,6 @@ impl TreeMount {
             }
             RootPresence::Absent { .. } => false,
         }
-    }
-
-    /// Returns true if some directory of it gives no hints, so that it is swept at the shorter interval.
-    pub(super) fn is_polled(&self) -> bool {
-        self.is_polled
     }
 
     /// Takes note that the kernel gives hints for it, or none, as far as is known before it is swept.
@@ -504,14 +499,14 @@ mod tests {
         };
         mount.begin_sweep();
         assert!(mount.lack_watch() && !mount.lack_watch());
-        assert!(ends(&mut mount, true) && mount.is_polled());
+        assert!(ends(&mut mount, true) && mount.is_polled);
         mount.begin_sweep();
-        assert!(!ends(&mut mount, true) && !mount.is_polled());
+        assert!(!ends(&mut mount, true) && !mount.is_polled);
         mount.begin_sweep();
         assert!(mount.poll() && !mount.poll());
         assert!(ends(&mut mount, true));
         mount.begin_sweep();
-        assert!(ends(&mut mount, false) && mount.is_polled());
+        assert!(ends(&mut mount, false) && mount.is_polled);
         // A directory found between two sweeps brings the next one forward.
         mount.begin_sweep();
         assert!(!ends(&mut mount, true));

@@ -5,6 +5,7 @@ mod mount_changes;
 mod requests;
 mod sweep;
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -118,7 +119,8 @@ impl<'a> Observer<'a> {
 
     fn next_deadline(&self) -> Instant {
         let wake = self.mounts.next_wake();
-        self.queue.next_timer().map_or(wake, |at| at.min(wake))
+        let next = self.queue.times.peek();
+        next.map_or(wake, |Reverse((at, _))| wake.min(*at))
     }
 
     /// Turns hints into work.
@@ -210,7 +212,7 @@ impl<'a> Observer<'a> {
                 Some(Task::List(id, depth)) => self.list(id, depth, Trigger::Task),
                 Some(Task::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
-                None => match self.queue.pop_question() {
+                None => match self.queue.questions.pop_front() {
                     Some(path) => {
                         if let Some(explanation) = explain(&self.settings, &path) {
                             self.reports.explain(path, explanation);

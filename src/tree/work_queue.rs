@@ -41,11 +41,11 @@ pub(super) struct WorkQueue {
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
     /// When files are queued without a hint: all times that were set, those that were set again or cleared too.
-    times: BinaryHeap<Reverse<(Instant, FileId)>>,
+    pub(super) times: BinaryHeap<Reverse<(Instant, FileId)>>,
     /// The one time of each file that counts.
     due: HashMap<FileId, Instant>,
     /// Paths to explain when there is nothing else to do.
-    questions: VecDeque<DocumentPath>,
+    pub(super) questions: VecDeque<DocumentPath>,
 }
 
 impl WorkQueue {
@@ -78,11 +78,6 @@ impl WorkQueue {
         self.due.remove(&id);
     }
 
-    /// Returns when a file may have to be queued next.
-    pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.times.peek().map(|Reverse((at, _))| *at)
-    }
-
     /// Queues the files whose time has come.
     pub(super) fn push_due_files(&mut self, now: Instant) {
         while let Some(Reverse((at, id))) = self.times.peek().copied()
@@ -113,10 +108,6 @@ impl WorkQueue {
             }
         }
         None
-    }
-
-    pub(super) fn pop_question(&mut self) -> Option<DocumentPath> {
-        self.questions.pop_front()
     }
 
     /// Forgets a directory that is gone: its number may be used again.

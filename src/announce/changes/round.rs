@@ -254,7 +254,7 @@ impl Rounds {
             None => Selection::compare(request, self.max, files)?,
         };
         let taken = selection.take(request, files)?;
-        if !selection.is_exhausted() {
+        if !selection.fresh.are_exhausted() {
             self.keep(request.set.clone(), selection);
         }
         Ok(taken)

@@ -37,7 +37,7 @@ pub struct Selection {
     depends_on_time: bool,
     /// In order of their URIs.
     lists: Vec<SelectedList>,
-    fresh: FreshEntries,
+    pub fresh: FreshEntries,
     keys: UnsavedKeys,
 }
 
@@ -152,11 +152,6 @@ impl Selection {
         self.fresh.count()
     }
 
-    /// Returns true if nothing is left of it to take.
-    pub fn is_exhausted(&self) -> bool {
-        self.fresh.are_exhausted()
-    }
-
     /// Returns true if a comparison would find the same for a request: its lists are the same versions, and since the last
     /// round nothing else was done to the set.
     pub fn is_for(&self, request: &TakeRequest) -> bool {
@@ -263,7 +258,7 @@ impl Selection {
     /// Returns the earliest of the entries that are left of each list.
     fn earliest_left(&self) -> Vec<EarliestEntry> {
         let lists = self.lists.iter();
-        let mut earliest: Vec<EarliestEntry> = lists.map(SelectedList::earliest_late).collect();
+        let mut earliest: Vec<EarliestEntry> = lists.map(|list| list.left.late).collect();
         for entry in self.fresh.left() {
             let list = entry.list as usize;
             earliest[list].add(entry, self.lists[list].is_head(entry));

@@ -12,9 +12,9 @@ use crate::announce::steps::mounts::MountRow;
 /// Complete sweeps of one mount, and the files that were read first in the one under way.
 #[derive(Debug, Clone)]
 pub struct Baseline {
-    is_complete: bool,
+    pub is_complete: bool,
     /// The start of the last complete sweep.
-    swept: Option<Timestamp>,
+    pub swept: Option<Timestamp>,
     /// The candidates of that sweep, if they were stored.
     candidates: Option<SweptCandidates>,
     first_looks: FirstLooks,
@@ -89,15 +89,6 @@ impl Baseline {
             candidates,
             ..Baseline::new(wall)
         }
-    }
-
-    pub fn is_complete(&self) -> bool {
-        self.is_complete
-    }
-
-    /// Returns the start of the last complete sweep.
-    pub fn swept(&self) -> Option<Timestamp> {
-        self.swept
     }
 
     /// Returns the candidates of the last complete sweep, and the prefixes below which it saw nothing.

@@ -99,7 +99,10 @@ impl KnownMount {
         let candidates = self.baseline.candidates();
         let globs = candidates.map(|(candidates, unseen)| {
             let json = |texts: &[String]| serde_json::json!(texts).to_string();
-            let globs = (json(candidates.include()), json(candidates.exclude()));
+            let globs = (
+                json(&candidates.globs.include),
+                json(&candidates.globs.exclude),
+            );
             (globs, serde_json::json!(unseen).to_string())
         });
         let (globs, unseen) = globs.unzip();
@@ -111,7 +114,7 @@ impl KnownMount {
             (
                 (self.plan.id, source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
                 self.root.identity().map(|identity| (identity.device, identity.inode)),
-                (self.baseline.is_complete(), self.root.held_document(), self.baseline.swept()),
+                (self.baseline.is_complete, self.root.held_document, self.baseline.swept),
                 (globs, unseen),
             ),
         )?;
@@ -263,7 +266,7 @@ impl LiveSource {
     }
 
     pub fn swept(&self, id: MountId) -> Option<Timestamp> {
-        self.mounts.get(&id)?.baseline.swept()
+        self.mounts.get(&id)?.baseline.swept
     }
 
     pub fn note_unfound(&mut self, id: MountId, uri: &Uri) -> bool {
@@ -275,7 +278,7 @@ impl LiveSource {
     }
 
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
-        let is_news = |mount: &Arc<KnownMount>| !mount.root.held_document();
+        let is_news = |mount: &Arc<KnownMount>| !mount.root.held_document;
         if !self.mounts.get(&id).is_some_and(is_news) {
             return Ok(());
         }
@@ -489,7 +492,7 @@ pub fn leave(step: &mut Step<'_>, position: usize, id: MountId) -> Result<()> {
     };
     mount.root.leave();
     mount.baseline.leave_sweep();
-    if !mount.baseline.is_complete() {
+    if !mount.baseline.is_complete {
         documents::forget_mount(step, id)?;
     }
     Ok(())
@@ -706,7 +709,11 @@ pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<(
             || missing_lists > 0 && missing_lists == lists && had_several);
     source.away_count = 0;
     source.away.clear();
-    if source.mounts.values().any(|mount| mount.nested.has_away()) {
+    if source
+        .mounts
+        .values()
+        .any(|mount| mount.nested.rows.values().any(|row| row.is_away))
+    {
         for document in missing(db, source.id)?
             .iter()
             .filter(|it| it.presence == Presence::Missing)

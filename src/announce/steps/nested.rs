@@ -30,7 +30,7 @@ type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 #[derive(Debug, Clone)]
 pub struct NestedFileSystems {
     /// File systems that held documents.
-    rows: Rows,
+    pub rows: Rows,
     /// True if a sweep noted them: those that are not among them came later.
     are_noted: bool,
     /// Nothing until the tree has told of them.
@@ -154,11 +154,6 @@ impl NestedFileSystems {
             return None;
         }
         tops_of(below).find(|top| self.rows.get(*top).is_some_and(|row| row.is_away))
-    }
-
-    /// Returns true if one that held documents is known to be away.
-    pub fn has_away(&self) -> bool {
-        self.rows.values().any(|row| row.is_away)
     }
 }
 

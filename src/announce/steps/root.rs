@@ -13,7 +13,7 @@ use crate::announce::observation::Identity;
 pub struct MountRoot {
     /// The root that held documents, once one did; until then the last one that was found.
     identity: Option<Identity>,
-    held_document: bool,
+    pub held_document: bool,
     state: RootState,
 }
 
@@ -77,10 +77,6 @@ impl MountRoot {
 
     pub fn identity(&self) -> Option<Identity> {
         self.identity
-    }
-
-    pub fn held_document(&self) -> bool {
-        self.held_document
     }
 
     pub fn state(&self) -> MountState {

@@ -45,7 +45,7 @@ impl Daemon<Announcer, Config> {
         let (file, connection) = StateFile::open(&config.state_dir)?;
         file.refuse_of_hub(&connection)?;
         let (public, admin) = process.listeners(&config.server)?;
-        let public_url = public_url(&config, public.tcp_address())?;
+        let public_url = public_url(&config, public.listener.tcp_address())?;
         let prepared_hub = prepared_hub(&config, &public_url)?;
 
         let load_error = |error| file.load_error(error);
@@ -87,7 +87,7 @@ impl Daemon<Announcer, Config> {
         let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
         let new_admin = self.bound(admin, &config.server.admin_listen, ListenerRole::Admin)?;
         let tcp = match &new_public {
-            Some(elsewhere) => elsewhere.tcp_address(),
+            Some(elsewhere) => elsewhere.listener.tcp_address(),
             None => public.tcp,
         };
         let public_url = public_url(config, tcp)?;

@@ -26,7 +26,7 @@ pub struct HubLink {
     hub: Option<EmbeddedHub>,
     /// The hub while it takes subscriptions.
     open: watch::Sender<Option<EmbeddedHub>>,
-    is_draining: bool,
+    pub is_draining: bool,
 }
 
 impl HubLink {
@@ -87,11 +87,6 @@ impl HubLink {
     /// Takes note that all deliveries have ended.
     pub fn drained(&mut self) {
         self.is_draining = false;
-    }
-
-    /// Returns true while deliveries go on after [`HubLink::drain`].
-    pub fn is_draining(&self) -> bool {
-        self.is_draining
     }
 }
 

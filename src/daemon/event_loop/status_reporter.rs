@@ -26,8 +26,8 @@ pub enum Knowledge {
 /// Readiness, the service manager, and the configuration that the status shows.
 pub struct StatusReporter {
     readiness: Readiness,
-    service_manager: ServiceManager,
-    configuration: ConfigurationStatus,
+    pub service_manager: ServiceManager,
+    pub configuration: ConfigurationStatus,
     is_ready: bool,
     last_day: LastDay,
     /// The time of the last addition to it.
@@ -46,11 +46,6 @@ impl StatusReporter {
             last_day: LastDay::default(),
             noted: None,
         }
-    }
-
-    /// Returns the effective configuration and the last one that was refused.
-    pub fn configuration(&self) -> &ConfigurationStatus {
-        &self.configuration
     }
 
     /// Adds to the counts of the last day, if the last time was a while ago.
@@ -77,11 +72,6 @@ impl StatusReporter {
     /// Returns when the loop must step for the service manager's sake.
     pub fn wake(&self) -> Option<Instant> {
         self.service_manager.wake()
-    }
-
-    /// Returns true if the service manager's watchdog is to be answered at the end of this step.
-    pub fn is_ping_due(&self) -> bool {
-        self.service_manager.is_ping_due()
     }
 
     /// Answers the service manager's watchdog: the loop has stepped, and the store has answered.

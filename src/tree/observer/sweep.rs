@@ -60,7 +60,7 @@ impl Observer<'_> {
             complete,
             files: candidates,
             took: sweep.started.elapsed(),
-            unwatched: self.settings.watch.trusts(mount.file_system) && mount.is_polled(),
+            unwatched: self.settings.watch.trusts(mount.file_system) && mount.is_polled,
         };
         self.send(report);
         self.reports.send(TreeReport::Event(Event::Swept {

@@ -296,11 +296,6 @@ impl Subscriptions {
         (!is_needed).then(|| HubRecord::Ended(topic.clone(), id))
     }
 
-    /// Returns the bytes of the notifications that some subscriber has not received.
-    pub fn backlog_bytes(&self) -> u64 {
-        self.backlog_bytes
-    }
-
     /// Returns the subscriptions for which most bytes are pending, if all topics together have more than `max`. A
     /// subscription for which only the last notification of its topic is pending is none of them.
     pub fn largest_debt(&self, max: u64) -> Option<LargestDebt> {
@@ -312,11 +307,10 @@ impl Subscriptions {
             .iter()
             .filter(|(_, on_topic)| on_topic.backlog.size().count > 1)
             .max_by_key(|(topic, on_topic)| (on_topic.backlog.size().bytes, *topic))?;
-        let lowest = on_topic.backlog.lowest();
-        let behind = on_topic
-            .subscribers
-            .iter()
-            .filter(|(_, subscriber)| Some(subscriber.heard) == lowest);
+        let lowest = on_topic.backlog.positions.first();
+        let behind = on_topic.subscribers.iter().filter(|(_, subscriber)| {
+            lowest.is_some_and(|lowest| lowest.heard == subscriber.heard)
+        });
         Some(LargestDebt {
             topic: topic.clone(),
             callbacks: behind.map(|(callback, _)| callback.clone()).collect(),

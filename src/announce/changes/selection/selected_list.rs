@@ -15,7 +15,7 @@ use crate::announce::changes::selection::effective_times::EffectiveTimes;
 pub struct SelectedList {
     version: ListToRead,
     entries: ReadEntries,
-    left: UntakenEntries,
+    pub left: UntakenEntries,
     unreported: UnreportedEntries,
 }
 
@@ -95,11 +95,6 @@ impl SelectedList {
         self.left.count -= 1;
     }
 
-    /// Returns the earliest of the entries that are not among those of the selection.
-    pub fn earliest_late(&self) -> EarliestEntry {
-        self.left.late
-    }
-
     /// Returns the list as it was taken now, with those of its changes that are told, and the earliest of all entries that
     /// are left of it.
     pub fn report(&mut self, changes: ToldChanges, earliest: EarliestEntry) -> TakenList {
@@ -167,12 +162,12 @@ impl ReadEntries {
 
 /// Entries of a list that were not taken.
 #[derive(Debug, Default)]
-struct UntakenEntries {
+pub struct UntakenEntries {
     count: usize,
     /// See [`TakenList::waiting`].
     waiting: usize,
     /// The earliest of those that are not among the entries of the selection, and do not wait.
-    late: EarliestEntry,
+    pub late: EarliestEntry,
 }
 
 impl UntakenEntries {

@@ -26,13 +26,13 @@ pub struct TopicBacklog {
     /// The number of notifications that are saved.
     saved: u64,
     /// In order, each with at least one subscription.
-    positions: Vec<Position>,
+    pub positions: Vec<Position>,
 }
 
 /// Where subscriptions are that received the same notification last.
 #[derive(Debug, Clone, Copy)]
-struct Position {
-    heard: RelayId,
+pub struct Position {
+    pub heard: RelayId,
     subscriptions: usize,
     /// The sum of what was relayed up to there.
     relayed: Extent,
@@ -164,11 +164,6 @@ impl TopicBacklog {
     pub fn size(&self) -> Extent {
         let lowest = self.positions.first();
         lowest.map_or_else(Extent::default, |lowest| self.relayed - lowest.relayed)
-    }
-
-    /// Returns the number that the subscriptions furthest behind received last.
-    pub fn lowest(&self) -> Option<RelayId> {
-        self.positions.first().map(|lowest| lowest.heard)
     }
 
     fn join(&mut self, heard: RelayId, relayed: Extent) {

@@ -226,7 +226,7 @@ impl World {
         assert_eq!(waiting, self.saved.relays.keys().copied().collect());
         let relays = self.saved.relays.values();
         let bytes: u64 = relays.map(|relay| relay.body.len() as u64 + 256).sum();
-        assert_eq!(self.subscriptions.backlog_bytes(), bytes);
+        assert_eq!(self.subscriptions.backlog_bytes, bytes);
     }
 
     fn cut_off(&mut self, max: u64) {
@@ -245,7 +245,7 @@ impl World {
                 self.saved.save(self.subscriptions.unsubscribe(&key));
             }
         }
-        let is_small = self.subscriptions.backlog_bytes() <= max;
+        let is_small = self.subscriptions.backlog_bytes <= max;
         assert!(is_small || self.owed.values().all(|owed| owed.len() <= 1));
     }
 
@@ -325,4 +325,37 @@ proptest! {
             world.act(act);
         }
     }
+}
+
+/// Its row stands until the next look for ended leases, at most a minute later.
+#[test]
+fn a_renewal_just_after_the_lease_ended_goes_on_with_what_is_pending() {
+    let begun: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+    let subscription = |lease: i64| Subscription {
+        topic: topic(0),
+        callback: key(0).callback,
+        secret: None,
+        expires: begun + SignedDuration::from_secs(lease),
+        requester: None,
+    };
+    let mut subscriptions = Subscriptions::default();
+    subscriptions.subscribe(subscription(10));
+    let notification = NotificationToRelay {
+        topic: topic(0),
+        seq: 1,
+        body: b"1".as_slice().into(),
+        headers: RelayHeaders::default(),
+    };
+    let relay = subscriptions.relay(notification, begun).unwrap();
+    subscriptions.saved(&relay.topic, relay.id);
+    let late = begun + SignedDuration::from_secs(11);
+    let assignment = subscriptions.assign_one(&key(0)).unwrap();
+    assert_eq!(subscriptions.next_delivery(&assignment, late), None);
+    assert!(subscriptions.contains(&key(0)), "it is renewed, not new");
+    subscriptions.subscribe(subscription(20));
+    let assignment = subscriptions.assign_one(&key(0)).unwrap();
+    let delivery = subscriptions.next_delivery(&assignment, late).unwrap();
+    assert_eq!(delivery.progress.heard, RelayId(0));
+    subscriptions.end_leases(begun + SignedDuration::from_secs(20));
+    assert!(!subscriptions.contains(&key(0)));
 }

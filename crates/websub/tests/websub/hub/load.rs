@@ -357,29 +357,6 @@ async fn an_answer_that_comes_before_the_request_was_read_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_renewal_just_after_the_lease_ended_gets_pending_deliveries_at_once() {
-    let mut peer = Peer::start(willing).await;
-    let (subscription, progress) = subscribed(peer.url("/c"));
-    let subscription = Subscription {
-        expires: Timestamp::now() - SignedDuration::from_secs(1),
-        requester: None,
-        ..subscription
-    };
-    let restored = Restored {
-        subscriptions: vec![(subscription, progress)],
-        relays: vec![relay()],
-    };
-    // Its own subscription does not stand in its way.
-    let running = start_with(restored, |settings| {
-        settings.limits.subscriptions.in_all = 1;
-    })
-    .await;
-    assert_eq!(running.ask("subscribe", &peer.url("/c"), "").await.0, 202);
-    assert!(peer.next().await.line().starts_with("GET "));
-    assert_eq!(peer.next().await.body, b"1");
-}
-
-#[tokio::test]
 async fn an_attempt_that_hangs_during_a_renewal_is_not_judged_with_the_failures_before() {
     let mut peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
         Some(_) => willing(seen),
