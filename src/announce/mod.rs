@@ -3,14 +3,12 @@
 //!
 //! In reading order: a [`plan`] has the configuration, [`observation`]s the content of the tree, [`event`]s go in and
 //! effects come out of the [`steps`], whose state is the database. [`difference`] names the change types, [`delivery`]
-//! decides when a hub is sent what, and [`changes`] compares Change Lists with what was taken of them. A [`dry_run`] plays
-//! all of it forward.
+//! decides when a hub is sent what, and [`changes`] compares Change Lists with what was taken of them.
 
 pub mod candidates;
 pub mod changes;
 pub mod delivery;
 pub mod difference;
-pub mod dry_run;
 pub mod event;
 pub mod finding;
 pub mod history;

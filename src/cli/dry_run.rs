@@ -16,7 +16,6 @@ use websub::secret::MASKED;
 
 use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
-use crate::announce::dry_run::play_forward;
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
 use crate::broker::messages::{messages, send_frame};
@@ -24,6 +23,7 @@ use crate::broker::settings::BrokerSettings;
 use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{print, say};
+use crate::cli::play_forward::play_forward;
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::state::open::{open_to_read, state_file};

@@ -19,6 +19,7 @@ mod one_shot_scan;
 pub mod options;
 mod outbox;
 mod output;
+mod play_forward;
 mod progress;
 mod resend;
 mod run;

@@ -4,7 +4,9 @@
 //! is sent: the inputs of the step are kept, and it is retried. The two daemons differ in their [`Role`].
 
 pub mod commands;
+mod counting;
 pub mod hub_link;
+mod last_day;
 pub mod state_saver;
 pub mod status_reporter;
 
@@ -29,7 +31,7 @@ use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
 use crate::report;
 use crate::report::figures::Counts;
-use crate::report::last_day::IntervalView;
+use crate::report::status::IntervalView;
 use crate::report::status::{ConfigurationStatus, Detail, Status};
 use crate::report::summary::DaemonActivity;
 use crate::state::open::{StateFile, StateFileError};
@@ -461,5 +463,5 @@ impl<R: Role> EventLoop<R> {
 /// Returns what was counted since the start, and what is pending.
 fn totals<R: Role>(role: &mut R, parts: &LoopParts<R::Input>, now: Timestamp) -> IntervalView {
     let hub = parts.hub.linked().map(|hub| hub.status(now));
-    report::totals(&parts.counts, role.pending(), hub.as_ref(), now)
+    last_day::totals(&parts.counts, role.pending(), hub.as_ref(), now)
 }

@@ -9,7 +9,6 @@ pub mod channels;
 pub mod documents;
 pub mod figures;
 pub mod findings;
-pub mod last_day;
 pub mod notifications;
 pub mod outbox;
 pub mod sources;
@@ -19,12 +18,9 @@ pub mod summary;
 use crate::announce::history::History;
 use crate::announce::plan::{Plan, SourcePlan};
 use jiff::Timestamp;
-use websub::hub::subscriptions::view::HubStatus;
 
 use crate::announce::steps::live::{Live, LiveSource};
 use crate::announce::steps::step::Engine;
-use crate::report::figures::Counts;
-use crate::report::last_day::IntervalView;
 use crate::report::status::Status;
 use crate::report::summary::Summary;
 use crate::state::{Db, Result};
@@ -133,26 +129,6 @@ pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
 pub fn pending(db: Db<'_>) -> Result<usize> {
     let counts = channels::due_by_account(db)?;
     Ok(counts.values().sum())
-}
-
-/// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
-pub fn totals(
-    counts: &Counts,
-    pending: usize,
-    hub: Option<&HubStatus>,
-    now: Timestamp,
-) -> IntervalView {
-    let hubs = || counts.hubs.values();
-    let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
-    let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
-    let deliveries = hub.map(|hub| hub.counts.deliveries).unwrap_or_default();
-    let owed = hub.map_or(0, |hub| hub.owed);
-    IntervalView {
-        from: now,
-        delivered: accepted + deliveries.delivered,
-        failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
-        pending: (pending + owed) as u64,
-    }
 }
 
 /// Returns the first items of a list, and the number of the others.

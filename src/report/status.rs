@@ -24,11 +24,13 @@ use crate::announce::ids::ChannelId;
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
-use crate::report::last_day::IntervalView;
 
 use crate::state::HubId;
 
 pub use crate::announce::steps::change_log::BacklogView;
+
+/// Intervals of a day.
+pub const INTERVALS: usize = 96;
 
 /// The amount of detail that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -308,6 +310,19 @@ pub struct FellBehindView {
     pub topic: Topic,
     pub changes: usize,
     pub last: Timestamp,
+}
+
+/// The deliveries of one interval, or of all since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntervalView {
+    /// Its start; it lasts for 15 minutes. The time of the count of those since the start.
+    pub from: Timestamp,
+    /// Deliveries that a hub, a broker or a subscriber accepted.
+    pub delivered: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Maximum that was pending at a time; what is pending now.
+    pub pending: u64,
 }
 
 /// A set of which no change is sent to any hub, because of what its Capability List advertises (R9).

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::last_day::{INTERVALS, IntervalView};
+use crate::report::status::{INTERVALS, IntervalView};
 
 /// Width of an interval, and height of the picture, in its own units.
 const WIDTH: usize = 8;
@@ -94,7 +94,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::DayPicture;
-    use crate::report::last_day::IntervalView;
+    use crate::report::status::IntervalView;
 
     fn interval(delivered: u64, failed: u64, pending: u64) -> IntervalView {
         IntervalView {

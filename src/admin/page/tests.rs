@@ -14,7 +14,7 @@ use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadTe
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
-use crate::report::last_day::IntervalView;
+use crate::report::status::IntervalView;
 use crate::report::status::{
     BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, FellBehindView,
     FindingGroup, HubView, MountStatus, RefusedConfiguration, SourceStatus, Status, WaitingView,

@@ -1,6 +1,8 @@
 //! A step: a batch of events in one transaction, and the effects that follow once it is committed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
+use std::time::Duration;
 
 use crate::announce::changes::round::TakeRequest;
 use crate::announce::delivery::Submission;
@@ -124,7 +126,7 @@ impl<'a> Step<'a> {
                     self.settle(position)?;
                 }
             }
-            let freed = std::mem::take(&mut self.freed);
+            let freed = take(&mut self.freed);
             if freed.is_empty() {
                 break;
             }
@@ -296,10 +298,8 @@ impl<'a> Step<'a> {
                 self.facts.push(Fact::HoldExpired { uri, set });
             } else {
                 // A missing document is not announced; if it comes back, it may be listed by then.
-                let again = later(
-                    self.now,
-                    self.plan.window.hold.max(std::time::Duration::from_secs(1)),
-                );
+                let hold = self.plan.window.hold.max(Duration::from_secs(1));
+                let again = later(self.now, hold);
                 let sql = "UPDATE document SET held_until = ?2 WHERE id = ?1";
                 self.db.run(sql, (id, again))?;
             }
@@ -334,14 +334,14 @@ impl<'a> Step<'a> {
             let is_changed = document.touched >= Touched::Presence;
             owed::weigh(step, position, document, is_changed)
         })?;
-        for document in std::mem::take(&mut self.weigh) {
+        for document in take(&mut self.weigh) {
             affected.insert(document);
             if let Some(document) = self.db.document(document)? {
                 owed::weigh(self, position, document, false)?;
             }
         }
         lists::note_seen(self, position, is_first, &affected)?;
-        for (channel, _) in std::mem::take(&mut self.relieved) {
+        for (channel, _) in take(&mut self.relieved) {
             channels::end_accounts(self, channel)?;
         }
         // A few at a time: a statement that fails is taken back from memory.
@@ -414,36 +414,22 @@ impl<'a> Step<'a> {
 
     /// Returns the effects of the step, in the order in which they are performed.
     fn effects(&mut self) -> Result<Vec<Effect>> {
-        let mut effects: Vec<Effect> = std::mem::take(&mut self.withdraw)
-            .into_iter()
-            .map(Effect::Withdraw)
-            .collect();
-        for id in std::mem::take(&mut self.serve) {
+        let withdraw = take(&mut self.withdraw).into_iter();
+        let mut effects: Vec<Effect> = withdraw.map(Effect::Withdraw).collect();
+        for id in take(&mut self.serve) {
             effects.extend(cut::topic_page(self, id)?.map(Effect::Serve));
         }
         // A cut is told before the submission.
-        effects.extend(
-            std::mem::take(&mut self.facts)
-                .into_iter()
-                .map(Effect::Tell),
-        );
-        effects.extend(
-            std::mem::take(&mut self.submit)
-                .into_iter()
-                .map(Effect::Submit),
-        );
-        let requests = std::mem::take(&mut self.take).into_iter();
+        effects.extend(take(&mut self.facts).into_iter().map(Effect::Tell));
+        effects.extend(take(&mut self.submit).into_iter().map(Effect::Submit));
+        let requests = take(&mut self.take).into_iter();
         effects.extend(requests.map(|request| Effect::Take(Box::new(request))));
-        if !self.look.is_empty() {
-            effects.push(Effect::Look(
-                std::mem::take(&mut self.look).into_iter().collect(),
-            ));
-        }
-        if !self.explain.is_empty() {
-            effects.push(Effect::Explain(
-                std::mem::take(&mut self.explain).into_iter().collect(),
-            ));
-        }
+        let of: [(_, fn(_) -> _); 2] = [
+            (take(&mut self.look), Effect::Look),
+            (take(&mut self.explain), Effect::Explain),
+        ];
+        let paths = of.into_iter().filter(|(paths, _)| !paths.is_empty());
+        effects.extend(paths.map(|(paths, effect)| effect(paths.into_iter().collect())));
         Ok(effects)
     }
 
@@ -593,7 +579,7 @@ impl Engine {
         let transaction = self.connection.transaction()?;
         let mut step = Step::new(Db(&transaction), &self.plan, &mut self.live, now);
         step.note(event)?;
-        let facts = std::mem::take(&mut step.facts);
+        let facts = take(&mut step.facts);
         transaction.commit()?;
         Ok(facts.into_iter().map(Effect::Tell).collect())
     }

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 use crate::admin::Readiness;
+use crate::daemon::event_loop::last_day::LastDay;
 use crate::daemon::service_manager::ServiceManager;
-use crate::report::last_day::{IntervalView, LastDay};
 use crate::report::status::ConfigurationStatus;
+use crate::report::status::IntervalView;
 use crate::report::summary::DaemonActivity;
 
 /// Minimum time between two additions to the counts of the last day.

@@ -5,27 +5,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use websub::hub::subscriptions::view::HubStatus;
 
 use crate::announce::time::later;
+use crate::report::figures::Counts;
+use crate::report::status::{INTERVALS, IntervalView};
 
 /// Length of an interval.
 const INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Intervals of a day.
-pub const INTERVALS: usize = 96;
-
-/// The deliveries of one interval, or of all since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IntervalView {
-    /// Its start; it lasts for 15 minutes. The time of the count of those since the start.
-    pub from: Timestamp,
-    /// Deliveries that a hub, a broker or a subscriber accepted.
-    pub delivered: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-    /// Maximum that was pending at a time; what is pending now.
-    pub pending: u64,
-}
 
 /// Counts by interval.
 #[derive(Debug, Clone, Default)]
@@ -77,6 +64,26 @@ impl LastDay {
     }
 }
 
+/// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
+pub fn totals(
+    counts: &Counts,
+    pending: usize,
+    hub: Option<&HubStatus>,
+    now: Timestamp,
+) -> IntervalView {
+    let hubs = || counts.hubs.values();
+    let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
+    let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
+    let deliveries = hub.map(|hub| hub.counts.deliveries).unwrap_or_default();
+    let owed = hub.map_or(0, |hub| hub.owed);
+    IntervalView {
+        from: now,
+        delivered: accepted + deliveries.delivered,
+        failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
+        pending: (pending + owed) as u64,
+    }
+}
+
 fn start_of_interval(time: Timestamp) -> Timestamp {
     let length = i64::try_from(INTERVAL.as_secs()).unwrap_or(1);
     let second = time.as_second();
@@ -85,7 +92,8 @@ fn start_of_interval(time: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::{INTERVALS, IntervalView, LastDay};
+    use super::LastDay;
+    use crate::report::status::{INTERVALS, IntervalView};
 
     fn totals(text: &str, delivered: u64, failed: u64, pending: u64) -> IntervalView {
         IntervalView {
