@@ -28,6 +28,7 @@ mod schema;
 mod snippet;
 mod status;
 mod subscriptions;
+mod variables;
 
 use anyhow::Context;
 use clap::Parser;
@@ -44,6 +45,10 @@ use crate::daemon::log::error_chain;
 /// Runs the command that the arguments name, and reports its error.
 pub fn main() -> Exit {
     let options = Options::parse();
+    if let Some(error) = variables::unknown(std::env::vars_os().map(|(name, _)| name)) {
+        eprintln!("rsnotify: {}", escaped_lines(&error));
+        return Exit::Configuration;
+    }
     let _logging = logging::start(&options);
     let outcome = match &options.command {
         Command::Run(run) => run::run(options.config.as_deref(), run),

@@ -197,7 +197,7 @@ pub fn suggested(message: &str, text: &str, words: &[&str]) -> String {
 }
 
 /// Returns the candidate nearest to `word`, if it is near enough to be a spelling mistake.
-fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase().replace('-', "_");
     candidates
         .into_iter()

@@ -8,7 +8,7 @@
 pub mod address;
 pub mod broker;
 mod channel;
-mod check;
+pub mod check;
 pub mod duration;
 pub mod effective;
 mod environment;

@@ -148,9 +148,9 @@ impl Browser {
         );
     }
 
-    /// A picture of the whole page, for developers: written where `RSNOTIFY_SCREENSHOTS` says, if it does.
+    /// A picture of the whole page, for developers: written where `RSNOTIFY_TEST_SCREENSHOTS` says, if it does.
     pub fn picture(&self, name: &str) {
-        let Some(directory) = std::env::var_os("RSNOTIFY_SCREENSHOTS") else {
+        let Some(directory) = std::env::var_os("RSNOTIFY_TEST_SCREENSHOTS") else {
             return;
         };
         let options = json!({"captureBeyondViewport": true, "format": "png"});

@@ -1,6 +1,6 @@
 //! The status page in a real browser: mouse, keyboard, small screen, dark mode.
 //!
-//! Without chromium and chromedriver, these tests are skipped. With `RSNOTIFY_SCREENSHOTS=DIRECTORY` they save
+//! Without chromium and chromedriver, these tests are skipped. With `RSNOTIFY_TEST_SCREENSHOTS=DIRECTORY` they save
 //! screenshots there.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]

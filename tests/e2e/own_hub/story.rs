@@ -12,7 +12,7 @@ use crate::support::daemon::Daemon;
 use crate::support::documents::{Site, list};
 
 /// The number of subscribers over all topics, if not 24.
-const SUBSCRIBERS: &str = "RSNOTIFY_STORY_SUBSCRIBERS";
+const SUBSCRIBERS: &str = "RSNOTIFY_TEST_SUBSCRIBERS";
 const ROUNDS: usize = 6;
 
 /// A source with one set, which publishes at a hub.
