@@ -32,6 +32,7 @@ use crate::config::error::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::reload::DaemonConfig;
 use crate::config::server::ServerSettings;
+use crate::control::ControlReply;
 use crate::daemon::event_loop::{Ended, EventLoop, Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::front::Front;
@@ -78,7 +79,13 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
     ) -> anyhow::Result<()> {
         loop {
             match self.event_loop.run(&self.received) {
-                Ended::Reload => self.reload(&reread, apply),
+                Ended::Reload(replies) => {
+                    let reply = self.reload(&reread, apply);
+                    for asked in replies {
+                        // The client may have disconnected.
+                        let _ = asked.send(reply.clone());
+                    }
+                }
                 Ended::Stopped { by } => return self.stop(by),
             }
         }
@@ -89,9 +96,12 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         &mut self,
         reread: impl Fn() -> Result<C, ConfigError>,
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
-    ) {
+    ) -> ControlReply {
         match self.change_configuration(reread, apply) {
-            Ok(changes) => info!(changes, "reloaded the configuration: {changes}"),
+            Ok(changes) => {
+                info!(changes, "reloaded the configuration: {changes}");
+                ControlReply::Reloaded { changes }
+            }
             Err(error) => {
                 let error = error_chain(error.as_ref());
                 error!(
@@ -99,9 +109,11 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
                     "configuration not reloaded, keeping the previous one: {error}"
                 );
                 let at = Timestamp::now();
+                let reply = ControlReply::Error(error.clone());
                 let refused = RefusedConfiguration { at, error };
                 self.event_loop
                     .note_configuration(|status| status.refused = Some(refused));
+                reply
             }
         }
     }

@@ -21,6 +21,7 @@ mod outbox;
 mod output;
 mod play_forward;
 mod progress;
+mod reload;
 mod resend;
 mod run;
 mod scan;
@@ -64,6 +65,7 @@ pub fn main() -> Exit {
         Command::Listen(listen) => listen::listen(options.config.as_deref(), listen),
         Command::Resend(resend) => resend::resend(options.config.as_deref(), resend),
         Command::Advertise(advertise) => advertise::advertise(options.config.as_deref(), advertise),
+        Command::Reload(state) => reload::reload(options.config.as_deref(), state),
         Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),
         Command::Man(man) => man::man(man),

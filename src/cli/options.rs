@@ -88,6 +88,11 @@ pub enum Command {
     Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
+    /// Have the running daemon reload its configuration, and wait for the outcome
+    ///
+    /// Prints what that changes. If the new configuration is wrong, the daemon keeps the previous one, and the exit status
+    /// is 1.
+    Reload(StateOptions),
     /// Check the health of the running daemon
     Health(HealthOptions),
     /// Print completions for a shell

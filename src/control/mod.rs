@@ -49,6 +49,8 @@ pub enum ControlRequest {
     Subscriptions(SubscriptionsAction),
     /// The URI that the public listener is reached as.
     PublicUrl,
+    /// Put the configuration as it is now into effect, or keep the previous one.
+    Reload,
 }
 
 /// An action on subscriptions.
@@ -100,6 +102,10 @@ pub enum ControlReply {
     Removed(Box<SubscriptionView>),
     /// The URI that the public listener is reached as.
     PublicUrl(String),
+    /// What the reloaded configuration changes, in words.
+    Reloaded {
+        changes: String,
+    },
     Error(String),
 }
 

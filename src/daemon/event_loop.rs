@@ -53,14 +53,15 @@ pub enum Input<I> {
     CommandDone(CommandReply),
     /// The embedded hub has ended the deliveries that it had begun.
     HubDrained,
-    Reload,
+    /// The configuration is to be reloaded, and the outcome told to who asked for it.
+    Reload(Option<oneshot::Sender<ControlReply>>),
     Stop,
 }
 
 /// Reason why the loop returned.
 pub enum Ended {
-    /// The configuration is to be reloaded.
-    Reload,
+    /// The configuration is to be reloaded, and the outcome told to those who asked for it.
+    Reload(Vec<oneshot::Sender<ControlReply>>),
     /// It was told to stop. Work that others have begun may take until then.
     Stopped { by: Instant },
 }
@@ -229,12 +230,15 @@ impl<R: Role> EventLoop<R> {
             // It is never disconnected: the parts have a sender.
             let first = received.recv_timeout(self.time_to_wait()).ok();
             let is_ping_due = self.reporter.service_manager.is_ping_due();
-            let mut is_reload_wanted = false;
+            let mut reload: Option<Vec<_>> = None;
             let inputs = received.try_iter().take(MAX_INPUTS);
             for input in first.into_iter().chain(inputs) {
                 match input {
                     Input::Stop => self.stop(),
-                    Input::Reload => is_reload_wanted = true,
+                    Input::Reload(reply) => reload.get_or_insert_default().extend(reply),
+                    Input::Command(ControlRequest::Reload, reply) => {
+                        reload.get_or_insert_default().push(reply);
+                    }
                     input => self.input(input),
                 }
                 // Each command has a step to itself, which counts what it did.
@@ -248,12 +252,12 @@ impl<R: Role> EventLoop<R> {
             if is_ping_due {
                 self.reporter.ping();
             }
-            match self.parts.stop_by {
-                Some(by) if self.is_done() || Instant::now() >= by => {
+            match (self.parts.stop_by, reload) {
+                (Some(by), _) if self.is_done() || Instant::now() >= by => {
                     self.log_unanswered();
                     return Ended::Stopped { by };
                 }
-                None if is_reload_wanted => return Ended::Reload,
+                (None, Some(replies)) => return Ended::Reload(replies),
                 _ => {}
             }
         }
@@ -305,7 +309,7 @@ impl<R: Role> EventLoop<R> {
             Input::CommandDone(reply) => self.replies.push(reply),
             Input::HubDrained => self.parts.hub.drained(),
             // The loop has taken note of it, or has ended.
-            Input::Reload | Input::Stop => {}
+            Input::Reload(_) | Input::Stop => {}
         }
     }
 

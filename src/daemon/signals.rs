@@ -31,7 +31,7 @@ impl Signals {
             let input = tokio::select! {
                 _ = self.terminate.recv() => Input::Stop,
                 _ = self.interrupt.recv() => Input::Stop,
-                _ = self.hangup.recv() => Input::Reload,
+                _ = self.hangup.recv() => Input::Reload(None),
             };
             if inputs.send(input).is_err() {
                 return;

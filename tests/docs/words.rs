@@ -10,11 +10,13 @@ use crate::page::{Block, CARGO, Page, pages};
 use crate::sandbox::Sandbox;
 
 /// Variables without a flag: those that tests read, and those that the command of `listen` finds.
-const OTHER_VARIABLES: [&str; 7] = [
+const OTHER_VARIABLES: [&str; 9] = [
     "RSNOTIFY_FAILPOINT",
     "RSNOTIFY_FROM",
     "RSNOTIFY_MODEL_CASES",
     "RSNOTIFY_MODEL_SEED",
+    "RSNOTIFY_PORT",
+    "RSNOTIFY_SERVICE_HOST",
     "RSNOTIFY_TEST_SUBSCRIBERS",
     "RSNOTIFY_TOPIC",
     "RSNOTIFY_UNTIL",

@@ -10,7 +10,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup};
+use crate::support::daemon::{Daemon, Setup, output};
 use crate::support::documents::{Site, URL, capability_list, list};
 use crate::support::hub::FakeHub;
 
@@ -63,6 +63,36 @@ fn what_did_not_change_goes_on_untouched() {
     assert_eq!(hub.notification().changes(), [CHANGE]);
     daemon.stop();
     assert!(hub.heard().is_empty());
+}
+
+#[test]
+fn a_command_reloads_and_says_what_came_of_it() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let ask = |setup: &Setup| output(&mut setup.command("reload"));
+    let (code, _, said) = ask(&setup);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("no rsnotify is running with "), "{said}");
+    let daemon = setup.start();
+    change_window(&mut setup);
+    let (code, said, _) = ask(&setup);
+    assert_eq!(code, Some(0));
+    assert_eq!(said, "reloaded the configuration: window changed\n");
+    let good = setup.config.clone();
+    setup.config = good.replace("quiet", "quite");
+    let (code, out, said) = ask(&setup);
+    assert_eq!((code, &*out), (Some(1), ""));
+    let why = "not reloaded, the daemon keeps the previous one: ";
+    assert!(
+        said.contains(why) && said.contains("config.toml:"),
+        "{said}"
+    );
+    assert!(said.contains("did you mean \"quiet\"?"), "{said}");
+    let refused = &daemon.status()["configuration"]["refused"]["error"];
+    assert!(refused.as_str().unwrap().contains("quite"), "{refused}");
+    setup.config = good;
+    assert_eq!(ask(&setup).0, Some(0));
+    daemon.stop();
 }
 
 #[test]

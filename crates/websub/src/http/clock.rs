@@ -27,3 +27,20 @@ impl Clock {
         now.unwrap_or(Timestamp::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+
+    use super::Clock;
+
+    #[test]
+    fn it_goes_on_from_the_time_that_was_saved_whatever_the_wall_clock_shows() {
+        let ahead = Timestamp::now() + SignedDuration::from_hours(24 * 365);
+        let clock = Clock::start(Some(ahead));
+        let first = clock.now();
+        assert!(first >= ahead && clock.now() >= first);
+        let behind = Timestamp::now() - SignedDuration::from_hours(1);
+        assert!(Clock::start(Some(behind)).now() > behind + SignedDuration::from_mins(59));
+    }
+}

@@ -1,0 +1,38 @@
+//! `reload`: the running daemon puts its configuration into effect as it is now, or says why not.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use resourcesync::escape::{escaped, escaped_lines};
+
+use crate::cli::daemon_client::unexpected_answer;
+use crate::cli::exit::Exit;
+use crate::cli::options::StateOptions;
+use crate::cli::output::print;
+use crate::config::overrides::Overrides;
+use crate::config::partial::state_dir;
+use crate::control::{self, ControlReply, ControlRequest};
+use crate::state::lock;
+
+pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exit> {
+    let overrides = Overrides {
+        state_dir: options.state_dir.clone(),
+        ..Overrides::default()
+    };
+    let state_dir = state_dir(file, &overrides)?;
+    if !lock::is_in_use(&state_dir).context("cannot look for the daemon")? {
+        bail!("no rsnotify is running with {}", state_dir.display());
+    }
+    match control::ask(&state_dir, &ControlRequest::Reload)? {
+        ControlReply::Reloaded { changes } => {
+            print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))?;
+            Ok(Exit::Fine)
+        }
+        ControlReply::Error(error) => bail!(
+            "configuration not reloaded, the daemon keeps the previous one: {}",
+            escaped_lines(&error)
+        ),
+        _ => Err(unexpected_answer()),
+    }
+}
