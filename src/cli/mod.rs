@@ -2,6 +2,7 @@
 
 mod accept;
 mod advertise;
+mod backup;
 mod check;
 mod completions;
 mod config;
@@ -65,6 +66,7 @@ pub fn main() -> Exit {
         Command::Listen(listen) => listen::listen(options.config.as_deref(), listen),
         Command::Resend(resend) => resend::resend(options.config.as_deref(), resend),
         Command::Advertise(advertise) => advertise::advertise(options.config.as_deref(), advertise),
+        Command::Backup(backup) => backup::backup(options.config.as_deref(), backup),
         Command::Reload(state) => reload::reload(options.config.as_deref(), state),
         Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),

@@ -88,6 +88,10 @@ pub enum Command {
     Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
+    /// Write a copy of the state to a new file, while the daemon runs or not
+    ///
+    /// The copy has the secrets of the embedded hub's subscribers: only its user may read it.
+    Backup(BackupOptions),
     /// Have the running daemon reload its configuration, and wait for the outcome
     ///
     /// Prints what that changes. If the new configuration is wrong, the daemon keeps the previous one, and the exit status
@@ -122,6 +126,15 @@ pub struct TreeOptions {
 
     #[command(flatten)]
     pub state: StateOptions,
+}
+
+impl StateOptions {
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            state_dir: self.state_dir.clone(),
+            ..Overrides::default()
+        }
+    }
 }
 
 impl TreeOptions {
@@ -184,6 +197,16 @@ pub struct StateOptions {
     /// The directory of the state file
     #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct BackupOptions {
+    /// The file to write, which must not exist
+    #[arg(value_name = "FILE")]
+    pub to: PathBuf,
+
+    #[command(flatten)]
+    pub state: StateOptions,
 }
 
 /// The flag that names the admin listener.

@@ -10,17 +10,12 @@ use crate::cli::daemon_client::unexpected_answer;
 use crate::cli::exit::Exit;
 use crate::cli::options::StateOptions;
 use crate::cli::output::print;
-use crate::config::overrides::Overrides;
 use crate::config::partial::state_dir;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::state::lock;
 
 pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exit> {
-    let overrides = Overrides {
-        state_dir: options.state_dir.clone(),
-        ..Overrides::default()
-    };
-    let state_dir = state_dir(file, &overrides)?;
+    let state_dir = state_dir(file, &options.overrides())?;
     if !lock::is_in_use(&state_dir).context("cannot look for the daemon")? {
         bail!("no rsnotify is running with {}", state_dir.display());
     }

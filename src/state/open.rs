@@ -65,6 +65,8 @@ pub enum StateFileError {
     Directory(PathBuf, #[source] std::io::Error),
     #[error("cannot create the state file {0}; is the disk full, or read-only?")]
     Create(PathBuf, #[source] std::io::Error),
+    #[error("cannot write the backup {0}")]
+    Backup(PathBuf, #[source] std::io::Error),
     #[error("cannot open the lock file {0}")]
     Lock(PathBuf, #[source] std::io::Error),
     #[error(
@@ -260,11 +262,7 @@ impl StateFile {
         // It may have been deleted with the directory.
         let _ = self.lock.unlock();
         let lock = lock::take(&directory)?;
-        create(&directory, |new| {
-            let name = ToSqlOutput::Borrowed(ValueRef::Text(new.as_os_str().as_bytes()));
-            let copied = connection.execute("VACUUM INTO ?1", [name]);
-            copied.map(|_| ())
-        })?;
+        create(&directory, |new| copy_into(connection, new))?;
         let (file, reopened) = StateFile::open_locked(&directory, lock)?;
         *connection = reopened;
         *self = file;
@@ -315,6 +313,32 @@ pub fn open_to_read(directory: &Path) -> Result<Option<Connection>, StateFileErr
     check_schema(&connection, &path)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
     Ok(Some(connection))
+}
+
+/// Writes a copy of the state in `directory` to a new file that is private to its user, while a daemon may be writing.
+/// Returns false if there is no state yet.
+pub fn back_up(directory: &Path, to: &Path) -> Result<bool, StateFileError> {
+    let Some(connection) = open_to_read(directory)? else {
+        return Ok(false);
+    };
+    let failed = |source| StateFileError::Backup(to.to_owned(), source);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let file = options.open(to).map_err(failed)?;
+    let copied = copy_into(&connection, to).map_err(std::io::Error::other);
+    if let Err(error) = copied.and_then(|()| file.sync_all()) {
+        // Half a copy restores nothing.
+        let _ = std::fs::remove_file(to);
+        return Err(failed(error));
+    }
+    Ok(true)
+}
+
+/// Copies a state to a file that is empty, or not there.
+fn copy_into(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
+    let name = ToSqlOutput::Borrowed(ValueRef::Text(to.as_os_str().as_bytes()));
+    let copied = connection.execute("VACUUM INTO ?1", [name]);
+    copied.map(|_| ())
 }
 
 /// Returns a copy in memory of the state in `directory`, for a look at what would come of it. It has no notifications of the

@@ -1,6 +1,9 @@
 //! Changes while no daemon runs.
 
-use crate::support::daemon::Setup;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::daemon::{Setup, output};
 use crate::support::documents::{Site, list};
 use crate::support::hub::FakeHub;
 
@@ -29,7 +32,7 @@ fn a_second_daemon_on_the_same_state_says_so() {
     let hub = FakeHub::start();
     let setup = Setup::new(&site, &[hub.url()], "");
     let _daemon = setup.start();
-    let (code, _, stderr) = crate::support::daemon::output(&mut setup.command("run"));
+    let (code, _, stderr) = output(&mut setup.command("run"));
     assert_eq!(code, Some(1), "{stderr}");
     assert!(
         stderr.contains("another rsnotify uses the state directory"),
@@ -67,4 +70,40 @@ fn a_document_that_is_excluded_is_forgotten_and_included_again_unannounced() {
         hub.notification().changes(),
         ["updated changelist b/changelist.xml"]
     );
+}
+
+#[test]
+fn a_backup_is_taken_of_a_daemon_that_runs_and_one_that_does_not_and_restores_the_state() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let to = |name: &str| setup.state.path().join(name);
+    let back_up = |name: &str| output(setup.command("backup").arg(to(name)));
+    let (code, _, said) = back_up("none");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("there is no state in "), "{said}");
+    let daemon = setup.start();
+    let (code, said, _) = back_up("running");
+    assert_eq!(code, Some(0));
+    assert!(said.starts_with("copied the state in "), "{said}");
+    let mode = fs::metadata(to("running")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, _, said) = back_up("running");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot write the backup "), "{said}");
+    assert!(said.contains("File exists"), "{said}");
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let told = ["updated changelist a/changelist.xml"];
+    assert_eq!(hub.notification().changes(), told);
+    assert!(daemon.stop().success());
+    assert_eq!(back_up("stopped").0, Some(0));
+    // With the state of before the change, it is announced again; with that of after it, it is not.
+    for (name, is_told) in [("running", true), ("stopped", false)] {
+        fs::copy(to(name), to("state/state.sqlite")).unwrap();
+        let daemon = setup.start();
+        if is_told {
+            assert_eq!(hub.notification().changes(), told);
+        }
+        assert!(daemon.stop().success());
+    }
+    assert!(hub.heard().is_empty());
 }
