@@ -707,8 +707,16 @@ pub struct AccountOptions {
 
 #[derive(Debug, Clone, Args)]
 pub struct OutboxShowOptions {
+    /// The channel: the URI of its topic, or of its Capability List [default: the only one]
+    #[arg(value_name = "CHANNEL")]
+    pub channel: Option<String>,
+
     #[command(flatten)]
-    pub account: AccountOptions,
+    pub kind: KindOptions,
+
+    /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
+    #[arg(value_name = "HUB")]
+    pub hub: Option<String>,
 
     /// Print the notification in flight too
     #[arg(long, env = "RSNOTIFY_PAYLOAD", value_parser = FalseyValueParser::new())]

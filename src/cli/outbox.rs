@@ -5,6 +5,7 @@ pub mod text;
 use std::io::Write;
 use std::path::Path;
 
+use anyhow::bail;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -18,6 +19,7 @@ use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write
 use crate::cli::output::{counted, print_answer};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::outbox::AccountName;
+use crate::report::status::ChannelView;
 use crate::report::status::account::AccountView;
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
@@ -59,18 +61,50 @@ fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Resul
 }
 
 fn show(daemon: &DaemonClient<'_>, options: &OutboxShowOptions) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(daemon, &options.account, options.payload)?;
+    let account = shown_account(daemon, options)?;
+    let (shown, is_running) = ask_for(daemon, account, options.payload)?;
     print_answer(options.ask.output.json, (&shown, is_running), |out| {
         write_account(out, &shown)
     })
 }
 
+/// Returns the hub and the channel that are named, or of which there is one only.
+fn shown_account(
+    daemon: &DaemonClient<'_>,
+    options: &OutboxShowOptions,
+) -> anyhow::Result<AccountName> {
+    let OutboxShowOptions { channel, hub, .. } = options;
+    let kind = options.kind.kind;
+    if let (Some(channel), Some(hub)) = (channel.clone(), hub.clone()) {
+        return Ok(AccountName { channel, kind, hub });
+    }
+    let (ControlReply::Outbox(channels), _) = daemon.ask(ControlRequest::Outbox)? else {
+        return Err(unexpected_answer());
+    };
+    let is_named = |view: &&ChannelView| {
+        let is_it = |name: &String| [view.topic.as_str(), view.set.as_str()].contains(&&**name);
+        channel.as_ref().is_none_or(is_it) && kind.is_none_or(|kind| kind == view.kind)
+    };
+    let named = channels.iter().filter(is_named);
+    let mut hubs = named.flat_map(|view| view.hubs.iter().map(move |hub| (view, hub)));
+    match (hubs.next(), hubs.next()) {
+        (Some((view, hub)), None) => Ok(AccountName {
+            channel: view.topic.to_string(),
+            kind: None,
+            hub: hub.hub.to_string(),
+        }),
+        (None, _) => bail!("no such channel has a hub; `rsnotify outbox list` lists them"),
+        _ => {
+            bail!("there are several: name the channel and the hub, as `rsnotify outbox list` does")
+        }
+    }
+}
+
 fn ask_for(
     daemon: &DaemonClient<'_>,
-    account: &AccountOptions,
+    account: AccountName,
     payload: bool,
 ) -> anyhow::Result<(Box<AccountView>, bool)> {
-    let account = account.name();
     let request = ControlRequest::Show { account, payload };
     match daemon.ask(request)? {
         (ControlReply::Account(shown), is_running) => Ok((shown, is_running)),
@@ -137,7 +171,7 @@ fn say_what_would_be_dropped(
     daemon: &DaemonClient<'_>,
     options: &OutboxDropOptions,
 ) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(daemon, &options.account, false)?;
+    let (shown, is_running) = ask_for(daemon, options.account.name(), false)?;
     let AccountOptions { channel, hub, .. } = &options.account;
     let due = shown.hub.due;
     let answer = json!({ "dropped": null, "channel": channel, "hub": hub, "due": due });

@@ -378,3 +378,26 @@ fn a_set_of_which_nothing_is_sent_is_told_as_loudly_as_a_hub_in_trouble() {
         assert_eq!(metrics.contains(series), is_there, "{series}: {metrics}");
     }
 }
+
+#[test]
+fn what_there_is_one_of_needs_no_name() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    let shown = json(&mut outbox(&setup, &["show"]));
+    assert_eq!(shown["hub"], hub.url());
+    let topic = shown["topic"].as_str().unwrap().to_owned();
+    let by_topic = json(&mut outbox(&setup, &["show", &topic]));
+    assert_eq!(by_topic["hub"], hub.url());
+    let (code, _, said) = output(&mut outbox(&setup, &["show", "https://e.org/none"]));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("no such channel has a hub"), "{said}");
+    assert!(daemon.stop().success());
+    let other = FakeHub::start();
+    setup.config = Setup::new(&site, &[hub.url(), other.url()], "").config;
+    let daemon = setup.start();
+    let (code, _, said) = output(&mut outbox(&setup, &["show"]));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("there are several: name "), "{said}");
+    assert!(daemon.stop().success());
+}
