@@ -30,6 +30,7 @@ mod schema;
 mod snippet;
 mod status;
 mod subscriptions;
+mod token;
 mod variables;
 
 use anyhow::Context;
@@ -67,6 +68,7 @@ pub fn main() -> Exit {
         Command::Resend(resend) => resend::resend(options.config.as_deref(), resend),
         Command::Advertise(advertise) => advertise::advertise(options.config.as_deref(), advertise),
         Command::Backup(backup) => backup::backup(options.config.as_deref(), backup),
+        Command::Token(token) => token::token(options.config.as_deref(), token),
         Command::Reload(state) => reload::reload(options.config.as_deref(), state),
         Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),

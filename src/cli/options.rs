@@ -88,6 +88,8 @@ pub enum Command {
     Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
+    /// Make a bearer token for a publisher of `rsnotify hub`, and print the lines for both configurations
+    Token(TokenOptions),
     /// Write a copy of the state to a new file, while the daemon runs or not
     ///
     /// The copy has the secrets of the embedded hub's subscribers: only its user may read it.
@@ -197,6 +199,13 @@ pub struct StateOptions {
     /// The directory of the state file
     #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct TokenOptions {
+    /// The publisher's name, for logs, status and metrics
+    #[arg(value_name = "NAME")]
+    pub name: String,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -774,3 +774,44 @@ fn the_conformance_suite_passes_against_it() {
     assert!(output.status.success(), "{printed}");
     assert!(printed.contains("test result: ok. "), "{printed}");
 }
+
+#[test]
+fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        output(command.args(arguments).env_remove("RSNOTIFY_CONFIG"))
+    };
+    let (code, lines, _) = run(&["token", "the \"library\""]);
+    assert_eq!(code, Some(0));
+    let parts: Vec<&str> = lines.split("\n\n").collect();
+    let [secret, of_hub, of_source] = parts[..] else {
+        panic!("{lines}")
+    };
+    let token = secret.lines().last().unwrap();
+    assert!(token.len() >= 40 && token.chars().all(|c| c.is_ascii_alphanumeric()));
+    assert_ne!(run(&["token", "the \"library\""]).1, lines);
+    let there = |lines: &str| lines.replace("/etc/rsnotify", directory.path().to_str().unwrap());
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    write("the--library-.token", token);
+    write("hub.token", token);
+    let state = format!("state_dir = \"{}\"\n", directory.path().display());
+    let hub = "[hub]\nurl = \"https://hub.example.org/hub\"\n";
+    let hub = write("hub.toml", &format!("{state}{hub}{}", there(of_hub)));
+    let source = "[[source]]\nname = \"main\"\npath = \"/srv/www\"\nurl = \"https://e.org/\"\n";
+    let source = write(
+        "config.toml",
+        &format!("{state}{source}{}", there(of_source)),
+    );
+    for config in [hub, source] {
+        let (code, _, said) = run(&["config", "--config", &config]);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    let (code, _, said) = run(&["token", " "]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("a name has at least one letter"), "{said}");
+}
