@@ -625,6 +625,16 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
         .map(|request| request.topic.strip_prefix(&source.url("")).unwrap())
         .collect();
     assert_eq!(paths, ["/a/change", "/b/change"]);
+    // A host alone stands for its Source Description.
+    let (_listener, requests) = topics(&[&source.url("/"), "--kind", "change"], 2);
+    let of_host = requests.iter().map(|request| request.topic.as_str());
+    assert!(
+        of_host.eq(paths
+            .iter()
+            .map(|path| source.url(path))
+            .collect::<Vec<_>>()
+            .iter())
+    );
 }
 
 /// Publishes a Source Description of two sets, `/a` and `/b`, with a channel each.

@@ -6,11 +6,14 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::uri::{Hub, Topic};
+use url::Url;
 use websub::subscriber::discover::{DiscoverError, Discovery, discover};
 use websub::subscriber::retrieve::{AllowedOrigins, Retriever};
 
 use crate::cli::listen::exit::Failure;
 
+/// The place of a Source Description on its host.
+const WELL_KNOWN: &str = "/.well-known/resourcesync";
 /// Capability Lists and Source Descriptions read at most for one URL.
 const MAX_DOCUMENTS: usize = 1_000;
 
@@ -60,12 +63,35 @@ impl From<ListenedChannel> for FoundChannels {
     }
 }
 
-/// Finds the channels of a URL: of a topic, a Capability List or a Source Description.
+/// Finds the channels of a URL: of a topic, a Capability List or a Source Description; of a host alone, those of its Source
+/// Description at the well-known place (ResourceSync 1.1 section 6.3.2).
 ///
 /// # Errors
 ///
 /// If there is none. Capability Lists that cannot be read are among the unusable if others could be.
 pub async fn channels(
+    asked: &str,
+    kind: Option<ChannelKind>,
+    hub: Option<&Hub>,
+) -> Result<FoundChannels, Failure> {
+    let failure = match channels_at(asked, kind, hub).await {
+        Ok(found) => return Ok(found),
+        Err(failure) => failure,
+    };
+    let url = Url::parse(asked).ok();
+    let host = url.filter(|url| url.path() == "/" && url.query().is_none());
+    let Some(well_known) = host.and_then(|url| url.join(WELL_KNOWN).ok()) else {
+        return Err(failure);
+    };
+    let found = channels_at(well_known.as_str(), kind, hub).await;
+    let mut found = found.map_err(|_| failure)?;
+    for channel in &mut found.channels {
+        asked.clone_into(&mut channel.asked);
+    }
+    Ok(found)
+}
+
+async fn channels_at(
     asked: &str,
     kind: Option<ChannelKind>,
     hub: Option<&Hub>,
