@@ -26,6 +26,7 @@ mod reload;
 mod resend;
 mod run;
 mod scan;
+mod scan_file;
 mod schema;
 mod snippet;
 mod status;

@@ -518,6 +518,10 @@ impl LogLevel {
 
 #[derive(Debug, Clone, Args)]
 pub struct ScanOptions {
+    /// A file to explain, instead of all: the glob that matches it, its place, its state, or why it is no document
+    #[arg(value_name = "FILE", conflicts_with = "state")]
+    pub file: Option<PathBuf>,
+
     #[command(flatten)]
     pub tree: TreeOptions,
 

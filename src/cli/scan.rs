@@ -13,6 +13,7 @@ use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ScanOptions;
 use crate::cli::output::{grouped, print, say};
+use crate::cli::scan_file::explain_file;
 use crate::config::Config;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
@@ -38,6 +39,9 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     let plan = &scan.engine.plan;
     for document in &mut documents {
         read_changes(plan, document);
+    }
+    if let Some(path) = &options.file {
+        return explain_file(&config, &scan, &documents, path, options.output.json);
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
@@ -81,7 +85,7 @@ fn read_changes(plan: &Plan, document: &mut DocumentView) {
     }
 }
 
-fn to_json(document: &DocumentView) -> Value {
+pub fn to_json(document: &DocumentView) -> Value {
     json!({
         "uri": document.uri.as_str(),
         "path": document.path.text(),

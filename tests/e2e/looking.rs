@@ -120,3 +120,80 @@ fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
         .filter(|line| line.starts_with("rsnotify_documents{"));
     assert_eq!(all.count(), 4, "{metrics}");
 }
+
+#[test]
+fn scan_explains_one_file() {
+    let site = Site::new();
+    site.write("a/notes.txt", "none");
+    site.write(
+        "a/sitemap.xml",
+        "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>",
+    );
+    site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let explained = |path: &str| {
+        let path = site.path(path);
+        let (code, out, said) = output(setup.command("scan").arg(&path));
+        (code, out + &said)
+    };
+    let (code, said) = explained("a/changelist.xml");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("\nread "), "no daemon has run: {said}");
+    let daemon = setup.start();
+    let (code, said) = explained("a/changelist.xml");
+    assert_eq!(code, Some(0), "{said}");
+    for line in [
+        "URI       https://source.example/a/changelist.xml",
+        "include   **/*.xml",
+        "kind      changelist list",
+        "set       https://source.example/a/capabilitylist.xml",
+        "state     announced",
+    ] {
+        assert!(
+            said.contains(&format!("\n{line}\n")),
+            "no {line:?} in {said}"
+        );
+    }
+    assert!(
+        said.contains("\nread      20") && said.contains("\nchannel   http"),
+        "{said}"
+    );
+    for (path, glob, why) in [
+        (
+            "a/notes.txt",
+            false,
+            "`include` does not match the file there",
+        ),
+        ("a/sitemap.xml", true, "the file there is no document: "),
+        ("a/none.xml", true, "no file is there"),
+    ] {
+        let (code, said) = explained(path);
+        assert_eq!(
+            (code, said.contains("\ninclude ")),
+            (Some(1), glob),
+            "{said}"
+        );
+        assert!(
+            said.contains("\nstate     no document\nreason    "),
+            "{said}"
+        );
+        assert!(said.contains(why), "no {why:?} in {said}");
+    }
+    let (code, said) = explained("a/broken.xml");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("\nstate     broken\nreason    "), "{said}");
+    let mut asked = setup.command("scan");
+    asked.args(["--json"]).arg(site.path("a/changelist.xml"));
+    let (_, answer, _) = output(&mut asked);
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["document"]["state"], "announced");
+    assert_eq!(answer["include"], "**/*.xml");
+    let (code, _, said) = output(setup.command("scan").arg("/nowhere/a.xml"));
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("/nowhere/a.xml lies below no mount; "),
+        "{said}"
+    );
+    assert!(daemon.stop().success());
+}
