@@ -109,7 +109,7 @@ fn is_journal() -> bool {
         .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// The message and the fields of an event, escaped for a terminal.
+/// The message of an event, and those of its fields that it does not say, escaped for a terminal.
 struct Fields;
 
 impl<'writer> FormatFields<'writer> for Fields {
@@ -117,6 +117,8 @@ impl<'writer> FormatFields<'writer> for Fields {
         let mut line = FieldLine {
             writer,
             is_empty: true,
+            message: String::new(),
+            words: Vec::new(),
             written: Ok(()),
         };
         fields.record(&mut line);
@@ -128,11 +130,33 @@ impl<'writer> FormatFields<'writer> for Fields {
 struct FieldLine<'writer> {
     writer: Writer<'writer>,
     is_empty: bool,
+    /// The message, which comes first.
+    message: String,
+    /// Its words that stand for no field so far.
+    words: Vec<String>,
     written: fmt::Result,
 }
 
 impl FieldLine<'_> {
+    /// Returns true if the message has this value: each of its words stands for one field.
+    fn is_said(&mut self, value: &str) -> bool {
+        let value = value.trim_matches('"');
+        if value.contains(char::is_whitespace) {
+            return self.message.contains(value);
+        }
+        let word = self.words.iter().position(|word| word == value);
+        word.map(|at| self.words.swap_remove(at)).is_some()
+    }
+
     fn write(&mut self, field: &Field, value: &str) -> fmt::Result {
+        if field.name() == "message" {
+            let words = value.split_whitespace();
+            let plain = words.map(|word| word.trim_matches(|c| ":,;.()\"'`".contains(c)));
+            self.words = plain.map(str::to_owned).collect();
+            value.clone_into(&mut self.message);
+        } else if self.is_said(value) {
+            return Ok(());
+        }
         if !std::mem::take(&mut self.is_empty) {
             self.writer.write_char(' ')?;
         }
@@ -247,6 +271,27 @@ mod tests {
     }
 
     #[test]
+    fn what_the_message_says_is_not_said_again() {
+        let (topic, reason) = ("https://e.org/t/", "it is down: HTTP 503");
+        let line = written(false, false, || {
+            tracing::info!(
+                topic,
+                changes = 1,
+                lists = 1,
+                undated = 1,
+                reason,
+                "took 1 changes of 1 lists of {topic}: {reason}"
+            );
+            tracing::info!(topic, seq = 61, "cut notification 6, {topic}x");
+        });
+        assert_eq!(
+            line,
+            " INFO took 1 changes of 1 lists of https://e.org/t/: it is down: HTTP 503 undated=1\n \
+             INFO cut notification 6, https://e.org/t/x topic=\"https://e.org/t/\" seq=61\n"
+        );
+    }
+
+    #[test]
     fn each_level_has_its_priority_in_the_journal_and_none_elsewhere() {
         let log = || {
             tracing::error!("one");
@@ -269,21 +314,25 @@ mod tests {
     fn what_is_logged_writes_no_lines_of_its_own() {
         let path = "a\n<0>2026-11-21 ERROR all is lost\r\n.xml";
         assert_eq!(
-            written(true, false, || tracing::info!(%path, "read {path}")),
-            "<6> INFO read a\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml \
-             path=a\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml\n"
+            written(
+                true,
+                false,
+                || tracing::info!(next = %path, "read b{path}", path = &path[1..])
+            ),
+            "<6> INFO read b\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml \
+             next=a\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml\n"
         );
     }
 
     #[test]
     fn what_is_logged_commands_no_terminal() {
         let path = "a\u{1b}[2J\u{9b}31m\u{202e}\u{7}.xml";
-        let log = || tracing::warn!(%path, text = path, "read {path}");
+        let log = || tracing::warn!(%path, text = path, "read {}", &path[1..]);
         let shown = "a\\u001b[2J\\u009b31m\\u202e\\u0007.xml";
         let quoted = "\"a\\u{1b}[2J\\u{9b}31m\\u{202e}\\u{7}.xml\"";
         assert_eq!(
             written(false, false, log),
-            format!(" WARN read {shown} path={shown} text={quoted}\n")
+            format!(" WARN read {} path={shown} text={quoted}\n", &shown[1..])
         );
         let coloured = written(false, true, log);
         let codes = ["[33m", "[0m", "[3m", "[2m"].map(|code| format!("\u{1b}{code}"));
@@ -292,7 +341,7 @@ mod tests {
             .fold(coloured, |line, code| line.replace(code, ""));
         assert_eq!(
             bare,
-            format!(" WARN read {shown} path={shown} text={quoted}\n")
+            format!(" WARN read {} path={shown} text={quoted}\n", &shown[1..])
         );
     }
 }
