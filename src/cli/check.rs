@@ -87,7 +87,13 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         let (scan, state) = scanned(&config, options.all)?;
         let views = report::documents::all(&scan.reader())?;
         documents = views.len();
-        sections.push(tree(&scan, views, options.all)?);
+        let mut tree = tree(&scan, views, options.all)?;
+        tree.diagnostics.extend(
+            scan.without_document(&config)?.map(|nothing| {
+                Diagnostic::finding(nothing, "`rsnotify scan FILE` explains one file")
+            }),
+        );
+        sections.push(tree);
         sections.extend(machine::sections(&config, &scan, state));
         sections.extend(network::sections(
             &config, &scan, hubs, brokers, unverified,

@@ -53,7 +53,8 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     let suspensions = scan.suspensions()?.into_iter();
     let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
-    for notice in scan.notices.iter().chain(&suspensions) {
+    let nothing = scan.without_document(&config)?;
+    for notice in scan.notices.iter().chain(&suspensions).chain(&nothing) {
         say(notice);
     }
     print(|out| {

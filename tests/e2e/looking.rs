@@ -197,3 +197,33 @@ fn scan_explains_one_file() {
     );
     assert!(daemon.stop().success());
 }
+
+#[test]
+fn a_tree_without_a_document_says_so_and_why() {
+    let (site, hub) = (Site::empty(), FakeHub::start());
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let said = |command: &str| {
+        let (code, out, said) = output(&mut setup.command(command));
+        (code, out + &said)
+    };
+    for command in ["scan", "check"] {
+        let (_, said) = said(command);
+        assert!(
+            said.contains("no file is read: no name in the tree"),
+            "{said}"
+        );
+    }
+    for name in ["b.xml", "a.xml"] {
+        let sitemap = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>";
+        site.write(name, sitemap);
+    }
+    for (command, want) in [("scan", 0), ("check", 1)] {
+        let (code, said) = said(command);
+        let why =
+            "2 files read, none is a ResourceSync document; a.xml: the file there is no document: ";
+        assert!(said.contains(why), "{said}");
+        assert_eq!(code, Some(want), "{said}");
+    }
+    site.add_set("a");
+    assert!(!said("scan").1.contains("none is a ResourceSync document"));
+}

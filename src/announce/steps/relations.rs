@@ -90,9 +90,11 @@ pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
             if canonical == uri {
                 continue;
             }
-            let sql = "SELECT m.list FROM mention m CROSS JOIN document l ON l.id = m.list                        WHERE m.document = ?1 AND l.source = ?2";
+            let sql = "SELECT m.list FROM mention m CROSS JOIN document l ON l.id = m.list \
+                       WHERE m.document = ?1 AND l.source = ?2";
             let lists = step.db.all::<Vec<DocId>>(sql, (named, source))?;
-            let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2                        UNION ALL SELECT id FROM document WHERE names_index = ?1 AND source = ?2";
+            let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2 \
+                       UNION ALL SELECT id FROM document WHERE names_index = ?1 AND source = ?2";
             touched.extend(step.db.all::<Vec<DocId>>(sql, (named, source))?);
             let target = step.db.row_of(&canonical)?;
             if !lists.is_empty() {
