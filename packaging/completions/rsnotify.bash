@@ -22,6 +22,9 @@ _rsnotify() {
             rsnotify,advertise)
                 cmd="rsnotify__subcmd__advertise"
                 ;;
+            rsnotify,backup)
+                cmd="rsnotify__subcmd__backup"
+                ;;
             rsnotify,check)
                 cmd="rsnotify__subcmd__check"
                 ;;
@@ -49,6 +52,9 @@ _rsnotify() {
             rsnotify,outbox)
                 cmd="rsnotify__subcmd__outbox"
                 ;;
+            rsnotify,reload)
+                cmd="rsnotify__subcmd__reload"
+                ;;
             rsnotify,resend)
                 cmd="rsnotify__subcmd__resend"
                 ;;
@@ -70,11 +76,17 @@ _rsnotify() {
             rsnotify,subscriptions)
                 cmd="rsnotify__subcmd__subscriptions"
                 ;;
+            rsnotify,token)
+                cmd="rsnotify__subcmd__token"
+                ;;
             rsnotify__subcmd__help,accept)
                 cmd="rsnotify__subcmd__help__subcmd__accept"
                 ;;
             rsnotify__subcmd__help,advertise)
                 cmd="rsnotify__subcmd__help__subcmd__advertise"
+                ;;
+            rsnotify__subcmd__help,backup)
+                cmd="rsnotify__subcmd__help__subcmd__backup"
                 ;;
             rsnotify__subcmd__help,check)
                 cmd="rsnotify__subcmd__help__subcmd__check"
@@ -103,6 +115,9 @@ _rsnotify() {
             rsnotify__subcmd__help,outbox)
                 cmd="rsnotify__subcmd__help__subcmd__outbox"
                 ;;
+            rsnotify__subcmd__help,reload)
+                cmd="rsnotify__subcmd__help__subcmd__reload"
+                ;;
             rsnotify__subcmd__help,resend)
                 cmd="rsnotify__subcmd__help__subcmd__resend"
                 ;;
@@ -123,6 +138,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,subscriptions)
                 cmd="rsnotify__subcmd__help__subcmd__subscriptions"
+                ;;
+            rsnotify__subcmd__help,token)
+                cmd="rsnotify__subcmd__help__subcmd__token"
                 ;;
             rsnotify__subcmd__help__subcmd__outbox,drop)
                 cmd="rsnotify__subcmd__help__subcmd__outbox__subcmd__drop"
@@ -206,7 +224,7 @@ _rsnotify() {
 
     case "${cmd}" in
         rsnotify)
-            opts="-h -V --config --help --version run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help"
+            opts="-h -V --config --help --version run hub check scan accept status outbox subscriptions listen resend advertise token backup reload health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -286,6 +304,28 @@ _rsnotify() {
                     ;;
                 --kind)
                     COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__backup)
+            opts="-h --state-dir --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --config)
@@ -444,7 +484,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help)
-            opts="run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help"
+            opts="run hub check scan accept status outbox subscriptions listen resend advertise token backup reload health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -472,6 +512,20 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help__subcmd__advertise)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__backup)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -667,6 +721,20 @@ _rsnotify() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        rsnotify__subcmd__help__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         rsnotify__subcmd__help__subcmd__resend)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -796,6 +864,20 @@ _rsnotify() {
         rsnotify__subcmd__help__subcmd__subscriptions__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__token)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1152,6 +1234,28 @@ _rsnotify() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__reload)
+            opts="-h --state-dir --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --state-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1558,6 +1662,24 @@ _rsnotify() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__token)
+            opts="-h --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

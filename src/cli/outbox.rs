@@ -73,19 +73,15 @@ fn shown_account(
     daemon: &DaemonClient<'_>,
     options: &OutboxShowOptions,
 ) -> anyhow::Result<AccountName> {
-    let OutboxShowOptions { channel, hub, .. } = options;
     let kind = options.kind.kind;
-    if let (Some(channel), Some(hub)) = (channel.clone(), hub.clone()) {
+    if let Some((channel, hub)) = options.channel.clone().zip(options.hub.clone()) {
         return Ok(AccountName { channel, kind, hub });
     }
     let (ControlReply::Outbox(channels), _) = daemon.ask(ControlRequest::Outbox)? else {
         return Err(unexpected_answer());
     };
-    let is_named = |view: &&ChannelView| {
-        let is_it = |name: &String| [view.topic.as_str(), view.set.as_str()].contains(&&**name);
-        channel.as_ref().is_none_or(is_it) && kind.is_none_or(|kind| kind == view.kind)
-    };
-    let named = channels.iter().filter(is_named);
+    let of_kind = |view: &&ChannelView| kind.is_none_or(|kind| kind == view.kind);
+    let named = channels.iter().filter(of_kind);
     let mut hubs = named.flat_map(|view| view.hubs.iter().map(move |hub| (view, hub)));
     match (hubs.next(), hubs.next()) {
         (Some((view, hub)), None) => Ok(AccountName {
@@ -93,7 +89,7 @@ fn shown_account(
             kind: None,
             hub: hub.hub.to_string(),
         }),
-        (None, _) => bail!("no such channel has a hub; `rsnotify outbox list` lists them"),
+        (None, _) => bail!("no channel has a hub"),
         _ => {
             bail!("there are several: name the channel and the hub, as `rsnotify outbox list` does")
         }
