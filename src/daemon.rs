@@ -150,6 +150,9 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         let closed = front.close();
         event_loop.role.end();
         runtime.block_on(closed.ended(by));
+        if let Some(hub) = event_loop.parts.hub.linked() {
+            hub.record_unverified();
+        }
         let finished = event_loop.finish(&received);
         drop(event_loop);
         runtime.shutdown_background();

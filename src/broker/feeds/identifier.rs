@@ -68,8 +68,10 @@ pub struct ObjectType {
 impl Relocation {
     /// Returns the location of a resource's content. A URI that does not lie below the replaced ones stays unchanged.
     pub fn of(&self, uri: &str) -> String {
+        // What follows is as it is written, where the beginning is: some servers take escapes for other characters.
+        let written = uri.strip_prefix(&self.from).filter(|rest| !rest.is_empty());
         match rest_below(uri, &self.from) {
-            Some(rest) => format!("{}{rest}", self.to),
+            Some(rest) => format!("{}{}", self.to, written.unwrap_or(&rest)),
             None => uri.to_owned(),
         }
     }
@@ -212,6 +214,11 @@ mod tests {
     fn content_is_relocated_by_whole_segments_of_equal_uris() {
         for (from, uri, want) in [
             ("http://fedora:8080/", "http://fedora:8080/a?b", "/a?b"),
+            (
+                "http://fedora/rest/",
+                "http://fedora/rest/a%3Bb%2B#c",
+                "/a%3Bb%2B#c",
+            ),
             ("http://fedora:8080/", "HTTP://Fedora:8080/%7ea", "/~a"),
             ("HTTP://Fedora:80", "http://fedora/a", "/a"),
             ("http://fedora", "http://fedora", "/"),

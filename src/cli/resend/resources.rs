@@ -113,7 +113,11 @@ struct ShortEntry {
 impl Current {
     fn add(&mut self, file: &OpenList<'_>, span: &DeclaredSpan, mut entries: Vec<ShortEntry>) {
         let (list, modified) = (file.list, file.stat.modified);
-        let dated = || entries.iter().filter_map(|entry| entry.datetime);
+        // A deletion may have the datetime of the version that it deletes.
+        let dated = || {
+            let entries = entries.iter().filter(|entry| !entry.is_deletion);
+            entries.filter_map(|entry| entry.datetime)
+        };
         // Some generators write the newest first.
         if dated().next() > dated().next_back() {
             entries.reverse();
@@ -121,13 +125,19 @@ impl Current {
         let first = entries.iter().find_map(|entry| entry.datetime);
         let (from, until) = (time(&span.from), time(&span.until));
         let begin = from.or(first).or(until).unwrap_or(modified);
+        let end = until.unwrap_or(modified);
         let mut at = begin;
         for (order, entry) in entries.into_iter().enumerate() {
-            // The order of the list counts before its datetimes: a deletion may have that of the version that it deletes.
+            // The order of the list counts before its datetimes.
             if let Some(datetime) = entry.datetime {
                 at = at.max(until.map_or(datetime, |until| datetime.min(until)));
             }
-            if self.since.is_some_and(|since| at < since) {
+            // What is not dated may be of any time until the end of the list.
+            let latest = match entry.datetime {
+                Some(_) => at,
+                None => at.max(end),
+            };
+            if self.since.is_some_and(|since| latest < since) {
                 continue;
             }
             let entry_now = LastEntry {
@@ -505,6 +515,34 @@ mod tests {
                         &["created a 10:30"],
                     ),
                 ],
+                &[],
+            ),
+            // A list that begins before it, without datetimes.
+            (
+                &[
+                    (
+                        "c.xml",
+                        "from=\"2024-11-18T10:00:00Z\"",
+                        &["deleted a", "created d"],
+                    ),
+                    ("r.xml", at, &["x a", "x b"]),
+                ],
+                &["b", "d"],
+            ),
+            (
+                &[
+                    (
+                        "c.xml",
+                        "from=\"2024-11-18T10:00:00Z\" until=\"2024-11-19T10:00:00Z\"",
+                        &["deleted a"],
+                    ),
+                    ("r.xml", at, &["x a"]),
+                ],
+                &["a"],
+            ),
+            // A deletion with the datetime of the version that it deletes is no sign that the newest is first.
+            (
+                &[("c.xml", "", &["updated a 10:00", "deleted a 09:00"])],
                 &[],
             ),
             // The order of entries counts, also if the newest is first.

@@ -29,7 +29,7 @@ pub fn builder(timeout: Duration) -> ClientBuilder {
     Client::builder()
         .timeout(timeout)
         // The client divides it among the addresses of a host, and tries them in turn.
-        .connect_timeout(timeout / 2)
+        .connect_timeout(timeout)
         .user_agent(USER_AGENT)
         .redirect(Policy::none())
         .http1_title_case_headers()

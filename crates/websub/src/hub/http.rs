@@ -109,20 +109,15 @@ impl EmbeddedHub {
     }
 
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
-    /// then. Deliveries not begun stay pending, and so do requests: they are recorded first, because the wait may be cut
-    /// short.
+    /// then. Deliveries not begun stay pending, and so do requests.
     pub async fn drain(&self) {
-        let (verifications, deliveries) = (&self.verifications, &self.deliveries);
-        let unverified = verifications.unverified();
-        let are_some = !unverified.is_empty();
-        if are_some {
-            self.table.record(HubRecord::Unverified(unverified));
-        }
-        tokio::join!(verifications.drain(), deliveries.drain());
-        if are_some {
-            let unverified = verifications.unverified();
-            self.table.record(HubRecord::Unverified(unverified));
-        }
+        tokio::join!(self.verifications.drain(), self.deliveries.drain());
+    }
+
+    /// Records the requests that were answered with 202 and are not verified, once no more come.
+    pub fn record_unverified(&self) {
+        let unverified = self.verifications.unverified();
+        self.table.record(HubRecord::Unverified(unverified));
     }
 
     /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are

@@ -13,7 +13,7 @@ use hyper::header::{
     LINK, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, StatusCode};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic};
 use tokio::sync::{oneshot, watch};
@@ -43,6 +43,8 @@ use crate::hub::request::http::{FORM_BYTES, limit_exceeded, only_post, plain_tex
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Publications without a token from one address at a time; a multiple of that for larger IPv6 networks.
 const CONCURRENT_OF_ADDRESS: u32 = 4;
+/// The multiple of that for all whose address is unknown.
+const TIMES_OF_UNKNOWN: u32 = 16;
 /// Publications with the token of one publisher at a time: each may take the memory of a whole body.
 const CONCURRENT_PUBLICATIONS: usize = 64;
 /// Time in which the body of a request that is refused is read, because many clients read no answer before they have
@@ -127,7 +129,9 @@ impl Payer {
     fn networks(&self) -> Vec<(IpNet, u32)> {
         match self {
             Payer::Address(Some(requester)) => requester.networks(),
-            Payer::Address(None) | Payer::Publisher(_) => Vec::new(),
+            // All of these together.
+            Payer::Address(None) => vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)],
+            Payer::Publisher(_) => Vec::new(),
         }
     }
 
