@@ -231,17 +231,6 @@ impl Finding {
         }
     }
 
-    /// Returns true if it is about what the last look at a file found.
-    pub fn is_about_file(&self) -> bool {
-        matches!(
-            self,
-            Finding::ForeignCapability { .. }
-                | Finding::ForeignNamespace { .. }
-                | Finding::TooLarge { .. }
-                | Finding::RelativeLoc { .. }
-        )
-    }
-
     /// Returns true if nothing is sent on the set's channel because of it, or the set has no channel.
     pub fn mutes(&self) -> bool {
         matches!(
@@ -250,33 +239,6 @@ impl Finding {
                 | Finding::ForeignTopic { .. }
                 | Finding::InvalidTopic { .. }
                 | Finding::SharedTopic { .. }
-        )
-    }
-
-    /// Returns true if it is about the entries of a Change List.
-    pub fn is_about_entries(&self) -> bool {
-        matches!(
-            self,
-            Finding::UntellableEntries { .. }
-                | Finding::BackDated { .. }
-                | Finding::Ahead { .. }
-                | Finding::ClosedListRewritten { .. }
-                | Finding::MissingResources { .. }
-        )
-    }
-
-    /// Returns true if it is about a set's channel.
-    pub fn is_about_channel(&self) -> bool {
-        matches!(
-            self,
-            Finding::Unadvertised { .. }
-                | Finding::ForeignHubs { .. }
-                | Finding::ForeignHub { .. }
-                | Finding::ForeignTopic { .. }
-                | Finding::InvalidTopic { .. }
-                | Finding::UnrequestableTopic { .. }
-                | Finding::SharedTopic { .. }
-                | Finding::SeveralChannels { .. }
         )
     }
 }

@@ -8,7 +8,7 @@
 pub mod address;
 pub mod broker;
 mod channel;
-mod check;
+pub mod check;
 pub mod duration;
 pub mod effective;
 mod environment;
@@ -19,7 +19,6 @@ pub mod hub_config;
 pub mod overrides;
 pub mod partial;
 pub mod publisher;
-pub mod reference;
 pub mod reload;
 pub mod schema;
 pub mod secret;

@@ -61,7 +61,6 @@ pub struct SeenDocument {
     pub grace_ends: Option<Timestamp>,
     pub is_replaced: bool,
     pub hold: Hold,
-    pub index_parent: Option<DocId>,
     pub archived: bool,
     pub is_new_set: bool,
     /// R13: whether its first version counts as told, and whether its content is known.
@@ -84,12 +83,12 @@ pub enum Touched {
 /// The columns of [`SeenDocument`], of the table by the name `d`.
 pub const COLUMNS: &str = "d.id, d.uri, d.source, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.capability, \
      d.form, d.fingerprint, d.up, d.names_index, d.named_form, d.newly_indexed, d.dated, d.looked, d.presence, \
-     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.index_parent, d.archived, d.is_new_set, d.baseline, d.touched, \
+     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.archived, d.is_new_set, d.baseline, d.touched, \
      d.was_capability, d.was_form, d.was_fingerprint";
 
 from_row! { SeenDocument {
     id, uri, source, path, stat, version, up, names_index, named_form, newly_indexed, dated, looked, presence, absent_since,
-    grace_ends, is_replaced, hold, index_parent, archived, is_new_set, baseline, touched, was
+    grace_ends, is_replaced, hold, archived, is_new_set, baseline, touched, was
 } }
 
 columns! {

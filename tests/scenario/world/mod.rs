@@ -866,8 +866,18 @@ impl World {
 
     /// Returns the findings about entries of lists.
     pub fn entry_findings(&self) -> Vec<Finding> {
-        let found = self.findings().into_iter();
-        found.filter(Finding::is_about_entries).collect()
+        let mut found = self.findings();
+        found.retain(|finding| {
+            matches!(
+                finding,
+                Finding::UntellableEntries { .. }
+                    | Finding::BackDated { .. }
+                    | Finding::Ahead { .. }
+                    | Finding::ClosedListRewritten { .. }
+                    | Finding::MissingResources { .. }
+            )
+        });
+        found
     }
 
     // What shows.
