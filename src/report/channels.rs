@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::ids::ChannelId;
+use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
 use jiff::Timestamp;
@@ -69,7 +69,7 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     // C21.
     for channel in of_changes.filter(|channel| channel.kind == ChannelKind::Change) {
         for hub in &mut channel.hubs {
-            hub.backlog = change_log::behind(reader.db, channel.id, hub.id)?;
+            hub.backlog = change_log::behind(reader.db, (channel.id, hub.id))?;
             if let Some(backlog) = &mut hub.backlog {
                 channel.more_pending = channel.more_pending.max(backlog.changes);
                 backlog.waits = hub.waits.clone().filter(|_| backlog.since.is_some());
@@ -83,7 +83,7 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 fn accounts(
     reader: &Reader<'_>,
     condition: &str,
-    due: &BTreeMap<(ChannelId, HubId), usize>,
+    due: &BTreeMap<AccountId, usize>,
 ) -> Result<Vec<(ChannelId, HubView)>> {
     let sql = format!(
         "SELECT a.channel, a.hub, h.uri, a.seq, a.cut, a.attempts, a.retry_at, a.last, a.accepted, a.left_at IS NOT NULL, \
@@ -162,7 +162,7 @@ fn accounts(
 }
 
 /// Returns the number of documents of which each account is due a change, or has one in flight, where there are any.
-pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<(ChannelId, HubId), usize>> {
+pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
     let counts = db.all::<Vec<((_, _), usize)>>(
         "SELECT channel, hub, count(*) FROM owed WHERE due IS NOT NULL GROUP BY channel, hub UNION ALL \
          SELECT f.channel, f.hub, count(*) FROM flight_entry f WHERE NOT EXISTS (SELECT 1 FROM owed o \
@@ -175,7 +175,7 @@ pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<(ChannelId, HubId), usize>>
         *due.entry(account).or_default() += count;
     }
     for account in change_log::all_behind(db)? {
-        due.insert(account, change_log::backlog(db, account.0, account.1)?);
+        due.insert(account, change_log::backlog(db, account)?);
     }
     Ok(due)
 }
@@ -336,7 +336,7 @@ fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
 /// or to one of one channel. What is held for longest comes first.
 pub fn held(
     reader: &Reader<'_>,
-    only: Option<(ChannelId, HubId)>,
+    only: Option<AccountId>,
 ) -> Result<BTreeMap<ChannelId, Vec<WaitingView>>> {
     let condition = match only {
         Some((channel, hub)) => format!("AND o.channel = {} AND o.hub = {}", channel.0, hub.0),

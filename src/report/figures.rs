@@ -12,7 +12,7 @@ use websub::publisher::reason::RefusalKind;
 use websub::topics::TopicRequests;
 
 use crate::announce::changes::round::{TakeOutcome, TakeRequest, UndatedChanges};
-use crate::announce::event::Fact;
+use crate::announce::event::{DropCause, Fact};
 use crate::report::documents::DocumentState;
 use crate::report::status::FellBehindView;
 
@@ -131,10 +131,11 @@ impl Counts {
                 let counts = self.changes.entry(source.clone()).or_default();
                 counts.skipped += *count as u64;
             }
-            Fact::FellBehind {
+            Fact::Dropped {
                 topic,
                 hub,
                 changes,
+                cause: DropCause::FellBehind,
             } => {
                 let counts = self.hubs.entry((hub.clone(), ChannelKind::Change));
                 counts.or_default().dropped += *changes as u64;
@@ -342,10 +343,11 @@ mod tests {
             back_dated: 1,
         };
         let hub = Hub::new("https://h.example/");
-        let behind = Fact::FellBehind {
+        let behind = Fact::Dropped {
             topic: topic.clone(),
             hub: hub.clone(),
             changes: 5,
+            cause: DropCause::FellBehind,
         };
         let mut counts = Counts::default();
         for fact in [&took, &took, &behind, &behind] {

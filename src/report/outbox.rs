@@ -153,7 +153,7 @@ fn flight(
     )?;
     // A hub that is pinged about what is in flight of a log reads the topic, which may have more.
     if let Some((seq, entries)) = logged {
-        let body = change_log::body(reader.db, channel, hub.id, seq, entries)?;
+        let body = change_log::body(reader.db, (channel, hub.id), seq, entries)?;
         let payload = ChangePayload::parse(&body);
         let resources = payload.iter().flat_map(|payload| &payload.entries);
         return Ok(Some(FlightView {

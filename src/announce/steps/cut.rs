@@ -380,7 +380,7 @@ fn launch(
             step.db.run(sql, (channel.id, hub, document, *told))?;
         }
         if channel.is_retired || *has_left {
-            owed::rest_flown(step, channel.id, *hub)?;
+            owed::rest_flown(step, (channel.id, *hub))?;
         }
         outcomes.push(OutcomeView::new(step.hub_uri(*hub)?, Outcome::InFlight));
     }
@@ -413,7 +413,7 @@ fn launch(
     }
     step.serve.insert(channel.id);
     for (hub, _) in hubs {
-        delivery::launch(step, channel.id, *hub, &flight, Some(&body))?;
+        delivery::launch(step, (channel.id, *hub), &flight, Some(&body))?;
     }
     Ok(())
 }

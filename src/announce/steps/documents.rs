@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::announce::difference::{Permission, Version, is_end_said};
-use crate::announce::event::Fact;
-use crate::announce::ids::ChannelId;
+use crate::announce::event::{DropCause, Fact};
+use crate::announce::ids::AccountId;
 use crate::announce::observation::{
     DocumentPath, Incomplete, Look, MountId, Observation, RACY, Stat,
 };
@@ -18,7 +18,7 @@ use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_sets, channels, findings, owed, relations};
-use crate::state::{Db, DocId, HubId, Result, columns, from_row};
+use crate::state::{Db, DocId, Result, columns, from_row};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -628,9 +628,9 @@ fn is_expected(document: &SeenDocument) -> bool {
 /// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
 /// still sent, unless its channel goes with its source.
 pub fn forget_aloud(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
-    let mut dropped: BTreeMap<(ChannelId, HubId), usize> = BTreeMap::new();
+    let mut dropped: BTreeMap<AccountId, usize> = BTreeMap::new();
     for id in documents {
-        let due = step.db.all::<Vec<(ChannelId, HubId, i64, bool)>>(
+        let due = step.db.all::<Vec<(AccountId, i64, bool)>>(
             "SELECT o.channel, o.hub, c.source, EXISTS (SELECT 1 FROM flight_entry f \
              WHERE f.channel = o.channel AND f.hub = o.hub AND f.document = d.id AND \
              CASE WHEN f.capability IS NULL THEN d.presence = 4 ELSE f.capability = d.capability AND f.form = d.form \
@@ -639,21 +639,16 @@ pub fn forget_aloud(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
              WHERE o.document = ?1 AND o.due IS NOT NULL",
             *id,
         )?;
-        for (channel, hub, source, is_flown) in due {
+        for (account, source, is_flown) in due {
             if !is_flown || step.live.position(source).is_none() {
-                *dropped.entry((channel, hub)).or_insert(0) += 1;
+                *dropped.entry(account).or_insert(0) += 1;
             }
         }
         forget(step.db, *id)?;
     }
     for ((channel, hub), changes) in dropped {
         if let Some(channel) = channels::channel(step, channel)? {
-            let hub = step.hub_uri(hub)?;
-            step.facts.push(Fact::Forgotten {
-                topic: channel.topic,
-                hub,
-                changes,
-            });
+            step.report_dropped(&channel.topic, hub, changes, DropCause::DocumentsRemoved)?;
         }
     }
     Ok(())

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::announce::changes::round::TakeRequest;
 use crate::announce::delivery::Submission;
 use crate::announce::delivery::hub_queue::HubQueue;
-use crate::announce::event::{Effect, Event, Fact, Now};
-use crate::announce::history::{History, NotificationView, OutcomeView, recalled};
-use crate::announce::ids::ChannelId;
+use crate::announce::event::{DropCause, Effect, Event, Fact, Now};
+use crate::announce::history::{History, NotificationView, Outcome, OutcomeView, recalled};
+use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Mode, Plan, Replaces};
 use crate::announce::time::later;
@@ -41,8 +41,8 @@ pub struct Step<'a> {
     pub sets: BTreeMap<usize, BTreeSet<DocId>>,
     /// Documents that cannot be read for long.
     pub broken: Vec<(usize, Fact)>,
-    /// Accounts that may be due nothing any more.
-    pub relieved: BTreeSet<(ChannelId, HubId)>,
+    /// Channels with accounts that may be due nothing any more.
+    pub relieved: BTreeSet<ChannelId>,
     /// Channels with new changes, and those whose next notifications are cut now.
     pub touched_channels: BTreeSet<ChannelId>,
     pub ready: BTreeSet<ChannelId>,
@@ -103,6 +103,32 @@ impl<'a> Step<'a> {
         }
         let uri = self.db.first("SELECT uri FROM hub WHERE id = ?1", hub)?;
         Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+    }
+
+    /// Reports changes that a hub was due and is not told, if there are any.
+    pub fn report_dropped(
+        &mut self,
+        topic: &Topic,
+        hub: HubId,
+        changes: usize,
+        cause: DropCause,
+    ) -> Result<()> {
+        if changes > 0 {
+            self.facts.push(Fact::Dropped {
+                topic: topic.clone(),
+                hub: self.hub_uri(hub)?,
+                changes,
+                cause,
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes the outcome of a notification at a hub.
+    pub fn note_outcome(&mut self, account: AccountId, seq: u64, outcome: Outcome) -> Result<()> {
+        let outcome = OutcomeView::new(self.hub_uri(account.1)?, outcome);
+        self.outcomes.push((account.0, seq, outcome));
+        Ok(())
     }
 
     /// Takes a batch of events, and handles what is due by now, if something was due (`is_due`) after the last step.
@@ -224,7 +250,7 @@ impl<'a> Step<'a> {
                 jitter,
             } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    delivery::answered(self, channel, hub, seq, &answer, jitter)?;
+                    delivery::answered(self, (channel, hub), seq, &answer, jitter)?;
                 }
             }
             Event::Taken(round) => rounds::end(self, *round)?,
@@ -259,7 +285,7 @@ impl<'a> Step<'a> {
             }
             Event::Drop { channel, hub } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    delivery::drop_due(self, channel, hub)?;
+                    delivery::drop_due(self, (channel, hub))?;
                 }
             }
             Event::Tick => {}
@@ -341,7 +367,7 @@ impl<'a> Step<'a> {
             }
         }
         lists::note_seen(self, position, is_first, &affected)?;
-        for (channel, _) in std::mem::take(&mut self.relieved) {
+        for channel in std::mem::take(&mut self.relieved) {
             channels::end_accounts(self, channel)?;
         }
         // A few at a time: a statement that fails is taken back from memory.
@@ -723,7 +749,7 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     }
     change_sets::restart(step, is_start)?;
     let sql = "SELECT channel, hub, sending FROM account WHERE sending IS NOT NULL";
-    let sending = db.all::<Vec<((ChannelId, HubId), u64)>>(sql, ())?;
+    let sending = db.all::<Vec<(AccountId, u64)>>(sql, ())?;
     for ((id, hub), seq) in sending {
         if let Some(live) = step.live.hubs.get_mut(&hub) {
             live.queue_mut().sent(id, seq);
@@ -835,7 +861,7 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
         let channels =
             db.all::<Vec<ChannelId>>("SELECT channel FROM account WHERE hub = ?1", id)?;
         for channel in channels {
-            channels::report_dropped(step, channel, id)?;
+            channels::report_dropped(step, (channel, id))?;
         }
         db.run("DELETE FROM account WHERE hub = ?1", id)?;
         db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
@@ -945,14 +971,14 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
 /// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
 /// what they cannot fetch.
 fn withdraw_unserved(step: &mut Step<'_>) -> Result<()> {
-    let flying = step.db.all::<Vec<(ChannelId, HubId, Vec<u8>, Vec<u8>)>>(
+    let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(
         "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
          WHERE a.seq IS NOT NULL AND c.kind = 0",
         (),
     )?;
-    for (channel, hub, flying, served) in flying {
-        if step.mode(hub) == Some(Mode::Ping) && cut::lacks(&served, &flying) {
-            delivery::withdraw(step, channel, hub)?;
+    for (account, flying, served) in flying {
+        if step.mode(account.1) == Some(Mode::Ping) && cut::lacks(&served, &flying) {
+            delivery::withdraw(step, account)?;
         }
     }
     Ok(())

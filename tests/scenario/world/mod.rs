@@ -843,7 +843,7 @@ impl World {
         let accounts = self.db().all::<Vec<(_, _)>>(sql, ());
         let accounts: Vec<(ChannelId, HubId)> = accounts.unwrap();
         let due = accounts.into_iter().map(|(channel, hub)| {
-            rsnotify::announce::steps::change_log::backlog(self.db(), channel, hub)
+            rsnotify::announce::steps::change_log::backlog(self.db(), (channel, hub))
         });
         due.map(Result::unwrap).collect()
     }
