@@ -30,7 +30,7 @@ type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 #[derive(Debug, Clone)]
 pub struct NestedFileSystems {
     /// File systems that held documents.
-    rows: Rows,
+    pub rows: Rows,
     /// True if a sweep noted them: those that are not among them came later.
     are_noted: bool,
     /// Nothing until the tree has told of them.
@@ -59,10 +59,6 @@ impl NestedFileSystems {
             found: None,
             undecided: BTreeSet::new(),
         }
-    }
-
-    pub fn rows(&self) -> &Rows {
-        &self.rows
     }
 
     /// Forgets those that held documents, because the root is another one.

@@ -12,8 +12,8 @@ use crate::announce::observation::Identity;
 #[derive(Debug, Clone)]
 pub struct MountRoot {
     /// The root that held documents, once one did; until then the last one that was found.
-    identity: Option<Identity>,
-    held_document: bool,
+    pub identity: Option<Identity>,
+    pub held_document: bool,
     state: RootState,
 }
 
@@ -73,14 +73,6 @@ impl MountRoot {
             held_document,
             state: RootState::Unknown,
         }
-    }
-
-    pub fn identity(&self) -> Option<Identity> {
-        self.identity
-    }
-
-    pub fn held_document(&self) -> bool {
-        self.held_document
     }
 
     pub fn state(&self) -> MountState {
@@ -203,11 +195,6 @@ impl MountRoot {
         self.state = RootState::Lost {
             reason: Some(reason),
         };
-    }
-
-    /// Notes that it holds a document.
-    pub fn hold_document(&mut self) {
-        self.held_document = true;
     }
 
     /// Returns true if another directory is there than the one that held documents.

@@ -664,7 +664,7 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
         live.sources.push(LiveSource {
             id,
             was_routed,
-            mounts: mounts::load(db, source, wall)?,
+            mounts: mounts::load(db, source, id, wall)?,
             configured: configured.into(),
             ..LiveSource::default()
         });
@@ -714,7 +714,7 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     }
     for source in &mut step.live.sources {
         for known in source.mounts.values() {
-            known.save(db, source.id)?;
+            known.save(db)?;
         }
         let mut sources = before.iter().flat_map(|before| &before.sources);
         if let Some(before) = sources.find(|before| before.id == source.id) {
