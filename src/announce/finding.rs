@@ -10,25 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::observation::NoDocument;
 
-/// A problem with the topic of a channel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TopicAddressProblem {
-    /// It lies neither below `public_url` nor below a mount.
-    Elsewhere,
-    NoUri,
-    /// It has a character that no URI may have.
-    Forbidden(char),
-    /// It is served, and clients request something else.
-    RequestedAs(String),
-}
-
-impl TopicAddressProblem {
-    /// Returns true if the channel can be used all the same.
-    pub fn is_usable(&self) -> bool {
-        matches!(self, TopicAddressProblem::RequestedAs(_))
-    }
-}
-
 /// A problem that a generator, or the configuration, should put right. Never a reason to guess.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Finding {
@@ -114,29 +95,6 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Returns the finding about a set's topic.
-    pub fn topic(set: &Uri, topic: &Topic, problem: TopicAddressProblem) -> Finding {
-        let (set, topic) = (set.clone(), topic.clone());
-        match problem {
-            TopicAddressProblem::Elsewhere => Finding::ForeignTopic { set, topic },
-            TopicAddressProblem::NoUri => Finding::InvalidTopic {
-                set,
-                topic,
-                forbidden: None,
-            },
-            TopicAddressProblem::Forbidden(forbidden) => Finding::InvalidTopic {
-                set,
-                topic,
-                forbidden: Some(forbidden),
-            },
-            TopicAddressProblem::RequestedAs(requested) => Finding::UnrequestableTopic {
-                set,
-                topic,
-                requested,
-            },
-        }
-    }
-
     /// Returns the URI that a Capability List names and that is no document's.
     pub fn without_document(&self) -> Option<&Uri> {
         match self {

@@ -12,10 +12,8 @@ use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::datetime::Datetime;
-use resourcesync::payload::ChangeKind;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
 use crate::announce::steps::cut::{bytes, free_accounts, pinged, times};
@@ -259,16 +257,11 @@ pub fn cut(
     changes: Vec<FreshChange>,
     lists: &[TakenList],
 ) -> Result<BTreeMap<usize, usize>> {
-    let of_kind = |kind| {
-        let changes = changes.iter();
-        changes.filter(|fresh| fresh.change.kind == kind).count()
-    };
-    let [created, updated, deleted] = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ]
-    .map(of_kind);
+    let mut of_kinds = [0; 3];
+    for fresh in &changes {
+        of_kinds[fresh.change.kind as usize] += 1;
+    }
+    let [created, updated, deleted] = of_kinds;
     let last = last_until(step.db, channel.id)?;
     let from = match last.filter(|until| !is_ahead(step, *until)) {
         Some(until) => until,
@@ -383,21 +376,8 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
             (!outside.is_empty()).then_some(outside),
         ),
     )?;
-    let mut outcomes = Vec::new();
-    for hub in listening(step, channel.id)? {
-        outcomes.push(OutcomeView::new(step.hub_uri(hub)?, Outcome::InFlight));
-    }
-    let made = NotificationView {
-        kind: channel.kind,
-        topic: channel.topic.clone(),
-        seq,
-        cut: step.now,
-        changes: Some(entries),
-        hubs: outcomes,
-        bytes: Some(body.len()),
-        payload: Some(PayloadText(body)),
-    };
-    step.made.push((channel.id, made));
+    let hubs = listening(step, channel.id)?;
+    step.note_made(channel, seq, (entries, &body), hubs)?;
     Ok(seq)
 }
 

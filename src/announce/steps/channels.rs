@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::announce::difference::Version;
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::finding::{Finding, TopicAddressProblem};
+use crate::announce::finding::Finding;
 use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
@@ -163,19 +163,13 @@ fn available(
             .filter(|_| !brokers.is_empty())
             .map(|topic| (topic, brokers.clone()))
     };
-    let all_hubs = || {
-        plan.hubs
-            .iter()
-            .map(|hub| hub.hub.clone())
-            .collect::<Vec<Hub>>()
-    };
     let mut desired = if let Some(entry) = configured {
-        let problem = problem(plan, source, &entry.topic).filter(TopicAddressProblem::is_usable);
-        findings.extend(problem.map(|problem| Finding::topic(uri, &entry.topic, problem)));
+        let problem = problem(plan, source, uri, &entry.topic);
+        findings.extend(problem.filter(|problem| !problem.mutes()));
         Some((
             entry.topic.clone(),
             if entry.hubs.is_empty() {
-                all_hubs()
+                plan.all_hubs()
             } else {
                 entry.hubs.clone()
             },
@@ -204,7 +198,7 @@ fn available(
                             set: uri.clone(),
                             topic: topic.clone(),
                         });
-                        (topic, all_hubs())
+                        (topic, plan.all_hubs())
                     })
             }
         };
@@ -272,15 +266,15 @@ fn by_advertisement(
     findings: &mut Vec<Finding>,
 ) -> Option<(Topic, Vec<Hub>)> {
     let (plan, source) = (step.plan, &step.plan.sources[position]);
-    if let Some(problem) = problem(plan, source, &topic) {
-        let is_usable = problem.is_usable();
-        findings.push(Finding::topic(set, &topic, problem));
-        if !is_usable {
+    if let Some(problem) = problem(plan, source, set, &topic) {
+        let mutes = problem.mutes();
+        findings.push(problem);
+        if mutes {
             return None;
         }
     }
     if advertised.is_empty() {
-        return Some((topic, plan.hubs.iter().map(|hub| hub.hub.clone()).collect()));
+        return Some((topic, plan.all_hubs()));
     }
     let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
         advertised.into_iter().partition(|hub| plan.has_hub(hub));

@@ -30,11 +30,20 @@ use crate::announce::steps::step::Step;
 use crate::state::{DocId, HubId, Result, from_row};
 
 /// Least time between two pings of a hub about one topic.
-pub const PING_APART: Duration = Duration::from_secs(1);
+const PING_APART: Duration = Duration::from_secs(1);
 /// Time within which a hub that was pinged fetches the topic.
-pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
+
+/// Returns when the next ping may follow one, after which the topic was fetched or not yet.
+pub fn next_ping(pinged: Timestamp, was_fetched: bool) -> Timestamp {
+    if was_fetched {
+        later(pinged, PING_APART)
+    } else {
+        later(pinged, PING_FETCHED_WITHIN)
+    }
+}
 
 /// The notification in flight on an account.
 #[derive(Debug)]

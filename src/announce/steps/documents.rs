@@ -18,7 +18,7 @@ use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_sets, channels, findings, owed, relations};
-use crate::state::{Db, DocId, Result, columns, from_row};
+use crate::state::{Db, DocId, Result, from_row, integers, nth};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,24 +91,12 @@ from_row! { SeenDocument {
     grace_ends, is_replaced, hold, archived, is_new_set, baseline, touched, was
 } }
 
-columns! {
-    Presence: |value| Ok(match value.as_i64()? {
-        1 => Presence::Present,
-        2 => Presence::Missing,
-        3 => Presence::Accepted,
-        _ => Presence::Gone,
-    });
-    Hold: |value| Ok(match value.as_i64()? {
-        0 => Hold::Free,
-        1 => Hold::Waiting,
-        _ => Hold::Expired,
-    });
-    Touched: |value| Ok(match value.as_i64()? {
-        0 => Touched::Nothing,
-        1 => Touched::Relations,
-        2 => Touched::Presence,
-        _ => Touched::Version,
-    });
+integers! {
+    Presence: |presence| *presence as i64,
+        |number| nth(&[Presence::Present, Presence::Missing, Presence::Accepted, Presence::Gone], number - 1);
+    Hold: |hold| *hold as i64, |number| nth(&[Hold::Free, Hold::Waiting, Hold::Expired], number);
+    Touched: |touched| *touched as i64,
+        |number| nth(&[Touched::Nothing, Touched::Relations, Touched::Presence, Touched::Version], number);
 }
 
 impl SeenDocument {
@@ -125,31 +113,12 @@ impl SeenDocument {
         (!self.is_gone()).then_some(self.version)
     }
 
-    /// Returns true for a Source Description, whose changes are announced on every channel (R10). An index of several
-    /// is not one.
-    pub fn is_description(&self) -> bool {
-        is_description(&self.version)
-    }
-
-    /// Returns true for a Capability List, which stands for a set of resources (R7).
-    pub fn is_set(&self) -> bool {
-        is_set(&self.version)
-    }
-
     /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
     pub fn time(&self) -> Timestamp {
         self.absent_since
             .filter(|_| self.is_gone())
             .unwrap_or(self.dated)
     }
-}
-
-pub fn is_description(version: &Version) -> bool {
-    (version.capability, version.form) == (Capability::SourceDescription, Form::List)
-}
-
-pub fn is_set(version: &Version) -> bool {
-    (version.capability, version.form) == (Capability::CapabilityList, Form::List)
 }
 
 impl<'a> Db<'a> {
@@ -364,7 +333,7 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
         "UPDATE document SET mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
          presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
          touched = max(touched, ?9) WHERE id = ?1",
-        (before.id, &sighting.path, &sighting.stat, sighting.at, touched as u8),
+        (before.id, &sighting.path, &sighting.stat, sighting.at, touched),
     )
 }
 
@@ -415,9 +384,9 @@ fn put(
     } else {
         at
     };
-    let is_new_set = match previous.filter(|before| before.is_set()) {
+    let is_new_set = match previous.filter(|before| before.version.is_set()) {
         Some(before) => before.is_new_set,
-        None => is_set(&version) && baseline == 0,
+        None => version.is_set() && baseline == 0,
     };
     // R13: what a baseline holds counts as told, but for content that may be newer.
     let was = match baseline {
@@ -433,9 +402,7 @@ fn put(
         db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     }
     let hold = previous.map_or(Hold::Free, |before| before.hold);
-    let is_same_kind = previous.is_some_and(|before| {
-        (before.version.capability, before.version.form) == (version.capability, version.form)
-    });
+    let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
     let id = before
         .as_ref()
         .map_or_else(|| db.row_of(uri), |before| Ok(before.id))?;
@@ -464,7 +431,7 @@ fn put(
         (
             (id, source, &path, &stat, &version),
             (up, index, named_form, newly_indexed, dated, at),
-            (hold as u8, is_new_set, baseline, was),
+            (hold, is_new_set, baseline, was),
         ),
     )?;
     if before.is_some() {
@@ -478,10 +445,13 @@ fn put(
         let members = document.members.iter().filter(|_| is_structural);
         set_mentions(step, id, members.map(|uri| plan.canonical(uri)))?;
     }
-    if before.as_ref().is_some_and(SeenDocument::is_set) {
+    if before
+        .as_ref()
+        .is_some_and(|before| before.version.is_set())
+    {
         db.run("DELETE FROM advertised WHERE document = ?1", id)?;
     }
-    let advertised = document.channels.iter().filter(|_| is_set(&version));
+    let advertised = document.channels.iter().filter(|_| version.is_set());
     for (position, channel) in advertised.enumerate() {
         let hubs: Vec<&str> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
         db.run(
@@ -558,7 +528,7 @@ pub fn vanished(
     }
     if is_expected(&before) {
         relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
-        if before.is_set() {
+        if before.version.is_set() {
             step.sets.entry(position).or_default().insert(before.id);
         }
         return forget_aloud(step, &[before.id]);
@@ -605,7 +575,7 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
         return Ok(());
     };
     let position = step.live.position(document.source);
-    let is_told_later = !document.is_set()
+    let is_told_later = !document.version.is_set()
         && position.is_some_and(|position| step.plan.sources[position].announce_all_deletions);
     let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \

@@ -21,7 +21,7 @@ use crate::announce::steps::change_sets;
 use crate::announce::steps::documents::{self, COLUMNS, Presence, SeenDocument};
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::nested::{Below, NestedFileSystems, tops_of};
-use crate::announce::steps::root::{MountRoot, MountState, RootJudgement};
+use crate::announce::steps::root::{MountRoot, MountState};
 use crate::announce::steps::step::Step;
 use crate::state::{Db, Result};
 
@@ -97,18 +97,11 @@ pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
     let mut taken = BTreeSet::new();
     for source in &mut plan.sources {
         for mount in &mut source.mounts {
-            let is_same =
-                |prefix: &Uri, id: &MountId| *prefix == mount.prefix && !taken.contains(id);
-            let same = known.iter().find(|(name, prefix, directory, id)| {
-                *name == source.name
-                    && is_same(prefix, id)
-                    && *directory == mount.directory.as_os_str().as_bytes()
+            let directory = mount.directory.as_os_str().as_bytes();
+            let same = known.iter().filter(|(name, prefix, _, id)| {
+                *name == source.name && *prefix == mount.prefix && !taken.contains(id)
             });
-            let same = same.or_else(|| {
-                known
-                    .iter()
-                    .find(|(name, prefix, _, id)| *name == source.name && is_same(prefix, id))
-            });
+            let same = same.min_by_key(|(_, _, known, _)| *known != directory);
             mount.id = match same {
                 Some((.., id)) => *id,
                 None => {
@@ -278,17 +271,13 @@ fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
 
 /// Ends a complete sweep of a mount, which met so many candidates.
 pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64) -> Result<()> {
-    let Some(judgement) = step.live.sources[position]
-        .mounts
-        .get(&id)
-        .map(|mount| mount.root.judge(candidates))
-    else {
-        return Ok(());
-    };
-    match judgement {
-        RootJudgement::Empty => return reject_root(step, position, id),
-        RootJudgement::Replaced => accept_root(step, position, id, step.wall)?,
-        RootJudgement::Known => {}
+    let mount = step.live.sources[position].mounts.get(&id);
+    // R15: another root than the known one replaced it if it holds something, else the mount is away.
+    if mount.is_some_and(|mount| mount.root.is_doubtful()) {
+        if candidates == 0 {
+            return reject_root(step, position, id);
+        }
+        accept_root(step, position, id, step.wall)?;
     }
     let below = below(step, position, id)?;
     let plan = step.plan;
@@ -503,16 +492,19 @@ pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
     Ok(())
 }
 
-fn is_grace_over(step: &Step<'_>, document: &SeenDocument) -> bool {
-    document.grace_ends.is_some_and(|ends| ends <= step.now)
+/// Returns true if a missing document counts as deleted once it was looked at: its grace is over, and its deletion is not
+/// suspended, or accepted.
+fn may_be_deleted(step: &Step<'_>, position: usize, document: &SeenDocument) -> bool {
+    let source = &step.live.sources[position];
+    let is_suspended = document.presence != Presence::Accepted
+        && (source.is_mass || source.is_away(&document.path));
+    let is_grace_over = document.grace_ends.is_some_and(|ends| ends <= step.now);
+    document.is_missing() && !is_suspended && is_grace_over
 }
 
 /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
 fn verify(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<()> {
-    if !document.is_missing()
-        || is_suspended(step, position, document)
-        || !is_grace_over(step, document)
-    {
+    if !may_be_deleted(step, position, document) {
         return Ok(());
     }
     step.look.insert(document.path.clone());
@@ -532,12 +524,6 @@ fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<MountId>)
         }
     }
     Ok(())
-}
-
-/// Returns true if the deletion of a missing document is suspended, unless it is accepted.
-fn is_suspended(step: &Step<'_>, position: usize, document: &SeenDocument) -> bool {
-    let source = &step.live.sources[position];
-    document.presence != Presence::Accepted && (source.is_mass || source.is_away(&document.path))
 }
 
 /// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
@@ -571,10 +557,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
             continue;
         };
         let successor = step.successors.remove(&id).flatten();
-        if !document.is_missing()
-            || is_suspended(step, position, &document)
-            || !is_grace_over(step, &document)
-        {
+        if !may_be_deleted(step, position, &document) {
             continue;
         }
         documents::delete(step, position, &document)?;

@@ -10,9 +10,7 @@ use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::payload::ChangeKind;
 
-use crate::announce::steps::documents::{
-    Hold, SeenDocument, forget_if_done, is_description, is_set,
-};
+use crate::announce::steps::documents::{Hold, SeenDocument, forget_if_done};
 use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result};
 
@@ -32,11 +30,11 @@ pub fn see(
 ) -> Result<()> {
     let told = before.seen();
     let source = step.live.sources[position].id;
-    if before.is_description() {
+    if before.version.is_description() {
         owe(step, OF_DESCRIPTION, before.id, source, told)?;
     } else {
         owe(step, OF_MEMBER, before.id, source, told)?;
-        if now.is_some_and(is_description) {
+        if now.is_some_and(Version::is_description) {
             owe(step, OF_DESCRIPTION, before.id, source, None)?;
         }
     }
@@ -143,11 +141,11 @@ pub fn due(
     let version = &document.version;
     let is_index_of_descriptions =
         version.capability == Capability::SourceDescription && version.form == Form::Index;
-    let is_told_description = told.as_ref().is_some_and(is_description);
+    let is_told_description = told.as_ref().is_some_and(Version::is_description);
     if !document.is_gone() && is_index_of_descriptions && is_told_description {
         return Ok(Due::Later { is_held: false });
     }
-    let is_concerned = document.is_description() || is_member;
+    let is_concerned = document.version.is_description() || is_member;
     let is_same = told.is_none_or(|told| told.is_same_document(version));
     let seen = if document.is_gone() {
         None
@@ -213,7 +211,10 @@ fn must_be_listed(
     kind: ChangeKind,
     is_new: bool,
 ) -> Result<bool> {
-    if is_set(&document.version) || document.is_description() || document.hold == Hold::Expired {
+    if document.version.is_set()
+        || document.version.is_description()
+        || document.hold == Hold::Expired
+    {
         return Ok(false);
     }
     let must = match kind {
@@ -238,7 +239,7 @@ pub fn weigh(
          a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
          o.told_capability, o.told_form, o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
          CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
-        (id, !document.is_description()),
+        (id, !document.version.is_description()),
     )?;
     let mut is_held = false;
     for (account, of, is_over, told, was_due) in rows {

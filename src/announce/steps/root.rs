@@ -45,17 +45,6 @@ pub enum MountState {
     Absent,
 }
 
-/// A state of a mount's root that follows from what its sweep met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RootJudgement {
-    /// The root that held documents, or one where none were before.
-    Known,
-    /// Another root that holds something: it replaced the known one (R15).
-    Replaced,
-    /// Another root, which is empty: the mount is away (R15).
-    Empty,
-}
-
 /// A root that is taken for the mount, because it holds something.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AcceptedRoot {
@@ -124,15 +113,6 @@ impl MountRoot {
         self.identity = Some(found);
         self.state = RootState::Known { is_ready: false };
         is_other
-    }
-
-    /// Judges it by the number of candidates that a complete sweep met.
-    pub fn judge(&self, candidates: u64) -> RootJudgement {
-        match (&self.state, candidates) {
-            (RootState::Doubtful { .. }, 0) => RootJudgement::Empty,
-            (RootState::Doubtful { .. }, _) => RootJudgement::Replaced,
-            _ => RootJudgement::Known,
-        }
     }
 
     /// Counts the mount as absent, because the directory in its place is empty. Returns false if it is absent already.

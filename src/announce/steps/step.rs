@@ -1,12 +1,15 @@
 //! A step: a batch of events in one transaction, and the effects that follow once it is committed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::announce::changes::round::TakeRequest;
 use crate::announce::delivery::Submission;
 use crate::announce::delivery::hub_queue::HubQueue;
 use crate::announce::event::{DropCause, Effect, Event, Fact, Now};
-use crate::announce::history::{History, NotificationView, Outcome, OutcomeView, recalled};
+use crate::announce::history::{
+    History, NotificationView, Outcome, OutcomeView, PayloadText, recalled,
+};
 use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Mode, Plan, Replaces};
@@ -16,6 +19,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use rusqlite::Connection;
 use websub::retention::end_of;
 
+use crate::announce::steps::channels::Channel;
 use crate::announce::steps::documents::{COLUMNS, SeenDocument, Sighting, Touched};
 use crate::announce::steps::findings::ToldLately;
 use crate::announce::steps::live::{Live, LiveHub, LiveSource};
@@ -121,6 +125,32 @@ impl<'a> Step<'a> {
                 cause,
             });
         }
+        Ok(())
+    }
+
+    /// Notes a notification that was cut for hubs.
+    pub fn note_made(
+        &mut self,
+        channel: &Channel,
+        seq: u64,
+        (changes, body): (usize, &Arc<[u8]>),
+        hubs: impl IntoIterator<Item = HubId>,
+    ) -> Result<()> {
+        let mut outcomes = Vec::new();
+        for hub in hubs {
+            outcomes.push(OutcomeView::new(self.hub_uri(hub)?, Outcome::InFlight));
+        }
+        let made = NotificationView {
+            kind: channel.kind,
+            topic: channel.topic.clone(),
+            seq,
+            cut: self.now,
+            changes: Some(changes),
+            hubs: outcomes,
+            bytes: Some(body.len()),
+            payload: Some(PayloadText(Arc::clone(body))),
+        };
+        self.made.push((channel.id, made));
         Ok(())
     }
 
@@ -273,15 +303,13 @@ impl<'a> Step<'a> {
                     delivery::reached_otherwise(self, hub)?;
                 }
             }
-            Event::Retry { only } => {
-                let only = match only {
-                    Some((channel, hub)) => match self.live.hub_named(&hub) {
-                        Some(hub) => Some((channel, hub)),
-                        None => return Ok(()),
-                    },
-                    None => None,
-                };
-                delivery::retry(self, only)?;
+            Event::Retry { only: None } => delivery::retry(self, None)?,
+            Event::Retry {
+                only: Some((channel, hub)),
+            } => {
+                if let Some(hub) = self.live.hub_named(&hub) {
+                    delivery::retry(self, Some((channel, hub)))?;
+                }
             }
             Event::Drop { channel, hub } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
@@ -345,7 +373,7 @@ impl<'a> Step<'a> {
         if !is_first && !is_touched && freed.is_none() && self.weigh.is_empty() {
             return Ok(());
         }
-        relations::touch_dependents_of_others(self, position)?;
+        relations::touch_dependents(self, relations::OF_ANOTHER_KIND, id)?;
         let mut sets = self.sets_to_route(position)?;
         sets.extend(freed.into_iter().flatten());
         // What is due on the channel of a set that ended stays due; then its documents leave it.
@@ -448,16 +476,10 @@ impl<'a> Step<'a> {
             effects.extend(cut::topic_page(self, id)?.map(Effect::Serve));
         }
         // A cut is told before the submission.
-        effects.extend(
-            std::mem::take(&mut self.facts)
-                .into_iter()
-                .map(Effect::Tell),
-        );
-        effects.extend(
-            std::mem::take(&mut self.submit)
-                .into_iter()
-                .map(Effect::Submit),
-        );
+        let facts = std::mem::take(&mut self.facts).into_iter();
+        effects.extend(facts.map(Effect::Tell));
+        let submissions = std::mem::take(&mut self.submit).into_iter();
+        effects.extend(submissions.map(Effect::Submit));
         let requests = std::mem::take(&mut self.take).into_iter();
         effects.extend(requests.map(|request| Effect::Take(Box::new(request))));
         if !self.look.is_empty() {

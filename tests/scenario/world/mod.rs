@@ -32,7 +32,7 @@ use rsnotify::announce::steps::step::Engine;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountName;
-use rsnotify::report::status::account::AccountView;
+use rsnotify::report::outbox::AccountView;
 use rsnotify::state::open::StateFile;
 use rsnotify::state::{Db, HubId, StateError};
 use websub::answer::Answer;
