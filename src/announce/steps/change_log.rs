@@ -257,6 +257,7 @@ pub fn cut(
     changes: Vec<FreshChange>,
     lists: &[TakenList],
 ) -> Result<BTreeMap<usize, usize>> {
+    // In the order of the kinds.
     let mut of_kinds = [0; 3];
     for fresh in &changes {
         of_kinds[fresh.change.kind as usize] += 1;
@@ -377,7 +378,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
         ),
     )?;
     let hubs = listening(step, channel.id)?;
-    step.note_made(channel, seq, (entries, &body), hubs)?;
+    step.note_made(channel, seq, entries, &body, hubs)?;
     Ok(seq)
 }
 

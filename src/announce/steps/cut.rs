@@ -383,7 +383,7 @@ fn launch(
         hubs: hubs.len(),
     });
     let told = hubs.iter().map(|(hub, _)| *hub);
-    step.note_made(channel, flight.seq, (flight.entries, &body), told)?;
+    step.note_made(channel, flight.seq, flight.entries, &body, told)?;
     if pinged.is_empty() {
         step.db
             .run("DELETE FROM said WHERE channel = ?1", channel.id)?;

@@ -291,13 +291,12 @@ fn told(step: &Step<'_>, account: AccountId, document: DocId) -> Result<Option<V
         "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
         (account, document),
     )?;
-    match owed {
-        Some(told) => Ok(told),
-        None => Ok(step
-            .db
-            .document(document)?
-            .and_then(|document| document.seen())),
-    }
+    owed.map_or_else(|| seen(step, document), Ok)
+}
+
+fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
+    let document = step.db.document(document)?;
+    Ok(document.and_then(|document| document.seen()))
 }
 
 /// Weighs documents again, after what an account was told of them changed.
@@ -730,23 +729,15 @@ fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSe
     let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
     owed.extend(flown.iter().map(|(document, _)| *document));
     for (document, told) in &flown {
-        if !due.contains(document) && told_row(step, account, *document)? {
+        let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+        if !due.contains(document) && step.db.exists(sql, (account, *document))? {
             owed::set_told(step, account, *document, *told)?;
         }
     }
     for document in due {
-        let seen = step
-            .db
-            .document(document)?
-            .and_then(|document| document.seen());
-        owed::set_told(step, account, document, seen)?;
+        owed::set_told(step, account, document, seen(step, document)?)?;
     }
     Ok((owed.len(), owed))
-}
-
-fn told_row(step: &Step<'_>, account: AccountId, document: DocId) -> Result<bool> {
-    let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-    step.db.exists(sql, (account, document))
 }
 
 // Fetches (R24, R26).

@@ -133,7 +133,8 @@ impl<'a> Step<'a> {
         &mut self,
         channel: &Channel,
         seq: u64,
-        (changes, body): (usize, &Arc<[u8]>),
+        changes: usize,
+        body: &Arc<[u8]>,
         hubs: impl IntoIterator<Item = HubId>,
     ) -> Result<()> {
         let mut outcomes = Vec::new();
@@ -957,10 +958,6 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
     let sql = "SELECT id, uri, mount, path FROM document WHERE presence > 0";
     let documents = db.all::<Vec<(DocId, Uri, DocumentPath)>>(sql, ())?;
     let mut forgotten = Vec::new();
-    let is_wanted = |step: &Step<'_>, path: &DocumentPath| {
-        let (position, source) = step.plan.source_of(path.mount)?;
-        source.accepts(path).then_some(position)
-    };
     for (id, uri, path) in documents {
         match place_of(step, &uri, &path)? {
             Some((_, place)) if place != path => {
@@ -979,7 +976,8 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
-            if is_wanted(step, &path).is_none() {
+            let source = step.plan.source_of(path.mount);
+            if !source.is_some_and(|(_, source)| source.accepts(&path)) {
                 db.run(
                     &format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2"),
                     &path,
