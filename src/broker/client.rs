@@ -174,7 +174,7 @@ struct Connection<'a> {
     pending: BTreeMap<u64, PendingTransaction>,
     /// Number of the next transaction.
     next: u64,
-    /// The time since which the first pending transaction got no receipt and nothing was written.
+    /// The time since which the first pending transaction got no receipt, and nothing of it or before it was written.
     silent_since: Instant,
 }
 
@@ -218,7 +218,13 @@ impl<'a> Connection<'a> {
                     },
                     Err(error) => break error,
                 },
-                () = self.session.writer.progress.notified() => self.silent_since = Instant::now(),
+                Ok(()) = self.session.writer.written.changed() => {
+                    let written = *self.session.writer.written.borrow();
+                    // Each transaction is written at once, so that they are counted alike.
+                    if self.pending.keys().next().is_some_and(|oldest| written <= *oldest) {
+                        self.silent_since = Instant::now();
+                    }
+                },
                 () = sleep_until(deadline), if !self.pending.is_empty() => break BrokerError::NoReceipt,
             }
         };
@@ -408,6 +414,7 @@ mod tests {
         let (second, failure) = request(6, Vec::new());
         let (requests, mut received) = unbounded_channel();
         requests.send(second).ok().unwrap();
+        let later = requests;
         let broker = async move {
             let slow = broker.transaction().await;
             let mut silent = broker.transaction().await;
@@ -418,12 +425,18 @@ mod tests {
                     .write(&Frame::new("RECEIPT").with("receipt-id", id))
                     .await;
             }
-            // Neither heart-beats nor other frames are progress.
+            // Neither heart-beats nor other frames are progress, nor is what is written after it.
             loop {
                 broker.stream.write_all(b"\n").await.unwrap();
                 broker
                     .write(&Frame::new("RECEIPT").with("receipt-id", &last))
                     .await;
+                later.send(request(1, Vec::new()).0).ok().unwrap();
+                for id in broker.transaction().await {
+                    broker
+                        .write(&Frame::new("RECEIPT").with("receipt-id", id))
+                        .await;
+                }
                 sleep(timeout / 4).await;
             }
         };
@@ -431,6 +444,7 @@ mod tests {
         tokio::select! {
             () = connection.run(first, &mut received) => {}
             () = broker => {}
+            () = sleep(timeout * 20) => panic!("silence is awaited"),
         }
         assert_eq!(answer.await.unwrap(), Ok(()));
         assert_eq!(failure.await.unwrap(), Err(BrokerError::NoReceipt));
