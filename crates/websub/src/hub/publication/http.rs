@@ -689,6 +689,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn requests_without_an_address_have_slots_together() {
+        let mut under_way = HashMap::new();
+        let unknown = Payer::Address(None).networks();
+        for _ in 0..64 {
+            assert!(occupy(&mut under_way, &unknown));
+        }
+        assert!(!occupy(&mut under_way, &unknown));
+        let known = Requester::new("2001:db8::1".parse().unwrap()).networks();
+        assert!(occupy(&mut under_way, &known));
+        free(&mut under_way, &unknown);
+        assert!(occupy(&mut under_way, &unknown));
+    }
+
+    #[test]
     fn an_address_has_few_slots_and_its_neighbours_have_their_own() {
         let mut under_way = HashMap::new();
         let networks = |address: &str| Requester::new(address.parse().unwrap()).networks();
