@@ -300,23 +300,25 @@ fn a_list_that_is_written_anew_midway_is_read_again_from_its_start() {
 fn a_set_is_sent_whole_while_one_of_its_lists_is_written_anew_all_the_time() {
     let fake = FakeBroker::start();
     let story = Story::new(&broker(fake.address, ATOM));
-    let resources: Vec<String> = numbered("", 60).collect();
+    // The list that is written anew is read, and sent, before one that takes long to be read.
+    story.site.remove("a/resourcelist.xml");
     story
         .site
-        .write("a/resourcelist.xml", &resource_list(resources.into_iter()));
-    // The list that is written anew takes less time to be read than the others, and is the last one.
+        .write("a/a.xml", &resource_list(numbered("", 60)));
+    let list = change_list("a", &["created last.txt".to_owned()]);
+    story.site.write("a/b.xml", &list);
     let large: Vec<String> = (0..40_000).map(|at| format!("deleted x{at}.txt")).collect();
     story
         .site
         .write("a/changelist.xml", &change_list("a", &large));
-    let capabilities = capability_list("a", &["changelist", "resourcelist", "w"]);
-    let capabilities = capabilities.replace("\"w\"", "\"changelist\"");
+    let capabilities = capability_list("a", &["a", "b", "changelist"]);
+    let capabilities = capabilities.replace("\"a\"", "\"resourcelist\"");
+    let capabilities = capabilities.replace("\"b\"", "\"changelist\"");
     story.site.write("a/capabilitylist.xml", &capabilities);
-    let list = change_list("a", &["created last.txt".to_owned()]);
-    story.site.write("a/w.xml", &list);
-    let mut process = resend(&story, "1000").spawn().unwrap();
+    let mut process = resend(&story, "20").spawn().unwrap();
+    fake.messages(20);
     while process.try_wait().unwrap().is_none() {
-        story.site.write("a/w.xml", &list);
+        story.site.write("a/b.xml", &list);
     }
     assert!(process.wait().unwrap().success());
     let mut want = added(numbered("", 60));
