@@ -200,7 +200,7 @@ CREATE TABLE change_list (                  -- a list of a set, as far as its en
   waits INTEGER NOT NULL DEFAULT 0, waits_until INTEGER,                -- C1, C7: its entries that another list may have
   skipped INTEGER NOT NULL DEFAULT 0, back_dated INTEGER NOT NULL DEFAULT 0, ahead INTEGER NOT NULL DEFAULT 0,
   rewritten INTEGER,                        -- C2, C15, C7: its entries that are reported
-  ended INTEGER,                            -- C7: no Change List any more; what was taken is forgotten then
+  ended INTEGER,                            -- C7: since when it is no Change List, or its deletion began its grace
   PRIMARY KEY (set_id, list)) STRICT, WITHOUT ROWID;
 CREATE INDEX change_list_by_list ON change_list (list);
 CREATE INDEX change_list_to_learn ON change_list (set_id) WHERE to_learn = 1;

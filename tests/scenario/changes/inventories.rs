@@ -39,6 +39,24 @@ fn world() -> World {
     world
 }
 
+/// C7: no round of this run has seen its lists.
+#[test]
+fn a_list_that_was_deleted_for_good_is_told_when_it_comes_back_although_nothing_is_compared() {
+    let mut world = world();
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.crash_and_start();
+    world.wait(60);
+    world.delete(LIST);
+    world.wait(1_000);
+    assert_eq!(world.keys_of(LIST), (0, 0));
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["u a 01:00"]);
+}
+
 #[test]
 fn what_resource_lists_gain_and_lose_is_told() {
     let mut world = world();

@@ -792,3 +792,54 @@ fn a_list_found_in_its_set_by_a_new_alias_is_learned() {
         assert_eq!(world.changes(), ["[00:00, 02:00] u b 02:00"]);
     }
 }
+
+/// C7: a list is rotated into a directory that nobody else may read yet.
+#[test]
+fn entries_below_a_directory_that_cannot_be_read_are_not_forgotten() {
+    let old = ["u z 00:00", "u a 01:00"];
+    let mut world = world_with(plan(), &old);
+    world.deny_directories(&["a/archive"]);
+    world.write_changes(LIST, &["u b 02:00"]);
+    world.wait(1_000);
+    world.write_changes(LIST, &["u b 02:00", "u c 03:00"]);
+    world.wait(60);
+    world.changes();
+    world.deny_directories(&[]);
+    world.write_changes(LIST, &["u b 02:00", "u c 03:00", "u d 04:00"]);
+    world.wait(60);
+    assert_eq!(world.changes(), ["[03:00, 04:00] u d 04:00"]);
+    world.write_changes_of("/a/archive/1.xml", UP, &old);
+    world.wait(60);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+/// C7: many trees have a file or a directory that is never read.
+#[rstest]
+fn entries_are_forgotten_after_a_day_although_something_cannot_be_read(
+    #[values(true, false)] is_file: bool,
+    #[values(true, false)] is_deleted: bool,
+) {
+    let mut world = world_of(plan());
+    if is_file {
+        world.write_text("/a/empty.xml", b"");
+    } else {
+        world.deny_directories(&["lost+found"]);
+    }
+    world.write_changes(SECOND, &["d a"]);
+    world.wait(60);
+    assert_eq!(world.changes().len(), 1);
+    for (hours, told) in [(1, 0), (25, 1)] {
+        if is_deleted {
+            world.delete(SECOND);
+        } else {
+            world.write_changes(SECOND, &["u b 01:00"]);
+        }
+        world.wait(hours * 3_600);
+        world.write_changes(LIST, &["u z 00:00", &format!("u c {hours:02}:00")]);
+        world.wait(60);
+        world.changes();
+        world.write_changes(SECOND, &["d a"]);
+        world.wait(60);
+        assert_eq!(world.changes().len(), told, "after {hours} hours");
+    }
+}
