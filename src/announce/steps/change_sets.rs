@@ -288,15 +288,16 @@ pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
 
 // Sets of a source.
 
-/// Returns true if what lists have counts as taken because it was there before, and was not read yet (C10, R13). A set of which
-/// a round was put off does not count: what keeps it may last.
+/// Returns true if what lists have counts as taken because it was there before, and was not read yet (C10, R13). Neither a set
+/// whose rounds were put off nor a list that the others do not wait for (C8) counts: what keeps it may last.
 pub fn is_learning(db: Db<'_>) -> Result<bool> {
-    let is_due = "s.delays = 0 AND (s.round IS NOT NULL OR s.first_trigger IS NOT NULL)";
+    let is_due = "s.delays < ?1 AND (s.round IS NOT NULL OR s.first_trigger IS NOT NULL)";
     let sql = format!(
         "SELECT 1 FROM change_set s WHERE s.learned = 0 AND {is_due} UNION ALL \
-         SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due}"
+         SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due} \
+         AND NOT EXISTS (SELECT 1 FROM stale_list t WHERE t.set_id = l.set_id AND t.list = l.list AND t.times >= ?1)"
     );
-    db.exists(&sql, ())
+    db.exists(&sql, lists::ROUNDS)
 }
 
 /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number.

@@ -27,7 +27,7 @@ const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
 const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Number of times that a list is asked for in vain before the others are read without it.
-const ROUNDS: u32 = 2;
+pub const ROUNDS: u32 = 2;
 /// Number of times that a list is asked for in vain before the operator is told, after half a minute.
 const ROUNDS_TO_REPORT: u32 = 5;
 
@@ -153,6 +153,7 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
     }
     let left_out = leave_stale_out(step, set, &mut lists)?;
     if lists.is_empty() && !left_out.is_empty() {
+        set.delays = set.delays.saturating_add(1);
         if let Some(next) = next_stale(step, set.id)? {
             set.delay_until(next, step.now);
         }

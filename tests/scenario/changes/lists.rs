@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
+use rsnotify::announce::steps::change_sets;
 use rstest::rstest;
 
 use crate::changes::{
@@ -533,6 +534,41 @@ fn a_list_that_cannot_be_read_is_learned_when_it_can() {
     world.write_changes(LIST, &["u a 01:00", "u b 02:00", "u d 04:00"]);
     world.wait(10);
     assert_eq!(world.changes(), ["[03:00, 04:00] u d 04:00"]);
+}
+
+/// C10: a start is ready once what is there was learned.
+#[rstest]
+fn a_start_waits_for_a_list_that_changes_while_it_is_read_unless_it_cannot_be_read(
+    #[values(true, false)] is_alone: bool,
+    #[values(true, false)] is_mended: bool,
+) {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    if !is_alone {
+        world.write_changes(SECOND, &["u z 00:00"]);
+    }
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(10);
+    world.start();
+    let text = change_list(UP, &["u a 01:00", "u b 02:00"]);
+    let end = if is_mended { text.len() } else { text.len() - 20 };
+    world.unseen(|world| world.write_text(LIST, &text.as_bytes()[..end]));
+    world.write(UP, set_a(TOPIC, &[]));
+    let is_learning = |world: &World| change_sets::is_learning(world.db()).unwrap();
+    for _ in 0..2 {
+        world.wait(2);
+        assert!(is_learning(&world), "it was asked for once");
+        world.see(LIST);
+        world.wait(10);
+        assert!(!is_learning(&world));
+        world.wait(1_000);
+        assert!(!is_learning(&world));
+        world.crash_and_start();
+        if is_mended {
+            return;
+        }
+    }
 }
 
 /// As resync-build writes it: updated, deleted, created, without datetimes, and the deleted one with its old `lastmod`.
