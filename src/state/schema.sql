@@ -185,7 +185,7 @@ CREATE TABLE change_set (                   -- a set with a change channel, and 
   must_take_others INTEGER NOT NULL DEFAULT 0,                      -- C8: before a stale list is asked for again
   watched_since INTEGER,                    -- C7, C29: since when this run sees all its lists
   missing INTEGER NOT NULL DEFAULT 0, missing_until INTEGER,        -- C29: missing resources; when the first counts as deleted
-  is_accepted INTEGER NOT NULL DEFAULT 0) STRICT;                   -- C29: an operator believes their deletion
+  accepted INTEGER) STRICT;                 -- C29: when an operator believed their deletion
 CREATE INDEX change_set_wake ON change_set (source, wake);
 CREATE INDEX change_set_learning ON change_set (id) WHERE learned = 0;
 

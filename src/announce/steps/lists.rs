@@ -251,7 +251,8 @@ fn has_changed_resource_lists(
     set: &ChangeSet,
     lists: &[ListOfRound],
 ) -> Result<bool> {
-    let is_deletion_due = set.is_accepted || set.missing_until.is_some_and(|at| at <= step.now);
+    let is_deletion_due =
+        set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
     if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
         return Ok(true);
     }

@@ -52,7 +52,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     if set.round.is_some() {
         return Ok(None);
     }
-    let is_deletion_due = set.is_accepted || set.missing_until.is_some_and(|at| at <= now);
+    let is_deletion_due = set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= now);
     if set.triggers.is_none() && !is_deletion_due {
         return Ok(set.missing_until);
     }
@@ -122,7 +122,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         told_until: change_log::told_until(step, channel.id)?,
         inventory: (kind == ListKind::ResourceLists).then_some(DeletionRules {
             mass_deletion: plan.mass_deletion,
-            is_accepted: set.is_accepted,
+            accepted: set.accepted,
         }),
     });
     Ok(None)
@@ -240,7 +240,7 @@ fn log(
     }
     if let Some(missing) = taken.missing {
         (set.missing, set.missing_until) = (missing.missing, missing.next);
-        set.is_accepted &= taken.has_more;
+        set.accepted.take_if(|_| !taken.has_more);
         let uri = step.db.uri_of(set.id)?;
         let finding = missing.is_suspended.then(|| Finding::MissingResources {
             set: uri.clone(),

@@ -439,6 +439,26 @@ fn one_confirmation_deletes_more_than_a_round_takes() {
     assert_eq!(told(&mut world).len(), 24_999);
 }
 
+/// C29: nobody confirmed what the round under way finds missing.
+#[test]
+fn a_confirmation_during_a_round_is_of_what_was_missing_before() {
+    let mut world = world();
+    write_resources(&mut world, RESOURCES, 0..30);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(800);
+    world.reading = std::time::Duration::from_secs(100);
+    write_resources(&mut world, RESOURCES, 0..3);
+    world.wait(60);
+    world.accept_deletions();
+    world.wait(250);
+    assert_eq!(told(&mut world).len(), 26);
+    world.wait(800);
+    assert_eq!(told(&mut world), ["d r3"]);
+}
+
 /// C29: what is confirmed is counted first, and stays so if the daemon stops before it is said.
 #[test]
 fn a_confirmation_counts_what_it_confirms_and_no_restart_loses_it() {

@@ -552,7 +552,11 @@ fn a_start_waits_for_a_list_that_changes_while_it_is_read_unless_it_cannot_be_re
     world.wait(10);
     world.start();
     let text = change_list(UP, &["u a 01:00", "u b 02:00"]);
-    let end = if is_mended { text.len() } else { text.len() - 20 };
+    let end = if is_mended {
+        text.len()
+    } else {
+        text.len() - 20
+    };
     world.unseen(|world| world.write_text(LIST, &text.as_bytes()[..end]));
     world.write(UP, set_a(TOPIC, &[]));
     let is_learning = |world: &World| change_sets::is_learning(world.db()).unwrap();
