@@ -187,6 +187,7 @@ CREATE TABLE change_set (                   -- a set with a change channel, and 
   missing INTEGER NOT NULL DEFAULT 0, missing_until INTEGER,        -- C29: missing resources; when the first counts as deleted
   accepted INTEGER) STRICT;                 -- C29: when an operator believed their deletion
 CREATE INDEX change_set_wake ON change_set (source, wake);
+CREATE INDEX change_set_watched ON change_set (source) WHERE watched_since IS NOT NULL;
 CREATE INDEX change_set_learning ON change_set (id) WHERE learned = 0;
 
 CREATE TABLE change_list (                  -- a list of a set, as far as its entries were taken (C6)
