@@ -365,15 +365,16 @@ mod tests {
         format!("2026-11-20T{text}Z").parse().unwrap()
     }
 
-    /// A Resource List of `name=hash`, or of a name that is followed by `@`, its `lastmod`, and perhaps its digests.
+    /// A Resource List of `name=hash`, or of a name that is followed by `@`, its `lastmod`, and perhaps its digests, and its length after a `#`.
     fn list(resources: &[&str]) -> String {
         let entries = resources.iter().map(|resource| {
             let (name, rest) = match resource.split_once('=') {
                 Some((name, hash)) => (name, format!("<rs:md hash=\"md5:{hash}\"/>")),
                 None => {
                     let (name, rest) = resource.split_once('@').unwrap();
+                    let (rest, length) = rest.split_once('#').unwrap_or((rest, ""));
                     let (lastmod, digests) = rest.split_once(' ').unwrap_or((rest, ""));
-                    let md = format!("<rs:md hash=\"{digests}\"/>");
+                    let md = format!("<rs:md hash=\"{digests}\" length=\"{length}\"/>");
                     (name, format!("<lastmod>{lastmod}</lastmod>{md}"))
                 }
             };
@@ -537,7 +538,14 @@ mod tests {
     #[case::other_algorithms_at_another_time("@2026-11-20 md5:a1", "@2026-11-21 sha-256:b2", true)]
     #[case::other_algorithms_without_a_time("@ md5:a1", "@ sha-256:b2", true)]
     #[case::another_time_of_one_digest("@2026-11-20 md5:a1", "@2026-11-21 md5:a1", false)]
+    #[case::two_digests_by_one_algorithm("@ md5:a1 md5:b2", "@ md5:b2 md5:a1", false)]
     #[case::nothing_to_tell_by("@", "@", false)]
+    #[case::its_first_length("@2026-11-20", "@2026-11-20#5", false)]
+    #[case::its_last_length("@2026-11-20#5", "@2026-11-20", false)]
+    #[case::another_length("@2026-11-20#5", "@2026-11-20#6", true)]
+    #[case::another_time_of_one_length("@2026-11-20#5", "@2026-11-21#5", true)]
+    #[case::its_first_time("@#5", "@2026-11-20#5", false)]
+    #[case::nothing_in_common("@#5", "@2026-11-20", true)]
     fn resources_are_compared_by_value(
         #[case] before: &str,
         #[case] after: &str,
