@@ -179,9 +179,11 @@ impl LiveSource {
             .all(|state| matches!(state, MountState::Ready | MountState::Absent))
     }
 
-    /// Returns true if every mount is there, and was swept in this run.
+    /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
     pub fn is_whole(&self) -> bool {
+        let can_be_read = |mount: &Arc<KnownMount>| mount.unreadable.0.is_empty();
         self.states().all(|state| state == MountState::Ready)
+            && self.mounts.values().all(can_be_read)
     }
 
     pub fn is_absent(&self, id: MountId) -> bool {
