@@ -4,6 +4,7 @@ use resourcesync::uri::Uri;
 use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{Mode, Plan};
+use rstest::rstest;
 
 use crate::channels::configured;
 use crate::world::{
@@ -420,56 +421,73 @@ fn with_inner_mount() -> Plan {
     plan
 }
 
-#[test]
-fn what_an_outer_mount_publishes_in_place_of_an_inner_one_is_as_it_was() {
-    for is_reload in [false, true] {
-        let mut world = World::with_two_sets(with_inner_mount());
-        world.script(HUB, Reply::Status(503));
-        world.update("/b/capabilitylist.xml");
-        world.wait(100);
-        world.update("/b/changelist.xml");
-        world.wait(100);
-        world.facts();
-        if !is_reload {
-            world.crash();
+#[rstest]
+fn what_another_mount_publishes_under_the_same_uri_is_as_it_was(
+    #[values(false, true)] is_reload: bool,
+    #[values(false, true)] is_added: bool,
+    #[values(false, true)] is_cut_off: bool,
+) {
+    let (mut before, mut after) = (with_inner_mount(), plan());
+    if is_added {
+        std::mem::swap(&mut before, &mut after);
+    }
+    let mut world = World::with_two_sets(before);
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/capabilitylist.xml");
+    world.wait(100);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    world.facts();
+    if !is_reload {
+        world.crash();
+    }
+    // The one that the other mount has besides was never published.
+    world.unseen(|world| {
+        let other = list("changedump").up("/b/capabilitylist.xml");
+        world.write("/b/other.xml", other);
+    });
+    world.wait(10);
+    world.plan = after;
+    if is_cut_off {
+        let position = usize::from(is_added);
+        world.launch();
+        for _ in 0..2 {
+            world.find_mount(position);
+            world.see("/b/capabilitylist.xml");
+            world.unmount(position);
+            world.remount(position, 8);
         }
-        // The one that the outer mount has besides was never published.
-        world.unseen(|world| {
-            let other = list("changedump").up("/b/capabilitylist.xml");
-            world.write("/b/other.xml", other);
-        });
-        world.wait(10);
-        world.plan = plan();
-        world.start();
+        world.crash();
+    }
+    world.start();
+    world.wait(100);
+    let facts = world.facts();
+    let is_drop = |fact: &&Fact| {
+        matches!(
+            fact,
+            Fact::Dropped {
+                cause: DropCause::DocumentsRemoved,
+                ..
+            } | Fact::ChannelRetired { .. }
+        )
+    };
+    assert_eq!(facts.iter().find(is_drop), None);
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(
+        world.news(),
+        [
+            "updated capabilitylist /b/capabilitylist.xml",
+            "updated changelist /b/changelist.xml"
+        ]
+    );
+    for name in [
+        "changedump /b/other.xml",
+        "resourcelist /b/resourcelist.xml",
+    ] {
+        world.update(name.split_once(' ').unwrap().1);
         world.wait(100);
-        let facts = world.facts();
-        let is_drop = |fact: &&Fact| {
-            matches!(
-                fact,
-                Fact::Dropped {
-                    cause: DropCause::DocumentsRemoved,
-                    ..
-                } | Fact::ChannelRetired { .. }
-            )
-        };
-        assert_eq!(facts.iter().find(is_drop), None);
-        world.script(HUB, Reply::Accept);
-        world.wait(1_000);
-        assert_eq!(
-            world.news(),
-            [
-                "updated capabilitylist /b/capabilitylist.xml",
-                "updated changelist /b/changelist.xml"
-            ]
-        );
-        for name in [
-            "changedump /b/other.xml",
-            "resourcelist /b/resourcelist.xml",
-        ] {
-            world.update(name.split_once(' ').unwrap().1);
-            world.wait(100);
-            assert_eq!(world.news(), [format!("updated {name}")]);
-        }
+        assert_eq!(world.news(), [format!("updated {name}")]);
     }
 }
 
@@ -485,6 +503,20 @@ fn what_an_outer_mount_lacks_of_an_inner_one_is_forgotten() {
     assert_eq!(world.news(), NOTHING);
     assert!(!world.remembers("/b/capabilitylist.xml"));
     assert!(world.remembers("/b/resourcelist.xml"));
+}
+
+#[test]
+fn what_is_missing_while_another_mount_takes_its_uri_is_deleted() {
+    let mut world = World::with_two_sets(with_inner_mount());
+    world.delete("/b/capabilitylist.xml");
+    world.wait(10);
+    world.plan = plan();
+    world.reload();
+    world.wait(1_000);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
 }
 
 #[test]

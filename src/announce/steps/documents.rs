@@ -747,9 +747,9 @@ fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath
     Ok(())
 }
 
-/// Forgets what was read of a mount whose baseline was not finished.
+/// Forgets what was read of a mount for a baseline that was not finished.
 pub fn forget_mount(step: &Step<'_>, mount: MountId) -> Result<()> {
-    let sql = "SELECT id FROM document WHERE mount = ?1";
+    let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
     let documents = step.db.all::<Vec<DocId>>(sql, mount)?;
     for id in documents {
         forget(step.db, id)?;
