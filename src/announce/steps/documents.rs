@@ -590,9 +590,9 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
 }
 
 /// R13: returns true if a change of the configuration says that a document lies where nobody has looked for it yet. If it
-/// does not, it is no longer configured.
+/// does not, it is no longer configured, unless it was missing before.
 fn is_expected(document: &SeenDocument) -> bool {
-    document.looked == Timestamp::UNIX_EPOCH
+    !document.is_missing() && document.looked == Timestamp::UNIX_EPOCH
 }
 
 /// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
