@@ -347,6 +347,29 @@ fn what_lies_below_a_directory_that_could_not_be_read_belongs_to_the_baseline() 
     }
 }
 
+/// As `chmod -R` and `chown -R` do: the ctime changes, and some files can be read only after their directory.
+#[test]
+fn mending_the_directory_and_its_files_announces_nothing() {
+    let (mut world, hidden) = world_without_b(1);
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.unseen(|world| world.touch("/b/capabilitylist.xml"));
+    world.see("/b/capabilitylist.xml");
+    let text = list("changelist").up("/b/capabilitylist.xml");
+    world.deny("/b/changelist.xml");
+    world.write("/b/changelist.xml", text);
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+    world.sweep(0);
+    let new = list("changedump").up("/b/capabilitylist.xml");
+    world.write("/b/new.xml", new);
+    world.wait(100);
+    assert_eq!(world.news(), ["created changedump /b/new.xml"]);
+}
+
 #[rstest]
 fn what_was_read_below_such_a_directory_is_kept_until_the_next_sweep(
     #[values(false, true)] is_reload: bool,

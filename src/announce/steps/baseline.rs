@@ -35,8 +35,8 @@ struct FirstLooks {
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     started: Timestamp,
-    /// Documents that changed since `started` by the clock of the files.
-    fresh: Vec<(Uri, Fingerprint)>,
+    /// Documents that changed since `started` by the clock of the files; nothing after the sweep of a root that was found.
+    fresh: Option<Vec<(Uri, Fingerprint)>>,
     /// True if some file is from the future, so that the clock of the files is not ours.
     has_other_clock: bool,
 }
@@ -45,7 +45,7 @@ impl FirstLooks {
     fn new(started: Timestamp) -> FirstLooks {
         FirstLooks {
             started,
-            fresh: Vec::new(),
+            fresh: None,
             has_other_clock: false,
         }
     }
@@ -98,26 +98,27 @@ impl Baseline {
     /// Begins a sweep of a root that was found.
     pub fn begin_sweep(&mut self, started: Timestamp) {
         self.first_looks = FirstLooks::new(started);
+        self.first_looks.fresh = Some(Vec::new());
     }
 
     /// Gives up a sweep.
     pub fn leave_sweep(&mut self) {
-        self.first_looks.fresh.clear();
+        self.first_looks.fresh = None;
     }
 
-    /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it could
-    /// not be read before, or changed while the mount was swept.
-    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> bool {
+    /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
+    /// while the mount was swept.
+    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting) -> bool {
         let looks = &mut self.first_looks;
         let (changed, at) = (sighting.stat.changed, sighting.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
         let is_fresh = looks.started <= changed && changed <= at;
         looks.has_other_clock |= changed > at;
-        if !predates && is_fresh {
-            let fingerprint = sighting.parsed.fingerprint;
-            looks.fresh.push((uri.clone(), fingerprint));
-        }
-        !predates && !is_fresh
+        let Some(fresh) = looks.fresh.as_mut().filter(|_| is_fresh) else {
+            return true;
+        };
+        fresh.push((uri.clone(), sighting.parsed.fingerprint));
+        false
     }
 
     /// Ends a complete sweep of these candidates, with these prefixes of others inside, and these directories that could
@@ -143,7 +144,7 @@ impl Baseline {
             are_configured: unreadable.is_empty(),
             unseen: inside.into_iter().chain(unreadable).collect(),
         });
-        let fresh = std::mem::take(&mut self.first_looks.fresh);
+        let fresh = self.first_looks.fresh.take().unwrap_or_default();
         let has_other_clock = std::mem::take(&mut self.first_looks.has_other_clock);
         EndedSweep {
             is_first: !std::mem::replace(&mut self.is_complete, true),

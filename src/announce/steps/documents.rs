@@ -295,11 +295,12 @@ pub fn seen(
         let predates = trouble.is_some_and(|(predates, _)| predates);
         let plan = &step.plan.sources[position];
         let is_new_ground = step.live.sources[position].is_new_ground(&sighting.path);
-        if (!plan.announce_existing && is_new_ground) || predates {
+        if !plan.announce_existing && is_new_ground {
             let known = step.live.sources[position].mount_mut(mount);
-            let is_known =
-                known.is_some_and(|known| known.baseline.first_look(uri, &sighting, predates));
+            let is_known = known.is_some_and(|known| known.baseline.first_look(uri, &sighting));
             baseline = if is_known { 1 } else { 2 };
+        } else if predates {
+            baseline = 2;
         }
         let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
         step.db.run(sql, &sighting.path)?;
