@@ -406,6 +406,18 @@ fn what_was_read_below_such_a_directory_is_kept_until_the_next_sweep(
 }
 
 #[test]
+fn a_directory_that_can_never_be_read_is_no_other_configuration() {
+    let (mut world, _) = world_without_b(2);
+    assert!(world.is_as_configured());
+    world.crash();
+    world.launch();
+    assert!(world.is_as_configured());
+    world.plan.sources[0].candidates = crate::world::excluding(&["c/**"]);
+    world.launch();
+    assert!(!world.is_as_configured());
+}
+
+#[test]
 fn what_is_new_below_a_directory_that_was_read_before_is_created() {
     let mut world = World::with_two_sets(plan());
     world.deny_directories(&["b"]);

@@ -506,6 +506,25 @@ fn what_an_outer_mount_lacks_of_an_inner_one_is_forgotten() {
 }
 
 #[test]
+fn what_an_outer_mount_cannot_read_yet_in_place_of_an_inner_one_is_known() {
+    let mut world = World::with_two_sets(with_inner_mount());
+    world.crash();
+    world.plan = plan();
+    let other = list("changedump").up("/b/capabilitylist.xml");
+    world.write("/b/other.xml", other);
+    let hidden = world.take_away("/b/other.xml");
+    world.launch();
+    world.find_mount(0);
+    world.deny_directories(&["b"]);
+    world.sweep(0);
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.see("/b/other.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
 fn what_is_missing_while_another_mount_takes_its_uri_is_deleted() {
     let name = "/b/capabilitylist.xml";
     for is_deleted in [true, false] {
