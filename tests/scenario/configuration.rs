@@ -393,6 +393,29 @@ fn an_alias_added_later_holds_for_what_was_read_before() {
 }
 
 #[test]
+fn what_was_read_before_an_alias_is_removed_names_what_it_named() {
+    let mut with_alias = plan();
+    with_alias.sources[0].mounts[0].aliases.push(http());
+    let mut world = world_of_http(with_alias);
+    world.plan = plan();
+    world.reload();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.update("/a/capabilitylist.xml");
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
 fn what_changed_while_an_alias_was_added_is_announced_in_its_set() {
     let mut world = world_of_http(plan());
     world.crash();
