@@ -120,6 +120,7 @@ impl UnreadableDirectories {
         let named = denials.iter().take(MAX_NAMED);
         let named = named.map(|(below, denial)| UnreadableDirectory {
             directory: join(directory, below).display().to_string(),
+            below: below.clone(),
             reason: denial.reason.clone(),
             remedy: denial.remedy.map(str::to_owned),
             since: denial.since,

@@ -293,12 +293,9 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
     }
     mount.nested.decide(&below);
     let inside = plan.sources[position].prefixes_inside(&mount.plan);
-    let unreadable = mount.unreadable.0.iter().filter_map(|it| {
-        let below = std::path::Path::new(&it.directory).strip_prefix(&mount.plan.directory);
-        let below = below.ok()?.as_os_str().as_bytes();
-        Some(Uri::below(&mount.plan.prefix, &[below, b"/"].concat()))
-    });
-    let unreadable = unreadable.collect();
+    let unreadable = mount.unreadable.0.iter();
+    let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
+    let unreadable = unreadable.map(|it| uri_of(&it.below)).collect();
     let EndedSweep { is_first, unclear } = mount.baseline.end_sweep(
         &plan.sources[position].candidates,
         inside,

@@ -283,6 +283,7 @@ impl World {
     pub fn deny_directories(&mut self, below: &[&str]) {
         let mount = self.mount_at(0);
         let directories = below.iter().map(|below| UnreadableDirectory {
+            below: below.as_bytes().to_vec(),
             directory: mount.directory.join(below).display().to_string(),
             reason: "permission denied".to_owned(),
             remedy: None,
