@@ -529,6 +529,22 @@ fn what_an_outer_mount_lacks_of_an_inner_one_is_forgotten() {
 }
 
 #[test]
+fn a_mount_that_took_documents_over_is_absent_when_its_root_is_empty() {
+    let mut world = World::with_two_sets(plan());
+    world.plan = with_inner_mount();
+    world.reload();
+    world.wait(100);
+    let hidden = world.take_away("/b/");
+    world.remount(1, 7);
+    assert_eq!(world.presence(), [Some(true), Some(false)]);
+    world.wait(10_000);
+    world.bring_back(hidden);
+    world.remount(1, 8);
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
 fn what_an_outer_mount_cannot_read_yet_in_place_of_an_inner_one_is_known() {
     let mut world = World::with_two_sets(with_inner_mount());
     world.crash();

@@ -308,7 +308,8 @@ pub fn seen(
     if let Some(before) = &before {
         step.successors.remove(&before.id);
         if !before.is_gone() && before.version == version {
-            return met(step, before, &sighting);
+            met(step, before, &sighting)?;
+            return step.live.sources[position].hold_document(step.db, mount);
         }
     }
     put(step, position, uri, sighting, before, baseline)?;
