@@ -474,12 +474,12 @@ fn what_another_mount_publishes_under_the_same_uri_is_as_it_was(
     if is_cut_off {
         let position = usize::from(is_added);
         world.launch();
-        for _ in 0..2 {
-            world.find_mount(position);
-            world.see("/b/capabilitylist.xml");
-            world.unmount(position);
-            world.remount(position, 8);
-        }
+        world.find_mount(position);
+        world.see("/b/capabilitylist.xml");
+        world.unmount(position);
+        world.set_root(position, 8);
+        world.find_mount(position);
+        world.see("/b/changelist.xml");
         world.crash();
     }
     world.start();
