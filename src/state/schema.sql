@@ -15,7 +15,7 @@ CREATE TABLE mount (                        -- R1, R13, R15
   baselined INTEGER NOT NULL, held_document INTEGER NOT NULL,
   swept INTEGER,                            -- the start of the last complete sweep
   include TEXT, exclude TEXT,               -- the candidates of that sweep
-  unseen TEXT) STRICT;                      -- the prefixes below which it saw nothing
+  unseen TEXT) STRICT;                      -- where it saw nothing: prefixes of others inside, unread directories
 
 CREATE TABLE nested_file_system (           -- R15: file systems below a root that held documents
   mount INTEGER NOT NULL REFERENCES mount ON DELETE CASCADE, below BLOB NOT NULL, device INTEGER,

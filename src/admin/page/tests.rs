@@ -108,6 +108,7 @@ fn status(channels: usize, words: &str) -> Status {
         lasting: true,
     };
     let unreadable = UnreadableDirectory {
+        below: Vec::new(),
         directory: words.to_owned(),
         reason: words.to_owned(),
         remedy: Some(words.to_owned()),
