@@ -88,8 +88,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         loop {
             match self.event_loop.run(&self.received) {
                 Ended::Reload(replies) => {
-                    let reply = self.reload(&reread, apply);
-                    set_level(self.config.log().level);
+                    let reply = self.reload(&reread, apply, set_level);
                     for asked in replies {
                         // The client may have disconnected.
                         let _ = asked.send(reply.clone());
@@ -105,9 +104,11 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         &mut self,
         reread: impl Fn() -> Result<C, ConfigError>,
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+        set_level: fn(LogLevel),
     ) -> ControlReply {
         match self.change_configuration(reread, apply) {
             Ok(changes) => {
+                set_level(self.config.log().level);
                 info!(changes, "reloaded the configuration: {changes}");
                 ControlReply::Reloaded { changes }
             }
