@@ -1,7 +1,7 @@
 //! A hub for many Sources over HTTP: takes notifications and pings from publishers, and leaves the rest to the hub that
 //! serves subscribers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -38,6 +38,7 @@ use crate::hub::publisher::{Publisher, Publishers};
 use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::request::http::{FORM_BYTES, limit_exceeded, only_post, plain_text};
+use crate::hub::usage::decrement;
 
 /// Timeout for receiving a notification.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -102,7 +103,7 @@ pub struct PublicHub {
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
     /// Publications without a token under way, by network.
-    networks: Mutex<HashMap<IpNet, u32>>,
+    networks: Mutex<BTreeMap<IpNet, u32>>,
     lines: LogLimit,
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
@@ -641,7 +642,7 @@ impl PublicHub {
 }
 
 /// Counts one more publication for each of these networks, or for none if one of them has no more slots.
-fn occupy(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> bool {
+fn occupy(under_way: &mut BTreeMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> bool {
     let has_slot = |(network, times): &(IpNet, u32)| {
         let count = under_way.get(network).copied().unwrap_or(0);
         count < CONCURRENT_OF_ADDRESS * times
@@ -656,14 +657,9 @@ fn occupy(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> boo
 }
 
 /// Counts one publication less for each of these networks.
-fn free(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
+fn free(under_way: &mut BTreeMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
     for (network, _) in networks {
-        if let Some(count) = under_way.get_mut(network) {
-            *count -= 1;
-            if *count == 0 {
-                under_way.remove(network);
-            }
-        }
+        decrement(under_way, network);
     }
 }
 
@@ -690,7 +686,7 @@ mod tests {
 
     #[test]
     fn requests_without_an_address_have_slots_together() {
-        let mut under_way = HashMap::new();
+        let mut under_way = BTreeMap::new();
         let unknown = Payer::Address(None).networks();
         for _ in 0..64 {
             assert!(occupy(&mut under_way, &unknown));
@@ -704,7 +700,7 @@ mod tests {
 
     #[test]
     fn an_address_has_few_slots_and_its_neighbours_have_their_own() {
-        let mut under_way = HashMap::new();
+        let mut under_way = BTreeMap::new();
         let networks = |address: &str| Requester::new(address.parse().unwrap()).networks();
         let (one, other) = (networks("203.0.113.1"), networks("203.0.113.2"));
         for _ in 0..4 {
