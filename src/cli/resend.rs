@@ -329,9 +329,10 @@ impl Resending<'_> {
                 let (exit, wait, reason) = match self.brokers.submit(submission).await {
                     Answer::Broker(BrokerAnswer::Receipts) => return Ok(()),
                     Answer::Broker(BrokerAnswer::Refused { refusal, excerpt }) => {
-                        let is_passing = refusal == BrokerRefusal::Other;
-                        let wait = is_passing.then(|| waits.next()).flatten();
-                        (Exit::Refused, wait, excerpt)
+                        match refusal == BrokerRefusal::Other {
+                            true => (Exit::Temporary, waits.next(), excerpt),
+                            false => (Exit::Refused, None, excerpt),
+                        }
                     }
                     Answer::Failed(reason) => (Exit::Temporary, waits.next(), reason),
                     Answer::Status { excerpt, .. } => (Exit::Temporary, waits.next(), excerpt),

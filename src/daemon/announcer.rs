@@ -216,6 +216,7 @@ impl Role for Announcer {
         match input {
             SourceInput::Event(event) => {
                 self.submissions.note(&event);
+                self.reach.note(&event);
                 self.keep(event, is_failing);
             }
             SourceInput::Read(round, request, took) => {

@@ -312,6 +312,19 @@ pub struct UnreachedHub {
     pub since: Timestamp,
     /// The failure of the last attempt.
     pub reason: String,
+    /// It refuses the login, and is not tried again before there is something to send.
+    #[serde(default)]
+    pub is_refused: bool,
+}
+
+impl fmt::Display for UnreachedHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hub, reason) = (&self.hub, &self.reason);
+        match self.is_refused {
+            true => write!(f, "{hub} refuses the login: {reason}"),
+            false => write!(f, "{hub} cannot be reached: {reason}"),
+        }
+    }
 }
 
 /// A hub that fell so far behind that changes count as told although it was not told them (C22).

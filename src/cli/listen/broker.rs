@@ -382,10 +382,7 @@ fn wait(failures: usize) -> Duration {
 /// Returns the failure of the first attempt, which ends the command.
 fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
     let exit = match &error {
-        BrokerError::Refused {
-            refusal: BrokerRefusal::Credentials | BrokerRefusal::Destination,
-            ..
-        } => Exit::Refused,
+        error if error.needs_operator() => Exit::Refused,
         BrokerError::Version(_) | BrokerError::Frame(_) => Exit::Failure,
         _ => Exit::Temporary,
     };

@@ -262,12 +262,16 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
 }
 
 fn of_unreached(unreached: &UnreachedHub) -> Alert {
-    let UnreachedHub { hub, since, reason } = unreached;
-    let what = format!("{hub} cannot be reached: {reason}");
-    let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
+    let (urgency, advice) = if unreached.is_refused {
+        let advice = "nothing is lost; correct the user, the password or the virtual host, and reload";
+        (Health::Act, advice)
+    } else {
+        let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
+        (Health::Look, advice)
+    };
     Alert {
-        since: Some(*since),
-        ..Alert::new(Health::Look, Part::Hubs, what, advice)
+        since: Some(unreached.since),
+        ..Alert::new(urgency, Part::Hubs, unreached.to_string(), advice)
     }
 }
 
