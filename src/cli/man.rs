@@ -40,7 +40,10 @@ const LISTEN_EXIT_STATUS: [(Exit, &str); 4] = [
 
 /// Further ones of `resend`.
 const RESEND_EXIT_STATUS: [(Exit, &str); 2] = [
-    (Exit::Refused, "The broker refuses a message."),
+    (
+        Exit::Refused,
+        "The broker refuses the login or a destination.",
+    ),
     (
         Exit::Temporary,
         "The broker cannot be reached, or fails in a way that may pass: try again, which continues where it stopped.",

@@ -85,7 +85,7 @@ pub enum Command {
     /// Lists say of it is a deletion. The messages are like those about changes, with the property initial=true. The
     /// broker's ledger does not change, and a daemon may run meanwhile. If it is interrupted, the same command
     /// continues where it stopped. The exit status is 1 if a list cannot be read, 69 if the
-    /// broker refuses a message, and 75 if it cannot be reached.
+    /// broker refuses the login or a destination, and 75 if it cannot be reached or fails otherwise.
     Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
@@ -243,9 +243,6 @@ pub struct RunOptions {
     /// Print the requests that would be sent to hubs now; send and save nothing
     #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
     pub dry_run: bool,
-
-    #[command(flatten)]
-    pub log: LogOptions,
 }
 
 /// Flags about the log of a daemon.
@@ -267,12 +264,6 @@ impl LogOptions {
             log_level: self.log_level,
             ..rest
         }
-    }
-}
-
-impl RunOptions {
-    pub fn overrides(&self) -> Overrides {
-        self.log.overrides(self.keys.overrides())
     }
 }
 
@@ -545,14 +536,17 @@ pub struct ConfigOptions {
 
     #[command(flatten)]
     pub admin: AdminOptions,
+
+    #[command(flatten)]
+    pub log: LogOptions,
 }
 
 impl ConfigOptions {
     pub fn overrides(&self) -> Overrides {
-        Overrides {
+        self.log.overrides(Overrides {
             admin_listen: self.admin.admin_listen.clone(),
             ..self.source.overrides()
-        }
+        })
     }
 }
 

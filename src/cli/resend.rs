@@ -230,16 +230,23 @@ impl Resending<'_> {
         list: &List,
         current: &mut Current,
     ) -> Result<(), ResendFailure> {
+        let mut stale = None;
         for _ in 0..READINGS {
             let mut file = match list.open() {
                 Ok(file) => file,
-                Err(error) if error.is_stale() => continue,
+                Err(error) if error.is_stale() => {
+                    stale = Some(error);
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             let version = file.version();
             if current.is_stale(list, &version) {
                 *current = match self::current(set, Some(&mut file)) {
-                    Err(error) if error.is_stale() => continue,
+                    Err(error) if error.is_stale() => {
+                        stale = Some(error);
+                        continue;
+                    }
                     read => read?,
                 };
             }
@@ -254,11 +261,14 @@ impl Resending<'_> {
             }
             match read {
                 Ok(()) => return self.flush(set, u32::MAX),
-                Err(error) if error.is_stale() => self.batch.clear(),
+                Err(error) if error.is_stale() => {
+                    self.batch.clear();
+                    stale = Some(error);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        let uri = &list.uri;
+        let uri = stale.as_ref().map_or(&list.uri, |error| &error.uri);
         Err(
             anyhow::anyhow!("{uri} changes while it is read; the same command continues there")
                 .into(),

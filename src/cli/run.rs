@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::daemon;
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
-    let overrides = with_url(file, options.overrides())?;
+    let overrides = with_url(file, options.keys.overrides())?;
     let load = || Config::load(file, &overrides);
     let config = load()?;
     let _logging = logging::start(config.log);

@@ -44,21 +44,13 @@ impl Overrides {
             let socket = socket.map(|path| format!("unix:{}", absolute(path)));
             file.set(key, flag, text(socket.unwrap_or_else(|| given.clone())));
         }
-        for (key, flag, given) in [
-            (
-                "log.level",
-                "--log-level",
-                self.log_level.map(|level| level.as_str()),
-            ),
-            (
-                "log.format",
-                "--log-format",
-                self.log_format.map(|format| format.as_str()),
-            ),
-        ] {
-            if let Some(given) = given {
-                file.set(key, flag, text(given.to_owned()));
-            }
+        if let Some(level) = self.log_level {
+            let level = DeValue::String(level.as_str().into());
+            file.set("log.level", "--log-level", level);
+        }
+        if let Some(format) = self.log_format {
+            let format = DeValue::String(format.as_str().into());
+            file.set("log.format", "--log-format", format);
         }
         if let (Some(root), Some(url)) = (&self.root, &self.url) {
             file.select("source", ("name", "main"), &["path", "url", "mount"]);

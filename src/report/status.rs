@@ -317,16 +317,6 @@ pub struct UnreachedHub {
     pub is_refused: bool,
 }
 
-impl fmt::Display for UnreachedHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (hub, reason) = (&self.hub, &self.reason);
-        match self.is_refused {
-            true => write!(f, "{hub} refuses the login: {reason}"),
-            false => write!(f, "{hub} cannot be reached: {reason}"),
-        }
-    }
-}
-
 /// A hub that fell so far behind that changes count as told although it was not told them (C22).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FellBehindView {

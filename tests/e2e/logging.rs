@@ -46,6 +46,20 @@ fn the_file_says_what_is_logged_and_a_reload_changes_it() {
     daemon.await_log("reloaded the configuration: log changed");
     site.write("a/changelist.xml", &list("a", "changelist", "3"));
     while daemon.await_log("")["level"] != "DEBUG" {}
+    for (before, after, said) in [
+        ("\"json\"", "\"human\"", "log.format has changed: restart"),
+        (
+            "\"human\"",
+            "\"json\"",
+            "reloaded the configuration: nothing",
+        ),
+        ("\"debug\"", "\"error\"", "reloaded the configuration: log"),
+    ] {
+        setup.config = setup.config.replace(before, after);
+        setup.file();
+        daemon.signal(Signal::HUP);
+        daemon.await_log(said);
+    }
 }
 
 #[test]

@@ -149,6 +149,7 @@ fn status(channels: usize, words: &str) -> Status {
             hub: Hub::new(format!("javascript:1//{words}")),
             since: NOW,
             reason: words.to_owned(),
+            is_refused: false,
         }],
         fell_behind: vec![FellBehindView {
             hub: hub.hub.clone(),

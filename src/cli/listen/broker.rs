@@ -12,7 +12,6 @@ use resourcesync::escape::escaped;
 use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
-use websub::answer::BrokerRefusal;
 
 use crate::broker::feeds::feed::{Feed, ItemChange};
 use crate::broker::feeds::message::INITIAL;

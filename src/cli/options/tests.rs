@@ -49,7 +49,7 @@ fn flags_become_overrides() {
         panic!("{:?}", options.command);
     };
     assert!(run.dry_run);
-    let overrides = run.overrides();
+    let overrides = run.keys.overrides();
     assert_eq!(overrides.log_format, Some(LogFormat::Json));
     assert_eq!(overrides.log_level, Some(LogLevel::Debug));
     assert_eq!(overrides.root, Some("a".into()));

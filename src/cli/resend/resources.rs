@@ -68,7 +68,7 @@ pub struct OpenList<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {uri}")]
 pub struct ListError {
-    uri: Uri,
+    pub uri: Uri,
     source: ChangeListFileError,
 }
 
@@ -211,7 +211,9 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
             let Some((capability, form)) = document.kind else {
                 continue;
             };
-            let is_root = document.uri == channel.set;
+            // One that cannot be read may have a set that is not known yet.
+            let is_description = capability == Capability::SourceDescription;
+            let is_root = is_description || document.uri == channel.set;
             let is_replaced =
                 capability == Capability::ResourceList && document.state == DocumentState::Archived;
             let is_needed = document.sets.contains(&channel.set) && is_needed(capability);
@@ -224,7 +226,8 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
             if is_structural(capability, form) {
                 for uri in listed(&path, capability)? {
                     let uri = source.map_or(uri.clone(), |source| source.canonical(&uri));
-                    if !known.get(&uri).is_some_and(|listed| is_readable(listed)) {
+                    let listed = known.get(&uri);
+                    if listed.map_or(!is_description, |listed| !is_readable(listed)) {
                         bail!("cannot read {uri}, which {} lists", document.uri);
                     }
                 }

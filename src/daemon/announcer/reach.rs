@@ -93,15 +93,17 @@ async fn until_reached(reached: Reached, unreached: Arc<Mutex<BTreeMap<Hub, Unre
     let hub = reached.hub();
     while let Some((reason, is_refused)) = reached.failure().await {
         let since = lock(&unreached).get(hub).map(|known| known.since);
+        if since.is_none() && is_refused {
+            warn!(%hub, reason, "{hub} refuses the login: {reason}");
+        } else if since.is_none() {
+            warn!(%hub, reason, "{hub} cannot be reached: {reason}");
+        }
         let failed = UnreachedHub {
             hub: hub.clone(),
             since: since.unwrap_or_else(Timestamp::now),
             reason,
             is_refused,
         };
-        if since.is_none() {
-            warn!(%hub, reason = failed.reason, "{failed}");
-        }
         lock(&unreached).insert(hub.clone(), failed);
         // A wrong login is not repeated: that may lock the user.
         if is_refused {

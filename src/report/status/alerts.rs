@@ -262,16 +262,20 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
 }
 
 fn of_unreached(unreached: &UnreachedHub) -> Alert {
-    let (urgency, advice) = if unreached.is_refused {
-        let advice = "nothing is lost; correct the user, the password or the virtual host, and reload";
-        (Health::Act, advice)
+    let (hub, reason) = (&unreached.hub, &unreached.reason);
+    let alert = if unreached.is_refused {
+        let what = format!("{hub} refuses the login: {reason}");
+        let advice =
+            "nothing is lost; correct the user, the password or the virtual host, and reload";
+        Alert::new(Health::Act, Part::Hubs, what, advice)
     } else {
+        let what = format!("{hub} cannot be reached: {reason}");
         let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
-        (Health::Look, advice)
+        Alert::new(Health::Look, Part::Hubs, what, advice)
     };
     Alert {
         since: Some(unreached.since),
-        ..Alert::new(urgency, Part::Hubs, unreached.to_string(), advice)
+        ..alert
     }
 }
 

@@ -24,7 +24,7 @@ use crate::hub::request::http::SubscriptionEndpoint;
 use crate::hub::subscriptions::table::{self, SubscriptionTable};
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
-use crate::hub::verification::Verifications;
+use crate::hub::verification::{TOPIC_ENDED, Verifications};
 use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
 use crate::retention::end_of;
 
@@ -73,6 +73,7 @@ impl EmbeddedHub {
         let deliveries = Arc::new(deliveries);
         let verifications = Arc::new(Verifications::new(
             Arc::clone(&settings),
+            topics.clone(),
             Arc::clone(&admission),
             Arc::clone(&table),
             Arc::clone(&deliveries),
@@ -120,8 +121,8 @@ impl EmbeddedHub {
         self.table.record(HubRecord::Unverified(unverified));
     }
 
-    /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits, and of
-    /// topics that are gone, are dropped.
+    /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
+    /// dropped.
     pub fn resume(&self, unverified: Vec<(SubscriptionKey, SubscriptionRequest)>) {
         if unverified.is_empty() {
             return;
@@ -129,7 +130,7 @@ impl EmbeddedHub {
         self.table.record(HubRecord::Unverified(Vec::new()));
         for (key, request) in unverified {
             let callback = key.callback.clone();
-            if let Err(why) = self.endpoint.resume(key, request) {
+            if let Err(why) = self.verifications.begin(key, request, None) {
                 warn!(%callback, "a request of {callback} is not verified: {why}");
             }
         }
@@ -170,7 +171,7 @@ impl EmbeddedHub {
         let callbacks = self.inspect(|subscriptions| subscriptions.callbacks(topic));
         for callback in callbacks {
             let topic = topic.clone();
-            self.end(SubscriptionKey { topic, callback }, "the topic has ended");
+            self.end(SubscriptionKey { topic, callback }, TOPIC_ENDED);
         }
     }
 

@@ -26,11 +26,15 @@ use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::SharedAdmission;
 use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
 use crate::hub::limits::LimitExceeded;
+use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::{Action, SubscriptionRequest};
 use crate::hub::subscriptions::table::SubscriptionTable;
 use crate::hub::usage::QuotaKey;
 use crate::hub::{Callback, Subscription, SubscriptionKey};
 use crate::retry::{after, backoff};
+
+/// The reason for a denial: the topic is there no more.
+pub const TOPIC_ENDED: &str = "the topic has ended";
 
 /// The time after which no further attempt at a verification begins.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -41,6 +45,7 @@ const LIMITED_WAIT: Duration = Duration::from_secs(1);
 /// The verifications that are pending or under way.
 pub struct Verifications {
     settings: Arc<EffectiveSettings>,
+    topics: HubTopics,
     admission: Arc<SharedAdmission>,
     table: Arc<SubscriptionTable>,
     deliveries: Arc<Deliveries>,
@@ -74,6 +79,7 @@ impl Verifications {
     /// Must be called within a tokio runtime.
     pub fn new(
         settings: Arc<EffectiveSettings>,
+        topics: HubTopics,
         admission: Arc<SharedAdmission>,
         table: Arc<SubscriptionTable>,
         deliveries: Arc<Deliveries>,
@@ -81,6 +87,7 @@ impl Verifications {
         let count = settings.current().settings.concurrent_verifications;
         Verifications {
             settings,
+            topics,
             admission,
             table,
             deliveries,
@@ -166,6 +173,9 @@ impl Verifications {
             } = pending;
             if let Some((sent_at, _slot)) = confirmed {
                 match request.action {
+                    Action::Subscribe { .. } if self.topics.find(key.topic.as_str()).is_none() => {
+                        self.deny(key.clone(), TOPIC_ENDED);
+                    }
                     Action::Subscribe { lease, secret } => {
                         let subscription = Subscription {
                             topic: key.topic.clone(),

@@ -260,6 +260,12 @@ async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
     let mut next = start(Restored::default()).await;
     next.hub.resume(unverified);
     assert_eq!(next.record().await, HubRecord::Unverified(Vec::new()));
+    let (mut told, denied) = (peer.next().await, Some("denied".to_owned()));
+    while told.parameter("hub.mode") != denied {
+        told = peer.next().await;
+    }
+    let gone = Some("https://e.org/gone".to_owned());
+    assert_eq!(told.parameter("hub.topic"), gone);
     let subscribed = next.record().await;
     assert!(
         matches!(&subscribed, HubRecord::Subscribed(one, _) if one.key() == key(&callback)),
