@@ -68,7 +68,7 @@ fn a_hub_that_answers_a_submission_counts_as_reached() {
     let hub = FakeHub::start_at(at);
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     hub.notification();
-    daemon.await_log(&format!("http://{at}/publish can be reached"));
+    daemon.await_log("delivered");
     assert_eq!(daemon.status()["unreached"].as_array().unwrap().len(), 0);
 }
 
