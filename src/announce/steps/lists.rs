@@ -152,18 +152,16 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
         return Ok(NextLists::None);
     }
     let left_out = leave_stale_out(step, set, &mut lists)?;
-    if lists.is_empty() && !left_out.is_empty() {
-        set.delays = set.delays.saturating_add(1);
-        if let Some(next) = next_stale(step, set.id)? {
-            set.delay_until(next, step.now);
-        }
-        return Ok(NextLists::Later);
-    }
     if set.learned.is_none() {
         // They are learned later.
         for list in left_out {
             learn(step, set.id, list)?;
         }
+    } else if lists.is_empty() {
+        if let Some(next) = next_stale(step, set.id)? {
+            set.delay_until(next, step.now);
+        }
+        return Ok(NextLists::Later);
     }
     let count = lists.len();
     let beyond = match set.learned {
@@ -540,7 +538,8 @@ fn leave_stale_out(
         let (stat, _, until) = &stale[&listed.id];
         *until > step.now && *stat == stat_text(&listed.list.stat)
     };
-    let all_versions = set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
+    let all_versions = set.learned.is_none()
+        || set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
     let left_out = lists.iter().filter(is_stale);
     let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
     let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();

@@ -575,6 +575,59 @@ fn a_start_waits_for_a_list_that_changes_while_it_is_read_unless_it_cannot_be_re
     }
 }
 
+/// C8, C10: each list was asked for in vain once only.
+#[test]
+fn a_start_waits_for_lists_that_change_by_turns_while_they_are_read() {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.write_changes(SECOND, &["u b 01:00"]);
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(10);
+    world.start();
+    let is_learning = |world: &World| change_sets::is_learning(world.db()).unwrap();
+    world.unseen(|world| world.write_changes(LIST, &["u a 01:00", "u a 02:00"]));
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(1);
+    world.see(LIST);
+    world.unseen(|world| world.write_changes(SECOND, &["u b 01:00", "u b 02:00"]));
+    world.wait(1);
+    assert!(is_learning(&world), "what is written now is not told");
+    world.see(SECOND);
+    world.wait(10);
+    assert!(!is_learning(&world));
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(SECOND, &["u b 01:00", "u b 02:00", "u c 03:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+}
+
+#[test]
+fn a_channel_begins_although_its_only_list_is_written_all_the_time() {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(10);
+    world.start();
+    world.write(UP, set_a(TOPIC, &[]));
+    world.reading = std::time::Duration::from_secs(1);
+    let mut entries = Vec::new();
+    for number in 0..40 {
+        entries.push(format!("u r{number} 00:{number:02}"));
+        world.write_changes(LIST, &entries);
+        world.unseen(|world| world.write_changes(LIST, &entries));
+        world.pass(std::time::Duration::from_millis(300));
+    }
+    assert!(!change_sets::is_learning(world.db()).unwrap());
+    world.see(LIST);
+    world.wait(100);
+    assert_eq!(world.changes(), NOTHING);
+    entries.push("u a 01:00".to_owned());
+    world.write_changes(LIST, &entries);
+    world.wait(100);
+    assert_eq!(world.changes().len(), 1);
+}
+
 /// As resync-build writes it: updated, deleted, created, without datetimes, and the deleted one with its old `lastmod`.
 #[test]
 fn a_generator_without_datetimes_that_begins_anew_each_time_tells_each_run() {
