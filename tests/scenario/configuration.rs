@@ -191,6 +191,27 @@ fn what_is_newly_included_counts_as_known() {
 }
 
 #[test]
+fn what_is_newly_included_counts_as_known_though_its_directory_cannot_be_read_yet() {
+    let mut world = world_that_includes_more();
+    let hidden = world.take_away("/b/");
+    world.launch();
+    world.find_mount(0);
+    world.deny_directories(&["b"]);
+    world.sweep(0);
+    world.wait(100);
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.see("/b/capabilitylist.xml");
+    world.see("/b/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.sweep(0);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+}
+
+#[test]
 fn what_changed_beside_the_newly_included_is_announced() {
     let mut world = world_that_includes_more();
     world.update("/a/changelist.xml");
