@@ -73,7 +73,12 @@ impl Observer<'_> {
             } else {
                 depth
             },
-            trigger,
+            // R13: what a sweep under way could not read belongs to it.
+            trigger: if was_denied && self.mounts[at].sweep.is_some() {
+                Trigger::Sweep
+            } else {
+                trigger
+            },
         };
         self.model.begin_listing();
         for ListedName { name, kind } in found {
