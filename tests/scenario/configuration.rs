@@ -565,6 +565,34 @@ fn a_mount_that_took_documents_over_is_absent_when_its_root_is_empty() {
     assert_eq!(world.news(), NOTHING);
 }
 
+/// R15: an inner mount is configured before its file system is mounted.
+#[rstest]
+fn a_mount_that_took_documents_over_is_absent_until_its_file_system_is_mounted(
+    #[values(false, true)] is_reload: bool,
+) {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    let hidden = world.take_away("/b/");
+    world.plan = with_inner_mount();
+    match is_reload {
+        true => world.reload(),
+        false => world.crash_and_start(),
+    }
+    world.wait(100);
+    assert_eq!(world.presence(), [Some(true), Some(false)]);
+    world.crash_and_start();
+    world.wait(10_000);
+    let is_dropped = |fact: &Fact| matches!(fact, Fact::Dropped { .. });
+    assert!(!world.facts().iter().any(is_dropped));
+    world.bring_back(hidden);
+    world.remount(1, 8);
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+}
+
 #[test]
 fn what_an_outer_mount_cannot_read_yet_in_place_of_an_inner_one_is_known() {
     let mut world = World::with_two_sets(with_inner_mount());

@@ -308,8 +308,7 @@ pub fn seen(
     if let Some(before) = &before {
         step.successors.remove(&before.id);
         if !before.is_gone() && before.version == version {
-            met(step, before, &sighting)?;
-            return step.live.sources[position].hold_document(step.db, mount);
+            return met(step, before, &sighting);
         }
     }
     put(step, position, uri, sighting, before, baseline)?;

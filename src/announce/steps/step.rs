@@ -942,6 +942,10 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
             Some(place) if place != path => {
                 let sql = "UPDATE document SET mount = ?2, path = ?3, looked = 0 WHERE id = ?1";
                 db.run(sql, (id, &place))?;
+                // R15: the file system that has it may not be mounted yet.
+                if let Some(position) = step.mount(place.mount) {
+                    step.live.sources[position].hold_document(db, place.mount)?;
+                }
             }
             Some(_) => {}
             None => forgotten.push(id),
