@@ -328,6 +328,14 @@ pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
     )
 }
 
+/// Notes that there may be a Change List of a source that is not seen now (C7). Each round sees all Resource Lists of its set.
+pub fn stop_watching_entries(step: &Step<'_>, source: i64) -> Result<()> {
+    step.db.run(
+        "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL AND learned <> 2",
+        source,
+    )
+}
+
 /// Begins a run, or the time of another plan: rounds under way do not count any more, and what was seen only by the run
 /// before is seen anew.
 pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {

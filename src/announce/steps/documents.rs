@@ -707,7 +707,7 @@ fn forget_trouble(step: &Step<'_>, position: usize, uri: &Uri) -> Result<Option<
     let plan = &step.plan.sources[position];
     let graced = later(step.now, plan.broken_after);
     if reported || report_at.is_some_and(|at| later(at, plan.deletion_grace) <= graced) {
-        change_sets::stop_watching(step, step.live.sources[position].id)?;
+        change_sets::stop_watching_entries(step, step.live.sources[position].id)?;
     }
     Ok(Some((predates, reported)))
 }

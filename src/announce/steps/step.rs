@@ -265,7 +265,7 @@ impl<'a> Step<'a> {
                     && let Some(known) = self.live.sources[position].mount_mut(mount)
                 {
                     known.unreadable = (directories, more);
-                    change_sets::stop_watching(self, self.live.sources[position].id)?;
+                    change_sets::stop_watching_entries(self, self.live.sources[position].id)?;
                 }
             }
             Event::Nested {
