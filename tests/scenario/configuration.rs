@@ -594,6 +594,19 @@ fn a_mount_that_took_documents_over_is_absent_until_its_file_system_is_mounted(
 }
 
 #[test]
+fn what_cannot_be_read_below_another_mount_is_forgotten_with_its_uri() {
+    let mut world = World::with_two_sets(plan());
+    world.break_off("/b/broken.xml");
+    world.wait(1_000);
+    assert_eq!(world.troubles(), 1);
+    world.unseen(|world| world.delete("/b/broken.xml"));
+    world.plan = with_inner_mount();
+    world.reload();
+    world.wait(100);
+    assert_eq!(world.troubles(), 0);
+}
+
+#[test]
 fn what_an_outer_mount_cannot_read_yet_in_place_of_an_inner_one_is_known() {
     let mut world = World::with_two_sets(with_inner_mount());
     world.crash();

@@ -14,7 +14,7 @@ use crate::announce::history::{
 };
 use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::observation::{DocumentPath, MountId};
-use crate::announce::plan::{Mode, Plan, Replaces};
+use crate::announce::plan::{Mode, Plan, Replaces, SourcePlan};
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -956,7 +956,9 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
             let source = step.plan.source_of(path.mount);
-            if !source.is_some_and(|(_, source)| source.accepts(&path)) {
+            let is_ours =
+                |source: &SourcePlan| source.uri_of(&path).is_some() && source.accepts(&path);
+            if !source.is_some_and(|(_, source)| is_ours(source)) {
                 db.run(
                     &format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2"),
                     &path,
