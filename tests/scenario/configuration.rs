@@ -593,6 +593,22 @@ fn a_mount_that_took_documents_over_is_absent_until_its_file_system_is_mounted(
     assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
 }
 
+/// R15: a file that cannot be read is there.
+#[test]
+fn what_a_mount_took_over_and_cannot_read_is_deleted_once_it_is_gone() {
+    let mut world = World::with_two_sets(plan());
+    world.unseen(|world| world.break_off("/b/capabilitylist.xml"));
+    world.plan = with_inner_mount();
+    world.reload();
+    world.wait(100);
+    world.delete("/b/capabilitylist.xml");
+    world.wait(10_000);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
 #[test]
 fn what_cannot_be_read_below_another_mount_is_forgotten_with_its_uri() {
     let mut world = World::with_two_sets(plan());

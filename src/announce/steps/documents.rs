@@ -665,6 +665,11 @@ fn incomplete(
 ) -> Result<()> {
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
     let document = step.db.document_at(uri)?;
+    if is_reachable {
+        // It is there, whether or not another mount had it before (R13).
+        let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
+        step.db.run(sql, (uri, at))?;
+    }
     if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
         // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
         if is_reachable && !document.is_replaced {
