@@ -73,7 +73,12 @@ impl Observer<'_> {
             } else {
                 depth
             },
-            trigger,
+            // R13: what a sweep under way could not read belongs to it.
+            trigger: if was_denied && self.mounts[at].sweep.is_some() {
+                Trigger::Sweep
+            } else {
+                trigger
+            },
         };
         self.model.begin_listing();
         for ListedName { name, kind } in found {
@@ -135,14 +140,19 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
         let was_denied = before == DirectoryState::Denied;
         if was_denied {
-            // R13: what is written there from then on is new.
-            if self.unreadable.allow(id, at) {
-                self.sweep_soon(at);
-            }
+            self.end_denial(id, at);
             let directory = path;
             self.reports.notice(TreeNotice::Readable { directory });
         }
         was_denied
+    }
+
+    /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
+    /// is written in its place from then on is new (R13).
+    pub(super) fn end_denial(&mut self, id: DirectoryId, at: usize) {
+        if self.unreadable.allow(id, at) {
+            self.sweep_soon(at);
+        }
     }
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).

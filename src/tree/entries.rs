@@ -166,7 +166,7 @@ impl Observer<'_> {
                 self.watches.remove(key, id);
             }
             self.links.forget(id, directory.mount);
-            self.unreadable.allow(id, directory.mount);
+            self.end_denial(id, directory.mount);
             self.nested.remove(id);
             self.queue.forget_directory(id);
         }

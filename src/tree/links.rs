@@ -146,10 +146,12 @@ impl Observer<'_> {
             return;
         };
         known.identity = Some(identity);
+        let at = known.mount;
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
-        self.unreadable.allow(id, known.mount);
         let names = known.entries().map(|(name, _)| Arc::clone(name));
-        for name in names.collect::<Vec<_>>() {
+        let names: Vec<_> = names.collect();
+        self.end_denial(id, at);
+        for name in names {
             self.remove(id, &name);
         }
         if before != DirectoryState::Circle {

@@ -34,8 +34,6 @@ struct Denial {
     reason: String,
     remedy: Option<&'static str>,
     since: Timestamp,
-    /// True if a sweep ended without what lies below it.
-    was_unseen: bool,
 }
 
 impl UnreadableDirectories {
@@ -59,16 +57,15 @@ impl UnreadableDirectories {
             reason: reason.to_owned(),
             remedy,
             since: before.map_or_else(Timestamp::now, |before| before.since),
-            was_unseen: before.is_some_and(|before| before.was_unseen),
         };
         self.denials.insert(id, denial);
     }
 
-    /// Takes note that a directory can be read, or is none any more. Returns true if a sweep ended without it.
+    /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
     pub(super) fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
-        let denial = self.denials.remove(&id);
-        self.outdated.extend(denial.as_ref().map(|_| mount));
-        denial.is_some_and(|denial| denial.was_unseen)
+        let was_denied = self.denials.remove(&id).is_some();
+        self.outdated.extend(was_denied.then_some(mount));
+        was_denied
     }
 
     /// Returns the directories to try again.
@@ -77,15 +74,11 @@ impl UnreadableDirectories {
         due.map(|(id, _)| *id).collect()
     }
 
-    /// Ends a sweep of a mount. Returns the paths in it of the directories that could not be read.
-    pub(super) fn end_sweep(&mut self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
-        let denials = self.denials.iter_mut();
-        let of_mount = denials.filter(|(id, _)| directories.mount_of(**id) == Some(mount));
-        let paths = of_mount.map(|(id, denial)| {
-            denial.was_unseen = true;
-            directories.below(*id)
-        });
-        paths.collect()
+    /// Returns the paths in a mount of the directories that could not be read.
+    pub(super) fn below(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+        let denied = self.denials.keys();
+        let of_mount = denied.filter(|id| directories.mount_of(**id) == Some(mount));
+        of_mount.map(|id| directories.below(*id)).collect()
     }
 
     /// Takes the report about a mount of which the last one is outdated.

@@ -308,8 +308,7 @@ pub fn seen(
     if let Some(before) = &before {
         step.successors.remove(&before.id);
         if !before.is_gone() && before.version == version {
-            met(step, before, &sighting)?;
-            return step.live.sources[position].hold_document(step.db, mount);
+            return met(step, before, &sighting);
         }
     }
     put(step, position, uri, sighting, before, baseline)?;
@@ -666,6 +665,11 @@ fn incomplete(
 ) -> Result<()> {
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
     let document = step.db.document_at(uri)?;
+    if is_reachable {
+        // It is there, whether or not another mount had it before (R13).
+        let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
+        step.db.run(sql, (uri, at))?;
+    }
     if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
         // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
         if is_reachable && !document.is_replaced {
@@ -708,7 +712,7 @@ fn forget_trouble(step: &Step<'_>, position: usize, uri: &Uri) -> Result<Option<
     let plan = &step.plan.sources[position];
     let graced = later(step.now, plan.broken_after);
     if reported || report_at.is_some_and(|at| later(at, plan.deletion_grace) <= graced) {
-        change_sets::stop_watching(step, step.live.sources[position].id)?;
+        change_sets::stop_watching_entries(step, step.live.sources[position].id)?;
     }
     Ok(Some((predates, reported)))
 }
