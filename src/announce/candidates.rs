@@ -8,8 +8,8 @@ use resourcesync::uri::Uri;
 use serde::{Deserialize, Serialize};
 
 /// The include and exclude globs of a source. They see the path of a file below its mount, and the path of its URI.
-/// Two are equal if their globs are.
-#[derive(Clone)]
+/// Two are equal if their globs are. By default, no file is one.
+#[derive(Clone, Default)]
 pub struct Candidates {
     /// The globs as written, which the rest is made of.
     pub globs: Globs,
@@ -26,7 +26,7 @@ pub struct Candidates {
 pub struct PublishedPath(Box<[u8]>);
 
 /// Globs as the operator wrote them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Globs {
     pub include: Vec<String>,
     pub exclude: Vec<String>,
@@ -89,20 +89,6 @@ impl Candidates {
             prune: globs(pruned.into_iter())?,
             globs: Globs { include, exclude },
         })
-    }
-
-    /// Returns candidates that accept no file.
-    pub fn none() -> Candidates {
-        Candidates {
-            globs: Globs {
-                include: Vec::new(),
-                exclude: Vec::new(),
-            },
-            tails: Vec::new(),
-            include: GlobSet::empty(),
-            exclude: GlobSet::empty(),
-            prune: GlobSet::empty(),
-        }
     }
 
     /// Returns true if the file at this path below its mount is a candidate: each directory above it may be entered.
@@ -398,7 +384,7 @@ mod tests {
 
     #[test]
     fn nothing_included_is_nothing_accepted() {
-        let names = Candidates::none();
+        let names = Candidates::default();
         assert!(!names.accepts(&PublishedPath::default(), b"a.xml"));
     }
 

@@ -40,6 +40,21 @@ impl Parameters for Option<Version> {
 }
 
 impl Version {
+    /// Returns true for a list with this capability. An index of several is not one.
+    pub fn is_list_of(&self, capability: Capability) -> bool {
+        (self.capability, self.form) == (capability, Form::List)
+    }
+
+    /// Returns true for a Source Description, whose changes are announced on every channel (R10).
+    pub fn is_description(&self) -> bool {
+        self.is_list_of(Capability::SourceDescription)
+    }
+
+    /// Returns true for a Capability List, which stands for a set of resources (R7).
+    pub fn is_set(&self) -> bool {
+        self.is_list_of(Capability::CapabilityList)
+    }
+
     /// Returns true if `version` is a version of the same document: a path whose document changes capability or
     /// form is an old document that ended and a new one that began (R14).
     pub fn is_same_document(&self, version: &Version) -> bool {

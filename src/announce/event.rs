@@ -187,11 +187,12 @@ pub enum Fact {
         topic: Topic,
         reason: Option<String>,
     },
-    /// A hub is so far behind that the oldest changes count as told (C22).
-    FellBehind {
+    /// Changes that a hub was due on a channel, and is not told.
+    Dropped {
         topic: Topic,
         hub: Hub,
         changes: usize,
+        cause: DropCause,
     },
     Delivered {
         topic: Topic,
@@ -247,35 +248,9 @@ pub enum Fact {
         by: Hub,
         channels: usize,
     },
-    /// The changes that were due to a hub which is no longer configured are dropped (R13).
-    Dropped {
-        topic: Topic,
-        hub: Hub,
-        changes: usize,
-    },
-    /// The changes that a hub was due on a channel are dropped, because the channel was removed: it retired long ago, or
-    /// another one has its topic now (R11, C9).
-    DroppedWithChannel {
-        topic: Topic,
-        hub: Hub,
-        changes: usize,
-    },
-    /// The changes due to a hub of documents that no longer concern the channel are dropped: their mount, their names or
-    /// their source are no longer configured, or the topic is another source's now (R11, R13).
-    Forgotten {
-        topic: Topic,
-        hub: Hub,
-        changes: usize,
-    },
     /// Notifications are retried now because an operator asked for it.
     Retried {
         notifications: usize,
-    },
-    /// An operator dropped what a hub was due: it counts as told (R23).
-    CountedAsTold {
-        topic: Topic,
-        hub: Hub,
-        changes: usize,
     },
     /// A ping was accepted, and the topic not fetched (R26): told once, until it is fetched.
     Unfetched {
@@ -324,6 +299,22 @@ pub enum Fact {
         kind: &'static str,
         count: usize,
     },
+}
+
+/// The reason why changes are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropCause {
+    /// The hub is so far behind that the oldest changes count as told (C22).
+    FellBehind,
+    /// The hub is no longer configured, or no longer advertised (R11, R13).
+    HubRemoved,
+    /// The channel retired long ago, or another one has its topic now (R11, C9).
+    ChannelRemoved,
+    /// The documents no longer concern the channel: their mount, their names or their source are no longer configured, or
+    /// the topic is another source's now (R11, R13).
+    DocumentsRemoved,
+    /// An operator dropped them: they count as told (R23).
+    Operator,
 }
 
 /// Suspension of the deletions of a source (R15). The log and every command use these words.

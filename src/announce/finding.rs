@@ -10,25 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::observation::NoDocument;
 
-/// A problem with the topic of a channel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TopicAddressProblem {
-    /// It lies neither below `public_url` nor below a mount.
-    Elsewhere,
-    NoUri,
-    /// It has a character that no URI may have.
-    Forbidden(char),
-    /// It is served, and clients request something else.
-    RequestedAs(String),
-}
-
-impl TopicAddressProblem {
-    /// Returns true if the channel can be used all the same.
-    pub fn is_usable(&self) -> bool {
-        matches!(self, TopicAddressProblem::RequestedAs(_))
-    }
-}
-
 /// A problem that a generator, or the configuration, should put right. Never a reason to guess.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Finding {
@@ -114,29 +95,6 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Returns the finding about a set's topic.
-    pub fn topic(set: &Uri, topic: &Topic, problem: TopicAddressProblem) -> Finding {
-        let (set, topic) = (set.clone(), topic.clone());
-        match problem {
-            TopicAddressProblem::Elsewhere => Finding::ForeignTopic { set, topic },
-            TopicAddressProblem::NoUri => Finding::InvalidTopic {
-                set,
-                topic,
-                forbidden: None,
-            },
-            TopicAddressProblem::Forbidden(forbidden) => Finding::InvalidTopic {
-                set,
-                topic,
-                forbidden: Some(forbidden),
-            },
-            TopicAddressProblem::RequestedAs(requested) => Finding::UnrequestableTopic {
-                set,
-                topic,
-                requested,
-            },
-        }
-    }
-
     /// Returns the URI that a Capability List names and that is no document's.
     pub fn without_document(&self) -> Option<&Uri> {
         match self {
@@ -231,17 +189,6 @@ impl Finding {
         }
     }
 
-    /// Returns true if it is about what the last look at a file found.
-    pub fn is_about_file(&self) -> bool {
-        matches!(
-            self,
-            Finding::ForeignCapability { .. }
-                | Finding::ForeignNamespace { .. }
-                | Finding::TooLarge { .. }
-                | Finding::RelativeLoc { .. }
-        )
-    }
-
     /// Returns true if nothing is sent on the set's channel because of it, or the set has no channel.
     pub fn mutes(&self) -> bool {
         matches!(
@@ -250,33 +197,6 @@ impl Finding {
                 | Finding::ForeignTopic { .. }
                 | Finding::InvalidTopic { .. }
                 | Finding::SharedTopic { .. }
-        )
-    }
-
-    /// Returns true if it is about the entries of a Change List.
-    pub fn is_about_entries(&self) -> bool {
-        matches!(
-            self,
-            Finding::UntellableEntries { .. }
-                | Finding::BackDated { .. }
-                | Finding::Ahead { .. }
-                | Finding::ClosedListRewritten { .. }
-                | Finding::MissingResources { .. }
-        )
-    }
-
-    /// Returns true if it is about a set's channel.
-    pub fn is_about_channel(&self) -> bool {
-        matches!(
-            self,
-            Finding::Unadvertised { .. }
-                | Finding::ForeignHubs { .. }
-                | Finding::ForeignHub { .. }
-                | Finding::ForeignTopic { .. }
-                | Finding::InvalidTopic { .. }
-                | Finding::UnrequestableTopic { .. }
-                | Finding::SharedTopic { .. }
-                | Finding::SeveralChannels { .. }
         )
     }
 }

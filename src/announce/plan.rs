@@ -210,13 +210,6 @@ pub enum Mode {
     Broker,
 }
 
-impl Mode {
-    /// Returns true if the hub is only pinged, and fetches the topic.
-    pub fn is_pinged(self) -> bool {
-        self == Mode::Ping
-    }
-}
-
 /// A `[[channel]]` entry: for a set that advertises none, or to override what it advertises (R9).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -273,6 +266,11 @@ impl Plan {
             .map(|(_, mode)| mode)
     }
 
+    /// Returns every hub. A broker is none.
+    pub fn all_hubs(&self) -> Vec<Hub> {
+        self.hubs.iter().map(|hub| hub.hub.clone()).collect()
+    }
+
     /// Returns true if a hub is configured. A broker is none.
     pub fn has_hub(&self, hub: &Hub) -> bool {
         self.hubs.iter().any(|configured| configured.hub == *hub)
@@ -301,16 +299,10 @@ impl Plan {
     /// Returns the position of the source that an operator calls `name`.
     pub fn source_named(&self, name: &str) -> Result<usize, UnknownSource> {
         let position = self.sources.iter().position(|source| source.name == name);
-        position.ok_or_else(|| {
-            let names: Vec<&str> = self
-                .sources
-                .iter()
-                .map(|source| source.name.as_str())
-                .collect();
-            UnknownSource {
-                name: name.to_owned(),
-                known: names.join(", "),
-            }
+        let known = self.sources.iter().map(|source| source.name.as_str());
+        position.ok_or_else(|| UnknownSource {
+            name: name.to_owned(),
+            known: known.collect::<Vec<_>>().join(", "),
         })
     }
 

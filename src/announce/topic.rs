@@ -4,25 +4,33 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Topic, Uri, is_clean};
 use url::{Position, Url};
 
-use crate::announce::finding::TopicAddressProblem;
+use crate::announce::finding::Finding;
 use crate::announce::plan::{MountPlan, Plan, SourcePlan};
 
-/// Returns the problem with a topic of a source, if there is one.
-pub fn problem(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicAddressProblem> {
+/// Returns what is wrong with the topic of a set of a source, if anything is.
+pub fn problem(plan: &Plan, source: &SourcePlan, set: &Uri, topic: &Topic) -> Option<Finding> {
+    let (set, topic) = (set.clone(), topic.clone());
     let text = topic.as_str();
     let forbidden = text.chars().find(|c| !is_clean(c.encode_utf8(&mut [0; 4])));
-    let forbidden = forbidden.map(TopicAddressProblem::Forbidden);
-    let Ok(uri) = Uri::parse(text) else {
-        return Some(forbidden.unwrap_or(TopicAddressProblem::NoUri));
-    };
-    let uri = source.canonical(&uri);
-    if !uri.is_below(&plan.public_url) && source.mount_of(&uri).is_none() {
-        return Some(TopicAddressProblem::Elsewhere);
+    let is_served = |uri: &Uri| uri.is_below(&plan.public_url) || source.mount_of(uri).is_some();
+    match Uri::parse(text) {
+        Ok(uri) if !is_served(&source.canonical(&uri)) => {
+            Some(Finding::ForeignTopic { set, topic })
+        }
+        Ok(_) if forbidden.is_none() => {
+            let requested = requested_otherwise(text)?;
+            Some(Finding::UnrequestableTopic {
+                set,
+                topic,
+                requested,
+            })
+        }
+        _ => Some(Finding::InvalidTopic {
+            set,
+            topic,
+            forbidden,
+        }),
     }
-    if forbidden.is_some() {
-        return forbidden;
-    }
-    requested_otherwise(text).map(TopicAddressProblem::RequestedAs)
 }
 
 /// Returns what clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.

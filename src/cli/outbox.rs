@@ -19,8 +19,8 @@ use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write
 use crate::cli::output::{counted, print_answer};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::outbox::AccountName;
+use crate::report::outbox::AccountView;
 use crate::report::status::ChannelView;
-use crate::report::status::account::AccountView;
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
     let ask = match command {

@@ -19,7 +19,6 @@ pub mod hub_config;
 pub mod overrides;
 pub mod partial;
 pub mod publisher;
-pub mod reference;
 pub mod reload;
 pub mod schema;
 pub mod secret;

@@ -137,7 +137,7 @@ impl Source {
             name: self.name.clone(),
             mounts: mounts.collect(),
             // Each glob was checked.
-            candidates: candidates.unwrap_or_else(|_| Candidates::none()),
+            candidates: candidates.unwrap_or_default(),
             broken_after: self.broken_after.0,
             deletion_grace: self.deletion_grace.0,
             mass_deletion: self.mass_deletion.0,

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
 use crate::report::outbox::AccountName;
-use crate::report::status::account::AccountView;
+use crate::report::outbox::AccountView;
 use crate::report::status::{ChannelView, MissingView, Status};
 
 pub use crate::control::client::{ClientError, ask};

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tracing::{debug, error, info, warn};
 
-use crate::announce::event::Fact;
+use crate::announce::event::{DropCause, Fact};
 use crate::announce::observation::MountId;
 use crate::announce::plan::Plan;
 use crate::report::status::words::missing_in_words;
@@ -125,14 +125,33 @@ pub fn log_fact(fact: &Fact) {
             let reason = reason.as_deref().unwrap_or_default();
             warn!(%topic, reason, "cannot take changes for {topic}, retrying: {reason}");
         }
-        Fact::FellBehind {
+        Fact::Dropped {
             topic,
             hub,
             changes,
-        } => error!(
-            %topic, %hub, changes,
-            "{hub} fell behind on {topic}: {changes} changes count as told"
-        ),
+            cause,
+        } => match cause {
+            DropCause::FellBehind => error!(
+                %topic, %hub, changes,
+                "{hub} fell behind on {topic}: {changes} changes count as told"
+            ),
+            DropCause::HubRemoved => warn!(
+                %topic, %hub, changes,
+                "{hub} is no longer configured; dropped {changes} pending changes; to hand such changes over, name it \
+                 as `replaces` in the [[hub]] that takes its place"
+            ),
+            DropCause::ChannelRemoved => warn!(
+                %topic, %hub, changes,
+                "removed the channel that had {topic}; dropped {changes} pending changes of {hub}"
+            ),
+            DropCause::DocumentsRemoved => warn!(
+                %topic, %hub, changes,
+                "dropped {changes} pending changes for {hub} on {topic}: their documents are no longer configured for it"
+            ),
+            DropCause::Operator => warn!(
+                %topic, %hub, changes, "dropped {changes} pending changes of {hub}, as requested: they count as told"
+            ),
+        },
         Fact::Delivered {
             topic,
             hub,
@@ -219,44 +238,12 @@ pub fn log_fact(fact: &Fact) {
             "{by} replaces {hub} on {channels} channels and takes over its pending changes; `replaces` in its [[hub]] \
              can change that"
         ),
-        Fact::Dropped {
-            topic,
-            hub,
-            changes,
-        } => warn!(
-            %topic, %hub, changes,
-            "{hub} is no longer configured; dropped {changes} pending changes; to hand such changes over, name it \
-             as `replaces` in the [[hub]] that takes its place"
-        ),
-        Fact::DroppedWithChannel {
-            topic,
-            hub,
-            changes,
-        } => warn!(
-            %topic, %hub, changes,
-            "removed the channel that had {topic}; dropped {changes} pending changes of {hub}"
-        ),
-        Fact::Forgotten {
-            topic,
-            hub,
-            changes,
-        } => warn!(
-            %topic, %hub, changes,
-            "dropped {changes} pending changes for {hub} on {topic}: their documents are no longer configured for it"
-        ),
         Fact::Retried { notifications } => {
             info!(
                 notifications,
                 "retrying {notifications} notifications now, as requested"
             );
         }
-        Fact::CountedAsTold {
-            topic,
-            hub,
-            changes,
-        } => warn!(
-            %topic, %hub, changes, "dropped {changes} pending changes of {hub}, as requested: they count as told"
-        ),
         Fact::Unfetched {
             topic,
             hub,

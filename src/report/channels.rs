@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::ids::ChannelId;
+use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::Mode;
-use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
@@ -13,8 +12,8 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{is_name_only, of_topic};
-use crate::announce::steps::delivery::{PING_APART, PING_FETCHED_WITHIN};
-use crate::report::status::{ChannelView, Condition, FailingHub, HubView, WaitingView, failure};
+use crate::announce::steps::delivery::next_ping;
+use crate::report::status::{ChannelView, Condition, FailingHub, HubView, WaitingView};
 use crate::report::{Reader, limited};
 use crate::state::{Db, HubId, Result};
 
@@ -69,7 +68,7 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     // C21.
     for channel in of_changes.filter(|channel| channel.kind == ChannelKind::Change) {
         for hub in &mut channel.hubs {
-            hub.backlog = change_log::behind(reader.db, channel.id, hub.id)?;
+            hub.backlog = change_log::behind(reader.db, (channel.id, hub.id))?;
             if let Some(backlog) = &mut hub.backlog {
                 channel.more_pending = channel.more_pending.max(backlog.changes);
                 backlog.waits = hub.waits.clone().filter(|_| backlog.since.is_some());
@@ -83,7 +82,7 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 fn accounts(
     reader: &Reader<'_>,
     condition: &str,
-    due: &BTreeMap<(ChannelId, HubId), usize>,
+    due: &BTreeMap<AccountId, usize>,
 ) -> Result<Vec<(ChannelId, HubView)>> {
     let sql = format!(
         "SELECT a.channel, a.hub, h.uri, a.seq, a.cut, a.attempts, a.retry_at, a.last, a.accepted, a.left_at IS NOT NULL, \
@@ -107,18 +106,11 @@ fn accounts(
         let queue = reader.live.hubs.get(&id).map(|live| &live.queue);
         let queue = queue.filter(|queue| in_flight.is_some() && queue.waiting.contains(&channel));
         let outage = queue.and_then(|queue| queue.outage.as_ref());
-        let hub_failure = outage.map(|outage| &outage.refusal);
-        let failure = failure(hub_failure, last.as_ref(), in_flight);
         // R26.
         let pinged = pinged.filter(|_| mode == Mode::Ping);
         let is_known = pinged.is_some() && (was_fetched || was_reported);
         let fetch_confirmed = is_known.then_some(was_fetched);
-        let apart = if was_fetched {
-            PING_APART
-        } else {
-            PING_FETCHED_WITHIN
-        };
-        let free_from = pinged.map(|at| later(at, apart));
+        let free_from = pinged.map(|at| next_ping(at, was_fetched));
         let is_settled = position.is_none_or(|at| reader.live.sources[at].is_settled());
         let waits = if in_flight.is_some() {
             None
@@ -136,13 +128,13 @@ fn accounts(
         // What is to be tried now, or is being tried, has no time any more.
         let own_try = retry_at.filter(|_| !reader.live.is_at_rest);
         let own_try = in_flight.map(|_| own_try.unwrap_or(reader.now));
-        let view = HubView {
+        let mut view = HubView {
             id,
             waits,
             has_left,
             hub,
             mode,
-            state: Condition::of(failure, fetch_confirmed, due),
+            state: Condition::Fine,
             due,
             backlog: None,
             in_flight,
@@ -150,19 +142,21 @@ fn accounts(
             attempts: attempts.unwrap_or_default(),
             sending,
             next_try: outage.map(|outage| outage.next_probe).or(own_try),
-            last_failure: failure.map(|refusal| refusal.reason.clone()),
-            hub_failure: hub_failure.cloned(),
+            last_failure: None,
+            hub_failure: outage.map(|outage| outage.refusal.clone()),
             last,
             accepted,
             fetch_confirmed,
         };
+        view.state = Condition::of(&view);
+        view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
         views.push((channel, view));
     }
     Ok(views)
 }
 
 /// Returns the number of documents of which each account is due a change, or has one in flight, where there are any.
-pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<(ChannelId, HubId), usize>> {
+pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
     let counts = db.all::<Vec<((_, _), usize)>>(
         "SELECT channel, hub, count(*) FROM owed WHERE due IS NOT NULL GROUP BY channel, hub UNION ALL \
          SELECT f.channel, f.hub, count(*) FROM flight_entry f WHERE NOT EXISTS (SELECT 1 FROM owed o \
@@ -175,7 +169,7 @@ pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<(ChannelId, HubId), usize>>
         *due.entry(account).or_default() += count;
     }
     for account in change_log::all_behind(db)? {
-        due.insert(account, change_log::backlog(db, account.0, account.1)?);
+        due.insert(account, change_log::backlog(db, account)?);
     }
     Ok(due)
 }
@@ -336,7 +330,7 @@ fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
 /// or to one of one channel. What is held for longest comes first.
 pub fn held(
     reader: &Reader<'_>,
-    only: Option<(ChannelId, HubId)>,
+    only: Option<AccountId>,
 ) -> Result<BTreeMap<ChannelId, Vec<WaitingView>>> {
     let condition = match only {
         Some((channel, hub)) => format!("AND o.channel = {} AND o.hub = {}", channel.0, hub.0),

@@ -1,12 +1,16 @@
 //! The changes due to one hub on one channel, and the outcome of announcing them.
 
+use std::sync::Arc;
+
 use crate::announce::event::Now;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::{EMBEDDED_NAME, Mode};
+use jiff::Timestamp;
+use resourcesync::change::Change;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::payload::Payload;
-use resourcesync::uri::{Hub, Uri};
+use resourcesync::payload::{Entry, Payload};
+use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 
 use crate::announce::steps::change_log;
@@ -14,8 +18,7 @@ use crate::announce::steps::channels::channel;
 use crate::announce::steps::cut::entries_to_come;
 use crate::announce::steps::live::{Live, LiveSource};
 use crate::announce::steps::step::Step;
-use crate::report::status::account::{AccountView, FlightView, ResourceView};
-use crate::report::status::{ChannelView, HubView};
+use crate::report::status::{ChannelView, HubView, WaitingView};
 use crate::report::{MAX_LISTED, Reader, channels, limited};
 use crate::state::{HubId, Result, StateError};
 
@@ -52,6 +55,62 @@ pub struct AccountName {
     pub kind: Option<ChannelKind>,
     /// URI of the hub as it is advertised, or the name of the embedded one.
     pub hub: String,
+}
+
+/// One hub on one channel, with all changes due to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AccountView {
+    /// The time of this report.
+    pub at: Timestamp,
+    pub source: String,
+    #[serde(default)]
+    pub kind: ChannelKind,
+    pub set: Uri,
+    pub topic: Topic,
+    pub retired: Option<Timestamp>,
+    #[serde(flatten)]
+    pub hub: HubView,
+    pub notification: Option<FlightView>,
+    /// The entries of the next notification, in order, and the number of further ones.
+    pub changes: Vec<Entry>,
+    pub more_changes: usize,
+    /// The event that these changes wait for, besides the answer to what is in flight.
+    pub waits: Option<String>,
+    /// The changes that are held, and the number of further ones.
+    pub held: Vec<WaitingView>,
+    pub more_held: usize,
+}
+
+/// The notification in flight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlightView {
+    pub seq: u64,
+    pub changes: Vec<Entry>,
+    /// On a change channel, the changes of resources instead.
+    #[serde(default)]
+    pub resources: Vec<ResourceView>,
+    pub bytes: usize,
+    /// The payload for the hub, or for readers of the topic that it is pinged about; if it was asked for.
+    pub payload: Option<String>,
+}
+
+/// A change of a resource, as its Change List has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceView {
+    pub uri: String,
+    /// `created`, `updated` or `deleted`.
+    pub change: String,
+    pub datetime: Option<String>,
+}
+
+impl From<&Change> for ResourceView {
+    fn from(change: &Change) -> ResourceView {
+        ResourceView {
+            uri: change.loc.to_string(),
+            change: change.kind.as_str().to_owned(),
+            datetime: change.datetime.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 /// Returns the account that an operator means. Of several channels, a live one is meant, else the latest.
@@ -152,28 +211,29 @@ fn flight(
         (channel, hub.id),
     )?;
     // A hub that is pinged about what is in flight of a log reads the topic, which may have more.
-    if let Some((seq, entries)) = logged {
-        let body = change_log::body(reader.db, channel, hub.id, seq, entries)?;
+    let (seq, changes, resources, body) = if let Some((seq, entries)) = logged {
+        let body = change_log::body(reader.db, (channel, hub.id), seq, entries)?;
         let payload = ChangePayload::parse(&body);
         let resources = payload.iter().flat_map(|payload| &payload.entries);
-        return Ok(Some(FlightView {
-            seq,
-            changes: Vec::new(),
-            resources: resources.map(ResourceView::from).collect(),
-            bytes: body.len(),
-            payload: with_payload.then(|| String::from_utf8_lossy(&body).into_owned()),
-        }));
-    }
-    let flying = reader.db.first::<(_, Vec<u8>, Vec<u8>)>(
-        "SELECT a.seq, a.body, CASE WHEN ?3 THEN c.body ELSE a.body END FROM account a \
-         CROSS JOIN channel c ON c.id = a.channel WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
-        // A hub that is pinged reads the topic.
-        (channel, hub.id, hub.mode == Mode::Ping),
-    )?;
-    Ok(flying.map(|(seq, flying, body)| FlightView {
+        let resources = resources.map(ResourceView::from).collect();
+        (seq, Vec::new(), resources, body)
+    } else {
+        let flying = reader.db.first::<(_, Vec<u8>, Arc<[u8]>)>(
+            "SELECT a.seq, a.body, CASE WHEN ?3 THEN c.body ELSE a.body END FROM account a \
+             CROSS JOIN channel c ON c.id = a.channel WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
+            // A hub that is pinged reads the topic.
+            (channel, hub.id, hub.mode == Mode::Ping),
+        )?;
+        let Some((seq, flying, body)) = flying else {
+            return Ok(None);
+        };
+        let changes = Payload::parse(&flying).unwrap_or_default().entries;
+        (seq, changes, Vec::new(), body)
+    };
+    Ok(Some(FlightView {
         seq,
-        changes: Payload::parse(&flying).map_or_else(|_| Vec::new(), |payload| payload.entries),
-        resources: Vec::new(),
+        changes,
+        resources,
         bytes: body.len(),
         payload: with_payload.then(|| String::from_utf8_lossy(&body).into_owned()),
     }))
@@ -181,11 +241,7 @@ fn flight(
 
 /// Returns what would be announced to a hub next, once it has accepted what is in flight: what a step would cut that is
 /// never committed.
-fn next_changes(
-    reader: &Reader<'_>,
-    of: &ChannelView,
-    hub: HubId,
-) -> Result<Vec<resourcesync::payload::Entry>> {
+fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec<Entry>> {
     let sources = reader.live.sources.iter().map(|source| LiveSource {
         id: source.id,
         configured: source.configured.clone(),

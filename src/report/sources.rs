@@ -17,7 +17,7 @@ use crate::announce::steps::root::MountState;
 use crate::report::documents::{DocumentState, state_alone};
 use crate::report::figures::Holdings;
 use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
-use crate::report::{Reader, findings};
+use crate::report::{Reader, findings, limited};
 use crate::state::Result;
 
 /// Candidates that cannot be read and are reported; of others, their number.
@@ -46,24 +46,21 @@ pub fn source(
     let suspension = mounts::suspension(reader.db, plan, live)?;
     let documents = holdings.documents.iter();
     let missing = documents.filter(|((_, state), _)| *state == DocumentState::Missing);
-    let mounts = live.mounts.values().map(|mount| MountStatus {
-        directory: mount.plan.directory.to_string_lossy().into_owned(),
-        url: mount.plan.prefix.clone(),
-        present: match mount.root.state() {
-            MountState::Unknown => None,
-            MountState::Sweeping | MountState::Ready => Some(true),
-            MountState::Absent => Some(false),
-        },
-        reason: mount.root.reason().map(str::to_owned),
-        unreadable: mount
-            .unreadable
-            .0
-            .iter()
-            .take(MAX_UNREADABLE)
-            .cloned()
-            .collect(),
-        more_unreadable: mount.unreadable.1
-            + mount.unreadable.0.len().saturating_sub(MAX_UNREADABLE),
+    let mounts = live.mounts.values().map(|mount| {
+        let (first, more) = mount.unreadable.clone();
+        let (unreadable, others) = limited(first, MAX_UNREADABLE);
+        MountStatus {
+            directory: mount.plan.directory.to_string_lossy().into_owned(),
+            url: mount.plan.prefix.clone(),
+            present: match mount.root.state() {
+                MountState::Unknown => None,
+                MountState::Sweeping | MountState::Ready => Some(true),
+                MountState::Absent => Some(false),
+            },
+            reason: mount.root.reason().map(str::to_owned),
+            unreadable,
+            more_unreadable: more + others,
+        }
     });
     Ok(SourceStatus {
         name: plan.name.clone(),

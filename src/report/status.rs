@@ -2,7 +2,6 @@
 //!
 //! [`alerts`] has the conditions that an operator should know of, [`hubs`] sums up each hub, and [`words`] numbers and times in words. The status page and the commands print these.
 
-pub mod account;
 pub mod alerts;
 pub mod hubs;
 pub mod words;
@@ -368,15 +367,14 @@ impl Condition {
         Condition::Fine,
     ];
 
-    /// Returns the condition of a hub that is told: the notification in flight failed like this, if it did, and so many
-    /// changes are due.
-    pub fn of(failure: Option<&Refusal>, fetch_confirmed: Option<bool>, due: usize) -> Condition {
-        match failure {
+    /// Returns the condition of a hub that is told, as the rest of its view says.
+    pub fn of(view: &HubView) -> Condition {
+        match view.failure() {
             Some(refusal) if refusal.needs_operator => Condition::NeedsOperator,
             Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => Condition::Failing,
-            _ if fetch_confirmed == Some(false) => Condition::Unfetched,
+            _ if view.fetch_confirmed == Some(false) => Condition::Unfetched,
             Some(_) => Condition::NoSubscribers,
-            None if due > 0 => Condition::Due,
+            None if view.due > 0 => Condition::Due,
             None => Condition::Fine,
         }
     }
@@ -465,11 +463,10 @@ pub fn waiting<'a>(
 impl HubView {
     /// Returns why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
     pub fn failure(&self) -> Option<&Refusal> {
-        failure(
-            self.hub_failure.as_ref(),
-            self.last.as_ref(),
-            self.in_flight,
-        )
+        let last = self.last.as_ref();
+        let last = last.filter(|last| self.in_flight == Some(last.seq));
+        let refusal = last.and_then(|last| last.refusal.as_ref());
+        self.hub_failure.as_ref().or(refusal)
     }
 
     /// Returns the reason for trouble, if there is any.
@@ -482,14 +479,4 @@ impl HubView {
             None => None,
         }
     }
-}
-
-/// Returns why a notification in flight was not accepted when it was last tried, or waits to be tried at all.
-pub fn failure<'a>(
-    hub_failure: Option<&'a Refusal>,
-    last: Option<&'a Attempt>,
-    in_flight: Option<u64>,
-) -> Option<&'a Refusal> {
-    let last = last.filter(|last| in_flight == Some(last.seq));
-    hub_failure.or(last.and_then(|last| last.refusal.as_ref()))
 }

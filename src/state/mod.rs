@@ -212,14 +212,15 @@ impl<T: ToColumn + ?Sized> ToColumn for &T {
 
 macro_rules! to_column {
     ($($type:ty: $as:ident, |$this:ident| $to:expr;)*) => {$(
-        impl ToColumn for $type {
-            fn to_column(&self) -> ValueRef<'_> {
+        impl $crate::state::ToColumn for $type {
+            fn to_column(&self) -> rusqlite::types::ValueRef<'_> {
                 let $this = self;
-                ValueRef::$as($to)
+                rusqlite::types::ValueRef::$as($to)
             }
         }
     )*};
 }
+pub(crate) use to_column;
 
 to_column! {
     [u8]: Blob, |bytes| bytes;
@@ -235,17 +236,17 @@ to_column! {
     Hub: Text, |hub| hub.as_str().as_bytes();
 }
 
+/// Writes values of these types as a number, and reads them from it.
 macro_rules! integers {
     ($($type:ty: |$this:ident| $to:expr, $from:expr;)*) => {
-        to_column! { $($type: Integer, |$this| $to;)* }
-        $(impl FromColumn for $type {
-            fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self> {
-                let from: fn(i64) -> Option<$type> = $from;
-                from(value.as_i64()?).ok_or(FromSqlError::InvalidType)
-            }
-        })*
+        $crate::state::to_column! { $($type: Integer, |$this| $to;)* }
+        $crate::state::columns! { $($type: |value| {
+            let from: fn(i64) -> Option<$type> = $from;
+            from(value.as_i64()?).ok_or(rusqlite::types::FromSqlError::InvalidType)
+        };)* }
     };
 }
+pub(crate) use integers;
 
 integers! {
     i64: |number| *number, Some;
@@ -257,12 +258,17 @@ integers! {
     Timestamp: |time| nanoseconds(time), |number| Timestamp::from_nanosecond(number.into()).ok();
     Capability: |capability| Capability::all().position(|one| one == *capability).unwrap_or_default() as i64,
         |number| Capability::all().nth(usize::try_from(number).ok()?);
-    Form: |form| *form as i64, |number| [Form::List, Form::Index].get(usize::try_from(number).ok()?).copied();
-    ChannelKind: |kind| *kind as i64, |number| ChannelKind::ALL.get(usize::try_from(number).ok()?).copied();
+    Form: |form| *form as i64, |number| nth(&[Form::List, Form::Index], number);
+    ChannelKind: |kind| *kind as i64, |number| nth(&ChannelKind::ALL, number);
     DocId: |id| id.0, |number| Some(DocId(number));
     HubId: |id| id.0, |number| Some(HubId(number));
     ChannelId: |id| id.0.cast_signed(), |number| Some(ChannelId(number.cast_unsigned()));
     MountId: |id| id.0.into(), |number| number.try_into().ok().map(MountId);
+}
+
+/// Returns the value with this number, from zero.
+pub fn nth<T: Copy>(values: &[T], number: i64) -> Option<T> {
+    values.get(usize::try_from(number).ok()?).copied()
 }
 
 fn nanoseconds(time: &Timestamp) -> i64 {

@@ -481,7 +481,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         let settings = TreeSettings {
             mounts: Vec::new(),
-            candidates: Candidates::none(),
+            candidates: Candidates::default(),
             watch: WatchMode::Auto,
             rescan_interval: 60 * minute,
             poll_interval: minute,

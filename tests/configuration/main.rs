@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
+mod generated;
 mod precedence;
 mod reference;
 mod schema;

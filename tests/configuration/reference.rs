@@ -6,10 +6,10 @@ use std::fs;
 use rsnotify::config::Config;
 use rsnotify::config::hub_config::HubConfig;
 use rsnotify::config::overrides::Overrides;
-use rsnotify::config::reference::{example, hub_example, tables};
 use rsnotify::config::schema::{DaemonKind, keys, schema_of};
 use serde_json::Value;
 
+use crate::generated::{example, hub_example, tables};
 use crate::{example_in_full, repository, text};
 
 const RENEW: &str = "run packaging/renew and commit what it writes";

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use proptest::prelude::{Just, Strategy, prop_oneof};
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 
 use crate::documents::{SETS, set_of};
 use crate::running::flights;
@@ -142,7 +142,12 @@ impl Model {
     fn listen(&mut self) {
         let now = self.world.now;
         for fact in self.world.facts() {
-            if let Fact::DroppedWithChannel { topic, .. } = fact {
+            if let Fact::Dropped {
+                topic,
+                cause: DropCause::ChannelRemoved,
+                ..
+            } = fact
+            {
                 self.dropped.insert(local(topic.as_str()), now);
             }
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::Plan;
 use rstest::rstest;
@@ -441,7 +441,12 @@ fn a_hub_beyond_the_backlog_is_told_where_it_continues() {
         world.wait(10);
     }
     let behind = world.facts().into_iter().filter_map(|fact| match fact {
-        Fact::FellBehind { hub, changes, .. } => Some((hub.to_string(), changes)),
+        Fact::Dropped {
+            hub,
+            changes,
+            cause: DropCause::FellBehind,
+            ..
+        } => Some((hub.to_string(), changes)),
         _ => None,
     });
     let behind: Vec<_> = behind.collect();

@@ -1,7 +1,7 @@
 //! A change of the configuration announces nothing (R13).
 
 use resourcesync::uri::Uri;
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{Mode, Plan};
 
@@ -50,7 +50,16 @@ fn the_dues_of_a_removed_hub_are_dropped() {
     world.facts();
     world.crash_and_start();
     let facts = world.facts();
-    let dropped = |fact: &&Fact| matches!(fact, Fact::Dropped { changes: 2, .. });
+    let dropped = |fact: &&Fact| {
+        matches!(
+            fact,
+            Fact::Dropped {
+                changes: 2,
+                cause: DropCause::HubRemoved,
+                ..
+            }
+        )
+    };
     assert_eq!(facts.iter().filter(dropped).count(), 1, "{facts:?}");
     world.wait(10);
     world.plan = two_hubs();
@@ -311,7 +320,11 @@ fn what_is_due_of_documents_that_are_forgotten_is_dropped_aloud() {
         world.crash_and_start();
         let facts = world.facts();
         let dropped = facts.iter().filter_map(|fact| match fact {
-            Fact::Forgotten { changes, .. } => Some(*changes),
+            Fact::Dropped {
+                changes,
+                cause: DropCause::DocumentsRemoved,
+                ..
+            } => Some(*changes),
             _ => None,
         });
         // What is in flight is still sent, unless its channel ends.
@@ -430,8 +443,15 @@ fn what_an_outer_mount_publishes_in_place_of_an_inner_one_is_as_it_was() {
         world.start();
         world.wait(100);
         let facts = world.facts();
-        let is_drop =
-            |fact: &&Fact| matches!(fact, Fact::Forgotten { .. } | Fact::ChannelRetired { .. });
+        let is_drop = |fact: &&Fact| {
+            matches!(
+                fact,
+                Fact::Dropped {
+                    cause: DropCause::DocumentsRemoved,
+                    ..
+                } | Fact::ChannelRetired { .. }
+            )
+        };
         assert_eq!(facts.iter().find(is_drop), None);
         world.script(HUB, Reply::Accept);
         world.wait(1_000);
@@ -512,7 +532,15 @@ fn what_is_in_flight_of_a_document_that_is_forgotten_is_not_dropped() {
     world.facts();
     world.crash_and_start();
     let facts = world.facts();
-    let is_drop = |fact: &&Fact| matches!(fact, Fact::Forgotten { .. });
+    let is_drop = |fact: &&Fact| {
+        matches!(
+            fact,
+            Fact::Dropped {
+                cause: DropCause::DocumentsRemoved,
+                ..
+            }
+        )
+    };
     assert_eq!(facts.iter().find(is_drop), None);
     world.script(HUB, Reply::Accept);
     world.wait(100);

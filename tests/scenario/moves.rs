@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use resourcesync::uri::Uri;
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::finding::Finding;
 use rstest::rstest;
 
@@ -237,7 +237,11 @@ fn changes_of_another_source_are_dropped_with_its_topic() {
         world.write("/n/capabilitylist.xml", set_n("/shared/", &[]));
         world.wait(100);
         let dropped = world.facts().into_iter().filter_map(|fact| match fact {
-            Fact::DroppedWithChannel { changes, .. } => Some(changes),
+            Fact::Dropped {
+                changes,
+                cause: DropCause::ChannelRemoved,
+                ..
+            } => Some(changes),
             _ => None,
         });
         let dropped: Vec<usize> = dropped.collect();

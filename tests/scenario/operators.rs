@@ -1,6 +1,6 @@
 //! Operator commands for a hub that does not accept: retry, drop (R23).
 
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::plan::Plan;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, list, plan, two_hubs};
@@ -21,7 +21,11 @@ pub fn refused(plan: Plan, status: u16) -> World {
 pub fn dropped(world: &mut World) -> Vec<usize> {
     let facts = world.facts().into_iter();
     let dropped = facts.filter_map(|fact| match fact {
-        Fact::CountedAsTold { changes, .. } => Some(changes),
+        Fact::Dropped {
+            changes,
+            cause: DropCause::Operator,
+            ..
+        } => Some(changes),
         _ => None,
     });
     dropped.collect()

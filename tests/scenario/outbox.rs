@@ -1,8 +1,8 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
 use rsnotify::report;
+use rsnotify::report::outbox::AccountView;
 use rsnotify::report::status::Condition;
-use rsnotify::report::status::account::AccountView;
 use websub::publisher::reason::RefusalKind;
 
 use crate::operators::{dropped, refused};

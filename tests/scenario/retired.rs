@@ -1,6 +1,6 @@
 //! Retired channels, hubs that left, and topics that another set takes: what was due stays due, and nothing is added (R11).
 
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 
 use crate::moves::{moved, set_a};
 use crate::world::{Doc, HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, two_hubs};
@@ -348,7 +348,12 @@ fn a_source_description_that_is_missing_is_not_told_on_a_retired_channel() {
 fn dropped(world: &mut World) -> Vec<(String, usize)> {
     let facts = world.facts().into_iter();
     let dropped = facts.filter_map(|fact| match fact {
-        Fact::DroppedWithChannel { topic, changes, .. } => Some((topic.to_string(), changes)),
+        Fact::Dropped {
+            topic,
+            changes,
+            cause: DropCause::ChannelRemoved,
+            ..
+        } => Some((topic.to_string(), changes)),
         _ => None,
     });
     dropped.collect()

@@ -8,6 +8,7 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
+use crate::announce::plan::Mode;
 use crate::report::figures::{Figures, HubCounts};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::{Condition, Status};
@@ -85,7 +86,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
             .filter_map(|(account, sum)| Some((of_account(*account), seconds(sum.accepted?)))),
     );
     let pinged = || {
-        let pinged = hubs.iter().filter(|(_, sum)| sum.mode.is_pinged());
+        let pinged = hubs.iter().filter(|(_, sum)| sum.mode == Mode::Ping);
         pinged.map(|(account, sum)| (of_account(*account), count(sum.unfetched)))
     };
     exposition.gauges(
@@ -182,7 +183,6 @@ mod tests {
 
     use super::*;
     use crate::announce::delivery::attempt::{Attempt, Refusal};
-    use crate::announce::plan::Mode;
     use crate::report::status::HubView;
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.

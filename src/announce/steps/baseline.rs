@@ -5,9 +5,7 @@ use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
-use crate::announce::plan::{MountPlan, SourcePlan};
 use crate::announce::steps::documents::Sighting;
-use crate::announce::steps::mounts::MountRow;
 
 /// Complete sweeps of one mount, and the files that were read first in the one under way.
 #[derive(Debug, Clone)]
@@ -15,19 +13,20 @@ pub struct Baseline {
     pub is_complete: bool,
     /// The start of the last complete sweep.
     pub swept: Option<Timestamp>,
-    /// The candidates of that sweep, if they were stored.
-    candidates: Option<SweptCandidates>,
+    /// The candidates of that sweep, if they were stored. What is added to them later was there before, as far as anybody
+    /// knows (R13).
+    pub candidates: Option<SweptCandidates>,
     first_looks: FirstLooks,
 }
 
 /// The candidates of the last complete sweep.
 #[derive(Debug, Clone)]
-struct SweptCandidates {
-    candidates: Candidates,
+pub struct SweptCandidates {
+    pub candidates: Candidates,
     /// The prefixes below which it saw nothing: those of others, and directories that could not be read so far.
-    unseen: Vec<Uri>,
+    pub unseen: Vec<Uri>,
     /// False if the configuration has others. Until the mount was swept, what else there is counts as known.
-    are_configured: bool,
+    pub are_configured: bool,
 }
 
 /// The documents that are read for the first time while a mount is swept.
@@ -42,6 +41,16 @@ struct FirstLooks {
     has_other_clock: bool,
 }
 
+impl FirstLooks {
+    fn new(started: Timestamp) -> FirstLooks {
+        FirstLooks {
+            started,
+            fresh: Vec::new(),
+            has_other_clock: false,
+        }
+    }
+}
+
 /// A complete sweep that has ended.
 #[derive(Debug)]
 pub struct EndedSweep {
@@ -53,48 +62,19 @@ pub struct EndedSweep {
 }
 
 impl Baseline {
-    /// Begins without any sweep.
-    pub fn new(wall: Timestamp) -> Baseline {
-        Baseline {
-            is_complete: false,
-            swept: None,
-            candidates: None,
-            first_looks: FirstLooks {
-                started: wall,
-                fresh: Vec::new(),
-                has_other_clock: false,
-            },
-        }
-    }
-
-    /// Takes up what is stored of it, under a configuration that may have other candidates.
-    pub fn restored(
-        row: &MountRow,
-        source: &SourcePlan,
-        mount: &MountPlan,
+    /// Takes up what is stored of it.
+    pub fn new(
+        is_complete: bool,
+        swept: Option<Timestamp>,
+        candidates: Option<SweptCandidates>,
         wall: Timestamp,
     ) -> Baseline {
-        let configured = (&source.candidates, source.prefixes_inside(mount));
-        let candidates = row
-            .candidates
-            .as_ref()
-            .map(|(swept, unseen)| SweptCandidates {
-                candidates: swept.clone(),
-                unseen: unseen.clone(),
-                are_configured: (swept, unseen) == (configured.0, &configured.1),
-            });
         Baseline {
-            is_complete: row.baselined,
-            swept: row.swept,
+            is_complete,
+            swept,
             candidates,
-            ..Baseline::new(wall)
+            first_looks: FirstLooks::new(wall),
         }
-    }
-
-    /// Returns the candidates of the last complete sweep, and the prefixes below which it saw nothing.
-    pub fn candidates(&self) -> Option<(&Candidates, &[Uri])> {
-        let swept = self.candidates.as_ref()?;
-        Some((&swept.candidates, &swept.unseen))
     }
 
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
@@ -115,14 +95,9 @@ impl Baseline {
         self.is_complete && swept.is_some_and(|swept| swept.are_configured)
     }
 
-    /// Begins anew, because another tree was found.
-    pub fn begin_anew(&mut self) {
-        self.is_complete = false;
-    }
-
     /// Begins a sweep of a root that was found.
     pub fn begin_sweep(&mut self, started: Timestamp) {
-        self.first_looks = Baseline::new(started).first_looks;
+        self.first_looks = FirstLooks::new(started);
     }
 
     /// Gives up a sweep.

@@ -6,16 +6,14 @@ use std::sync::Arc;
 
 use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
 use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
-use crate::announce::event::Fact;
-use crate::announce::ids::ChannelId;
+use crate::announce::event::{DropCause, Fact};
+use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::datetime::Datetime;
-use resourcesync::payload::ChangeKind;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
 use crate::announce::steps::cut::{bytes, free_accounts, pinged, times};
@@ -43,8 +41,9 @@ impl Logged {
 }
 
 /// The part of the log that a hub was told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct LogPosition {
+    account: AccountId,
     /// The number of the last notification that the hub accepted in full, or that counts as told.
     heard: i64,
     /// Entries of the next one that it accepted, where it takes it in parts (C23).
@@ -61,6 +60,11 @@ impl LogPosition {
         self.skipped_to.unwrap_or_default().max(self.heard + 1) + 1
     }
 
+    /// Returns the number of the last notification for it, however many there are.
+    fn end(&self) -> i64 {
+        self.last.unwrap_or(i64::MAX)
+    }
+
     /// Counts everything up to a notification as told.
     fn skip(&mut self, seq: i64) {
         if seq > self.heard {
@@ -70,19 +74,19 @@ impl LogPosition {
     }
 }
 
-fn position(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<LogPosition>> {
+fn position(db: Db<'_>, account: AccountId) -> Result<Option<LogPosition>> {
     db.first(
-        "SELECT heard, entries, skipped_to, last FROM log_position WHERE channel = ?1 AND hub = ?2",
-        (id, hub),
+        "SELECT channel, hub, heard, entries, skipped_to, last FROM log_position WHERE channel = ?1 AND hub = ?2",
+        account,
     )
 }
 
-from_row! { LogPosition { heard, entries, skipped_to, last } }
+from_row! { LogPosition { account, heard, entries, skipped_to, last } }
 
-fn save(step: &Step<'_>, id: ChannelId, hub: HubId, position: &LogPosition) -> Result<()> {
+fn save(step: &Step<'_>, position: &LogPosition) -> Result<()> {
     step.db.run(
         "UPDATE log_position SET heard = ?3, entries = ?4, skipped_to = ?5, last = ?6 WHERE channel = ?1 AND hub = ?2",
-        (id, hub, position.heard, position.entries, position.skipped_to, position.last),
+        (position.account, position.heard, position.entries, position.skipped_to, position.last),
     )
 }
 
@@ -104,18 +108,31 @@ fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<Logged>> {
 }
 
 /// Returns the notification after the last one that a hub at this position was told, if it is there.
-fn next(db: Db<'_>, id: ChannelId, position: &LogPosition) -> Result<Option<Logged>> {
+fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<Logged>> {
     let next = position.heard + 1;
     match position.last {
         Some(last) if last < next => Ok(None),
-        _ => first(db, id, next, next),
+        _ => first(db, position.account.0, next, next),
+    }
+}
+
+/// Returns the first notification that a hub at this position was not told.
+fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<Logged>> {
+    match next(db, position)? {
+        Some(next) => Ok(Some(next)),
+        None => first(
+            db,
+            position.account.0,
+            position.first_later(),
+            position.end(),
+        ),
     }
 }
 
 /// Returns the number of changes that the hub of an account was not told.
-pub fn backlog(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
-    match position(db, id, hub)? {
-        Some(position) => backlog_at(db, id, &position),
+pub fn backlog(db: Db<'_>, account: AccountId) -> Result<usize> {
+    match position(db, account)? {
+        Some(position) => backlog_at(db, &position),
         None => Ok(0),
     }
 }
@@ -135,29 +152,23 @@ pub struct BacklogView {
 }
 
 /// Returns what the hub of an account was not told; nothing if the channel has no log.
-pub fn behind(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<BacklogView>> {
-    let Some(position) = position(db, id, hub)? else {
+pub fn behind(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView>> {
+    let Some(position) = position(db, account)? else {
         return Ok(None);
     };
-    let to = position.last.unwrap_or(i64::MAX);
-    let next = next(db, id, &position)?;
     let sql = "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3";
-    let later = db.first(sql, (id, position.first_later(), to))?;
+    let later = db.first(sql, (account.0, position.first_later(), position.end()))?;
     let later: usize = later.unwrap_or_default();
-    let notifications = usize::from(next.is_some()) + later;
-    let oldest = match next {
-        Some(next) => Some(next),
-        None => first(db, id, position.first_later(), to)?,
-    };
     let newest = match later {
         0 => None,
-        _ => last(db, id, to)?,
+        _ => last(db, account.0, position.end())?,
     };
     let until = newest.map(|newest| newest.until);
+    let oldest = first_untold(db, &position)?;
     let oldest = oldest.as_ref();
     Ok(Some(BacklogView {
-        notifications,
-        changes: backlog_at(db, id, &position)?,
+        notifications: usize::from(next(db, &position)?.is_some()) + later,
+        changes: backlog_at(db, &position)?,
         from: oldest.map(|oldest| oldest.since),
         until: oldest.map(|oldest| until.unwrap_or(oldest.until)),
         since: oldest.map(|oldest| oldest.cut),
@@ -166,17 +177,17 @@ pub fn behind(db: Db<'_>, id: ChannelId, hub: HubId) -> Result<Option<BacklogVie
 }
 
 /// Returns the accounts that were not told all of the log of their change channel.
-pub fn all_behind(db: Db<'_>) -> Result<Vec<(ChannelId, HubId)>> {
-    db.all::<Vec<(_, _)>>(
+pub fn all_behind(db: Db<'_>) -> Result<Vec<AccountId>> {
+    db.all(
         "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
          WHERE c.kind = 1 AND p.heard < c.seq",
         (),
     )
 }
 
-fn backlog_at(db: Db<'_>, id: ChannelId, position: &LogPosition) -> Result<usize> {
-    let to = position.last.unwrap_or(i64::MAX);
-    let next = next(db, id, position)?.map_or(0, |next| next.entries);
+fn backlog_at(db: Db<'_>, position: &LogPosition) -> Result<usize> {
+    let (id, to) = (position.account.0, position.end());
+    let next = next(db, position)?.map_or(0, |next| next.entries);
     let later = match first(db, id, position.first_later(), to)? {
         Some(first) => last(db, id, to)?.map_or(0, |last| last.total - first.before()),
         None => 0,
@@ -246,16 +257,12 @@ pub fn cut(
     changes: Vec<FreshChange>,
     lists: &[TakenList],
 ) -> Result<BTreeMap<usize, usize>> {
-    let of_kind = |kind| {
-        let changes = changes.iter();
-        changes.filter(|fresh| fresh.change.kind == kind).count()
-    };
-    let [created, updated, deleted] = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ]
-    .map(of_kind);
+    // In the order of the kinds.
+    let mut of_kinds = [0; 3];
+    for fresh in &changes {
+        of_kinds[fresh.change.kind as usize] += 1;
+    }
+    let [created, updated, deleted] = of_kinds;
     let last = last_until(step.db, channel.id)?;
     let from = match last.filter(|until| !is_ahead(step, *until)) {
         Some(until) => until,
@@ -370,21 +377,8 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
             (!outside.is_empty()).then_some(outside),
         ),
     )?;
-    let mut outcomes = Vec::new();
-    for hub in listening(step, channel.id)? {
-        outcomes.push(OutcomeView::new(step.hub_uri(hub)?, Outcome::InFlight));
-    }
-    let made = NotificationView {
-        kind: channel.kind,
-        topic: channel.topic.clone(),
-        seq,
-        cut: step.now,
-        changes: Some(entries),
-        hubs: outcomes,
-        bytes: Some(body.len()),
-        payload: Some(PayloadText(body)),
-    };
-    step.made.push((channel.id, made));
+    let hubs = listening(step, channel.id)?;
+    step.note_made(channel, seq, entries, &body, hubs)?;
     Ok(seq)
 }
 
@@ -421,15 +415,15 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
     let hubs = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, channel.id)?;
     for (hub, flying) in hubs {
-        let Some(mut position) = position(step.db, channel.id, hub)? else {
+        let Some(mut position) = position(step.db, (channel.id, hub))? else {
             continue;
         };
-        if backlog_at(step.db, channel.id, &position)? <= max {
+        if backlog_at(step.db, &position)? <= max {
             continue;
         }
-        let to = position.last.unwrap_or(i64::MAX);
+        let to = position.end();
         let (mut kept, mut dropped, mut skipped_to) = (0, 0, None);
-        if let Some(next) = next(step.db, channel.id, &position)? {
+        if let Some(next) = next(step.db, &position)? {
             let entries = next.entries.saturating_sub(position.entries);
             if Some(next.seq) == flying {
                 kept = entries
@@ -452,15 +446,8 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
             (Some(_), Some(_)) => position.skipped_to = skipped_to,
             (Some(seq), None) => position.skip(position.skipped_to.map_or(seq, |to| to.max(seq))),
         }
-        save(step, channel.id, hub, &position)?;
-        if dropped > 0 {
-            let hub = step.hub_uri(hub)?;
-            step.facts.push(Fact::FellBehind {
-                topic: channel.topic.clone(),
-                hub,
-                changes: dropped,
-            });
-        }
+        save(step, &position)?;
+        step.report_dropped(&channel.topic, hub, dropped, DropCause::FellBehind)?;
     }
     Ok(())
 }
@@ -475,7 +462,7 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let end = last(step.db, id, i64::MAX)?;
     let mut wanted: Vec<(i64, i64)> = end.iter().map(|end| (end.seq, i64::MAX)).collect();
     for (hub, flying) in accounts {
-        let Some(position) = position(step.db, id, hub)? else {
+        let Some(position) = position(step.db, (id, hub))? else {
             continue;
         };
         let next = position.heard + 1;
@@ -510,44 +497,40 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
 // Hubs.
 
 /// C26: gives a new account the notifications that are cut from now on; one that left continues where it was.
-pub fn join(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+pub fn join(step: &Step<'_>, account: AccountId) -> Result<()> {
     step.db.run(
         "INSERT INTO log_position (channel, hub, heard) SELECT id, ?2, seq FROM channel WHERE id = ?1 \
          ON CONFLICT (channel, hub) DO UPDATE SET last = NULL",
-        (id, hub),
+        account,
     )
 }
 
 /// C26: lets a hub that is advertised no more have what was cut until now, or nothing more unless it `is_told`.
-pub fn leave(step: &Step<'_>, id: ChannelId, hub: HubId, is_told: bool) -> Result<()> {
+pub fn leave(step: &Step<'_>, account: AccountId, is_told: bool) -> Result<()> {
     let last = if is_told {
         "(SELECT seq FROM channel WHERE id = ?1)"
     } else {
         "heard"
     };
     let sql = format!("UPDATE log_position SET last = {last} WHERE channel = ?1 AND hub = ?2");
-    step.db.run(&sql, (id, hub))
+    step.db.run(&sql, account)
 }
 
 /// Puts the next notification of the log in flight to each hub that is free.
 pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let id = channel.id;
     for (hub, _, limit, _) in free_accounts(step, channel)? {
-        let Some(mut position) = position(step.db, id, hub)? else {
+        let account = (id, hub);
+        let Some(mut position) = position(step.db, account)? else {
             continue;
         };
-        let to = position.last.unwrap_or(i64::MAX);
-        let logged = match next(step.db, id, &position)? {
-            Some(next) => next,
-            None => match first(step.db, id, position.first_later(), to)? {
-                Some(later) => later,
-                None => continue,
-            },
+        let Some(logged) = first_untold(step.db, &position)? else {
+            continue;
         };
         // The hub fell behind on what was before it (C22).
         position.skip(logged.seq - 1);
         position.entries = position.entries.min(logged.entries.saturating_sub(1));
-        save(step, id, hub, &position)?;
+        save(step, &position)?;
         let entries = (logged.entries - position.entries).min(limit.max(1));
         let flight = Flight {
             seq: logged.seq.cast_unsigned(),
@@ -559,17 +542,17 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
             is_sending: false,
             is_logged: true,
         };
-        delivery::launch(step, id, hub, &flight, None)?;
+        delivery::launch(step, account, &flight, None)?;
     }
     Ok(())
 }
 
 /// Returns what a hub is sent of a logged notification: the part that follows what it has of it, of so many entries (C23).
-pub fn body(db: Db<'_>, id: ChannelId, hub: HubId, seq: u64, entries: usize) -> Result<Arc<[u8]>> {
+pub fn body(db: Db<'_>, account: AccountId, seq: u64, entries: usize) -> Result<Arc<[u8]>> {
     let logged = db.first::<(Arc<[u8]>, usize, usize)>(
         "SELECT l.body, l.entries, p.entries FROM change_log l CROSS JOIN log_position p ON p.channel = l.channel \
-         WHERE l.channel = ?1 AND l.seq = ?2 AND p.hub = ?3",
-        (id, seq, hub),
+         WHERE l.channel = ?1 AND p.hub = ?2 AND l.seq = ?3",
+        (account, seq),
     )?;
     let Some((body, of, start)) = logged else {
         return Ok(Arc::from([]));
@@ -594,7 +577,7 @@ pub fn outside(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Dateti
 
 /// Notes that a hub accepted entries of a notification. Returns true if it has the whole of it now.
 pub fn accept(step: &Step<'_>, channel: &Channel, hub: HubId, flight: &Flight) -> Result<bool> {
-    let Some(mut position) = position(step.db, channel.id, hub)? else {
+    let Some(mut position) = position(step.db, (channel.id, hub))? else {
         return Ok(true);
     };
     let seq = flight.seq.cast_signed();
@@ -606,20 +589,20 @@ pub fn accept(step: &Step<'_>, channel: &Channel, hub: HubId, flight: &Flight) -
     if is_whole {
         position.skip(seq.max(position.skipped_to.unwrap_or_default()));
     }
-    save(step, channel.id, hub, &position)?;
+    save(step, &position)?;
     Ok(is_whole)
 }
 
 /// Counts everything that was logged as told to a hub. Returns the number of changes.
-pub fn drop_due(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
-    let Some(mut position) = position(step.db, id, hub)? else {
+pub fn drop_due(step: &Step<'_>, account: AccountId) -> Result<usize> {
+    let Some(mut position) = position(step.db, account)? else {
         return Ok(0);
     };
-    let changes = backlog_at(step.db, id, &position)?;
+    let changes = backlog_at(step.db, &position)?;
     let sql = "SELECT seq FROM channel WHERE id = ?1";
-    let seq = step.db.first::<i64>(sql, id)?;
+    let seq = step.db.first::<i64>(sql, account.0)?;
     position.skip(position.last.or(seq).unwrap_or_default());
-    save(step, id, hub, &position)?;
+    save(step, &position)?;
     Ok(changes)
 }
 
@@ -630,7 +613,7 @@ pub fn drop_due(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
 fn page(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
     let mut heard: Option<i64> = None;
     for hub in pinged(step, id)? {
-        let position = position(step.db, id, hub)?.map(|position| position.heard);
+        let position = position(step.db, (id, hub))?.map(|position| position.heard);
         heard = heard.into_iter().chain(position).min();
     }
     let (Some(heard), Some(newest)) = (heard, last(step.db, id, i64::MAX)?) else {

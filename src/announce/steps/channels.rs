@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::announce::difference::Version;
-use crate::announce::event::Fact;
-use crate::announce::finding::{Finding, TopicAddressProblem};
-use crate::announce::ids::ChannelId;
+use crate::announce::event::{DropCause, Fact};
+use crate::announce::finding::Finding;
+use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
 use crate::announce::topic::{default_topics, problem};
@@ -78,7 +78,7 @@ pub fn retire_ended(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>
 /// Returns the number of documents with a change that a hub is due, or of changes of resources; those in flight included.
 pub fn due_changes(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<usize> {
     if channel.kind == ChannelKind::Change {
-        return change_log::backlog(step.db, channel.id, hub);
+        return change_log::backlog(step.db, (channel.id, hub));
     }
     let due = step.db.first::<usize>(
         "SELECT count(*) FROM (SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL \
@@ -89,20 +89,12 @@ pub fn due_changes(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<usi
 }
 
 /// Reports what a hub is due on a channel, and is not told any more.
-pub fn report_dropped(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
+pub fn report_dropped(step: &mut Step<'_>, (id, hub): AccountId) -> Result<()> {
     let Some(channel) = channel(step, id)? else {
         return Ok(());
     };
     let changes = due_changes(step, &channel, hub)?;
-    if changes > 0 {
-        let hub = step.hub_uri(hub)?;
-        step.facts.push(Fact::Dropped {
-            topic: channel.topic,
-            hub,
-            changes,
-        });
-    }
-    Ok(())
+    step.report_dropped(&channel.topic, hub, changes, DropCause::HubRemoved)
 }
 
 /// Brings the channels of sets in line with what is advertised.
@@ -171,19 +163,13 @@ fn available(
             .filter(|_| !brokers.is_empty())
             .map(|topic| (topic, brokers.clone()))
     };
-    let all_hubs = || {
-        plan.hubs
-            .iter()
-            .map(|hub| hub.hub.clone())
-            .collect::<Vec<Hub>>()
-    };
     let mut desired = if let Some(entry) = configured {
-        let problem = problem(plan, source, &entry.topic).filter(TopicAddressProblem::is_usable);
-        findings.extend(problem.map(|problem| Finding::topic(uri, &entry.topic, problem)));
+        let problem = problem(plan, source, uri, &entry.topic);
+        findings.extend(problem.filter(|problem| !problem.mutes()));
         Some((
             entry.topic.clone(),
             if entry.hubs.is_empty() {
-                all_hubs()
+                plan.all_hubs()
             } else {
                 entry.hubs.clone()
             },
@@ -212,7 +198,7 @@ fn available(
                             set: uri.clone(),
                             topic: topic.clone(),
                         });
-                        (topic, all_hubs())
+                        (topic, plan.all_hubs())
                     })
             }
         };
@@ -280,15 +266,15 @@ fn by_advertisement(
     findings: &mut Vec<Finding>,
 ) -> Option<(Topic, Vec<Hub>)> {
     let (plan, source) = (step.plan, &step.plan.sources[position]);
-    if let Some(problem) = problem(plan, source, &topic) {
-        let is_usable = problem.is_usable();
-        findings.push(Finding::topic(set, &topic, problem));
-        if !is_usable {
+    if let Some(problem) = problem(plan, source, set, &topic) {
+        let mutes = problem.mutes();
+        findings.push(problem);
+        if mutes {
             return None;
         }
     }
     if advertised.is_empty() {
-        return Some((topic, plan.hubs.iter().map(|hub| hub.hub.clone()).collect()));
+        return Some((topic, plan.all_hubs()));
     }
     let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
         advertised.into_iter().partition(|hub| plan.has_hub(hub));
@@ -336,7 +322,7 @@ fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 
 /// Writes what a hub was told of the documents of a set, where it was told what is seen, or will be by what is in flight.
 fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
-    owed::rest_flown(step, channel.id, hub)?;
+    owed::rest_flown(step, (channel.id, hub))?;
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
          SELECT ?1, ?2, d.id, d.capability, d.form, d.fingerprint, 1 FROM member m CROSS JOIN document d ON d.id = m.document \
@@ -346,27 +332,24 @@ fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
 }
 
 /// Wakes what was written down: what is owed of the documents of the set is what differs from what is seen now.
-fn wake(step: &mut Step<'_>, channel: ChannelId, set: DocId, hub: HubId) -> Result<()> {
-    let key = (channel, hub, set);
-    step.db.run(
-        "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 AND ?3 = ?3",
-        key,
-    )?;
+fn wake(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
+    let sql = "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1";
+    step.db.run(sql, account)?;
     let sql = format!(
         "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1 AND d.presence BETWEEN 1 AND 3",
         crate::announce::steps::documents::COLUMNS
     );
     for document in step.db.all::<Vec<SeenDocument>>(&sql, set)? {
         let told = document.was.filter(|_| document.baseline > 0);
-        owed::owe_to(step, channel, hub, document.id, told, false)?;
+        owed::owe_to(step, account, document.id, told)?;
     }
-    weigh_account(step, channel, hub)
+    weigh_account(step, account)
 }
 
 /// Has all that is owed on an account weighed at the end of the settling.
-fn weigh_account(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
+fn weigh_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND dormant = 0";
-    let documents = step.db.all::<Vec<DocId>>(sql, (channel, hub))?;
+    let documents = step.db.all::<Vec<DocId>>(sql, account)?;
     step.weigh.extend(documents);
     Ok(())
 }
@@ -395,7 +378,7 @@ fn open(
             step.db.run(sql, channel.id)?;
             if kind == ChannelKind::Framework {
                 for hub in listening(step, channel.id)? {
-                    wake(step, channel.id, set, hub)?;
+                    wake(step, (channel.id, hub), set)?;
                 }
             }
             let set = step.db.uri_of(set)?;
@@ -475,63 +458,62 @@ fn opened(step: &mut Step<'_>, topic: &Topic, set: DocId, hubs: usize) -> Result
 /// R11: begins to remove a hub that is advertised no more. It is sent what is due until now.
 fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
     // R13: a list that still advertises the hub that this one replaced is to be corrected first.
+    let account = (channel.id, hub);
     let is_first = !step.live.sources[position].has_settled;
     let is_told = !(is_first && step.live.hubs.get(&hub).is_some_and(|hub| hub.is_inherited));
     if channel.kind == ChannelKind::Change {
-        change_log::leave(step, channel.id, hub, is_told)?;
+        change_log::leave(step, account, is_told)?;
     }
     if !is_told {
-        let key = (channel.id, hub);
         let sql = "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, key)?;
-        withdraw(step, channel.id, hub)?;
+        step.db.run(sql, account)?;
+        withdraw(step, account)?;
     }
     if channel.kind == ChannelKind::Framework {
         write_down(step, channel, hub)?;
     }
     let ends = later(step.now, step.plan.retired_topic);
     let sql = "UPDATE account SET left_at = ?3, ends = ?4 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (channel.id, hub, step.now, ends))?;
-    weigh_account(step, channel.id, hub)
+    step.db.run(sql, (account, step.now, ends))?;
+    weigh_account(step, account)
 }
 
 /// Adds a hub to a channel, or resumes its account. A new account begins with what the others were told, or else the last
 /// one that left; on a channel without accounts, with what was seen before this step, and of a set that nobody was told of
 /// with nothing (R11, R13).
 fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
+    let account = (channel.id, hub);
     let sql = "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2";
-    let left = step.db.exists(sql, (channel.id, hub))?;
-    if left {
-        let sql = "UPDATE account SET left_at = NULL, ends = NULL WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, (channel.id, hub))?;
-    } else {
-        let sql = "INSERT INTO account (channel, hub) VALUES (?1, ?2)";
-        step.db.run(sql, (channel.id, hub))?;
-    }
+    let left = step.db.exists(sql, account)?;
+    step.db.run(
+        "INSERT INTO account (channel, hub) VALUES (?1, ?2) \
+         ON CONFLICT (channel, hub) DO UPDATE SET left_at = NULL, ends = NULL",
+        account,
+    )?;
     if channel.kind == ChannelKind::Change {
-        return change_log::join(step, channel.id, hub);
+        return change_log::join(step, account);
     }
     if left {
-        return wake(step, channel.id, channel.set, hub);
+        return wake(step, account, channel.set);
     }
     let is_first = !step.live.sources[position].has_settled;
     let is_added = step.live.hubs.get(&hub).is_some_and(|hub| hub.is_added);
     let sql = "SELECT hub FROM account WHERE channel = ?1 AND hub <> ?2 AND left_at IS NULL";
-    let mut others = step.db.all::<Vec<HubId>>(sql, (channel.id, hub))?;
+    let mut others = step.db.all::<Vec<HubId>>(sql, account)?;
     if others.is_empty() {
         others = step.db.all::<Vec<HubId>>(
             "SELECT hub FROM account WHERE channel = ?1 AND hub <> ?2 \
              AND left_at = (SELECT max(left_at) FROM account WHERE channel = ?1 AND hub <> ?2)",
-            (channel.id, hub),
+            account,
         )?;
     }
     // R13: a hub that the configuration adds starts at now.
     if others.is_empty() || (is_first && is_added) {
         start(step, position, channel, hub)?;
     } else {
-        copy(step, channel.id, &others, hub)?;
+        copy(step, account, &others)?;
     }
-    weigh_account(step, channel.id, hub)
+    weigh_account(step, account)
 }
 
 /// R13: notes what counts as told to the first hub of a channel.
@@ -560,29 +542,30 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
         }
     }
     for (document, told) in told {
-        owed::owe_to(step, channel.id, hub, document, told, false)?;
+        owed::owe_to(step, (channel.id, hub), document, told)?;
     }
     Ok(())
 }
 
 /// Gives an account what others were told; where they were not told the same, the content that was told is unclear.
-fn copy(step: &Step<'_>, channel: ChannelId, others: &[HubId], hub: HubId) -> Result<()> {
+fn copy(step: &Step<'_>, account: AccountId, others: &[HubId]) -> Result<()> {
     for other in others {
         step.db.run(
             "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-             SELECT channel, ?3, document, told_capability, told_form, \
-             CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?2 \
+             SELECT channel, ?2, document, told_capability, told_form, \
+             CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?3 \
              ON CONFLICT (channel, hub, document) DO UPDATE SET told_fingerprint = \
              CASE WHEN told_fingerprint IS NOT DISTINCT FROM excluded.told_fingerprint THEN told_fingerprint END",
-            (channel, *other, hub, others.len()),
+            (account, *other, others.len()),
         )?;
     }
     Ok(())
 }
 
 /// Withdraws what is in flight on an account, without following it up.
-fn withdraw(step: &mut Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
-    clear_flight(step, channel, hub)?;
+fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+    let (channel, hub) = account;
+    clear_flight(step, account)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
         && live.queue.waiting.contains(&channel)
     {
@@ -601,22 +584,21 @@ pub fn end_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
         id,
     )?;
     for hub in ended {
-        remove_account(step, id, hub)?;
+        remove_account(step, (id, hub))?;
         step.serve.insert(id);
     }
     Ok(())
 }
 
-fn remove_account(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let key = (id, hub);
+fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let gone = step.db.all::<Vec<DocId>>(
         "SELECT o.document FROM owed o CROSS JOIN document d ON d.id = o.document \
          WHERE o.channel = ?1 AND o.hub = ?2 AND d.presence = 4",
-        key,
+        account,
     )?;
-    withdraw(step, id, hub)?;
-    step.db
-        .run("DELETE FROM account WHERE channel = ?1 AND hub = ?2", key)?;
+    withdraw(step, account)?;
+    let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, account)?;
     for document in gone {
         forget_if_done(step, document)?;
     }
@@ -628,15 +610,8 @@ fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let sql = "SELECT hub FROM account WHERE channel = ?1";
     for hub in step.db.all::<Vec<HubId>>(sql, channel.id)? {
         let changes = due_changes(step, channel, hub)?;
-        if changes > 0 {
-            let hub = step.hub_uri(hub)?;
-            step.facts.push(Fact::DroppedWithChannel {
-                topic: channel.topic.clone(),
-                hub,
-                changes,
-            });
-        }
-        remove_account(step, channel.id, hub)?;
+        step.report_dropped(&channel.topic, hub, changes, DropCause::ChannelRemoved)?;
+        remove_account(step, (channel.id, hub))?;
     }
     if channel.kind == ChannelKind::Change {
         change_sets::end_channel(step, channel)?;
@@ -674,35 +649,33 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
     for channel in step.db.all::<Vec<_>>(&sql, values)? {
         remove(step, &channel)?;
     }
-    let ended = step.db.all::<Vec<(ChannelId, HubId)>>(
+    let ended = step.db.all::<Vec<AccountId>>(
         "SELECT channel, hub FROM account WHERE ends <= ?1 ORDER BY ends LIMIT ?2",
         values,
     )?;
-    for (channel, hub) in ended {
-        report_dropped(step, channel, hub)?;
-        change_log::drop_due(step, channel, hub)?;
-        let key = (channel, hub);
-        step.db.run(
-            "UPDATE account SET ends = NULL WHERE channel = ?1 AND hub = ?2",
-            key,
-        )?;
+    for account in ended {
+        let (id, hub) = account;
+        report_dropped(step, account)?;
+        change_log::drop_due(step, account)?;
+        let sql = "UPDATE account SET ends = NULL WHERE channel = ?1 AND hub = ?2";
+        step.db.run(sql, account)?;
         let dropped = step.db.all::<Vec<DocId>>(
             "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (dormant = 0 OR document IN \
              (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)) RETURNING document",
-            key,
+            account,
         )?;
-        withdraw(step, channel, hub)?;
+        withdraw(step, account)?;
         // What was dropped counts as told, should the hub return.
-        if let Some(channel) = self::channel(step, channel)?
+        if let Some(channel) = channel(step, id)?
             && channel.kind == ChannelKind::Framework
         {
             write_down(step, &channel, hub)?;
         }
-        change_log::trim(step, channel)?;
+        change_log::trim(step, id)?;
         for document in dropped {
             forget_if_done(step, document)?;
         }
-        end_accounts(step, channel)?;
+        end_accounts(step, id)?;
     }
     Ok(())
 }

@@ -16,10 +16,9 @@ use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 use websub::topics::TopicPage;
 
-use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{Channel, channel, is_name_only};
-use crate::announce::steps::delivery::{self, Flight, PING_APART, PING_FETCHED_WITHIN};
+use crate::announce::steps::delivery::{self, Flight, next_ping};
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
 use crate::announce::steps::owed::{self, Due};
 use crate::announce::steps::step::Step;
@@ -140,13 +139,8 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     )?;
     let mut free = Vec::new();
     for (hub, has_left, own, until, pinged, fetched) in accounts {
-        let apart = if fetched {
-            PING_APART
-        } else {
-            PING_FETCHED_WITHIN
-        };
         let pinged = pinged.filter(|_| step.mode(hub) == Some(Mode::Ping));
-        if pinged.is_none_or(|at| later(at, apart) <= step.now) {
+        if pinged.is_none_or(|at| next_ping(at, fetched) <= step.now) {
             free.push((hub, has_left, entry_limit(step, hub, own), until));
         }
     }
@@ -373,16 +367,14 @@ fn launch(
         is_sending: false,
         is_logged: false,
     };
-    let mut outcomes = Vec::new();
     for (hub, has_left) in hubs {
         for (document, told) in &next.covers {
             let sql = "INSERT INTO flight_entry VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             step.db.run(sql, (channel.id, hub, document, *told))?;
         }
         if channel.is_retired || *has_left {
-            owed::rest_flown(step, channel.id, *hub)?;
+            owed::rest_flown(step, (channel.id, *hub))?;
         }
-        outcomes.push(OutcomeView::new(step.hub_uri(*hub)?, Outcome::InFlight));
     }
     step.facts.push(Fact::Cut {
         topic: channel.topic.clone(),
@@ -390,17 +382,8 @@ fn launch(
         changes: flight.entries,
         hubs: hubs.len(),
     });
-    let made = NotificationView {
-        kind: channel.kind,
-        topic: channel.topic.clone(),
-        seq: flight.seq,
-        cut: step.now,
-        changes: Some(flight.entries),
-        hubs: outcomes,
-        bytes: Some(flight.bytes),
-        payload: Some(PayloadText(Arc::clone(&body))),
-    };
-    step.made.push((channel.id, made));
+    let told = hubs.iter().map(|(hub, _)| *hub);
+    step.note_made(channel, flight.seq, flight.entries, &body, told)?;
     if pinged.is_empty() {
         step.db
             .run("DELETE FROM said WHERE channel = ?1", channel.id)?;
@@ -413,7 +396,7 @@ fn launch(
     }
     step.serve.insert(channel.id);
     for (hub, _) in hubs {
-        delivery::launch(step, channel.id, *hub, &flight, Some(&body))?;
+        delivery::launch(step, (channel.id, *hub), &flight, Some(&body))?;
     }
     Ok(())
 }

@@ -9,8 +9,8 @@ use crate::announce::delivery::Submission;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
 use crate::announce::difference::Version;
-use crate::announce::event::Fact;
-use crate::announce::ids::ChannelId;
+use crate::announce::event::{DropCause, Fact};
+use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::Mode;
 use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
@@ -30,11 +30,20 @@ use crate::announce::steps::step::Step;
 use crate::state::{DocId, HubId, Result, from_row};
 
 /// Least time between two pings of a hub about one topic.
-pub const PING_APART: Duration = Duration::from_secs(1);
+const PING_APART: Duration = Duration::from_secs(1);
 /// Time within which a hub that was pinged fetches the topic.
-pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
+
+/// Returns when the next ping may follow one, after which the topic was fetched or not yet.
+pub fn next_ping(pinged: Timestamp, was_fetched: bool) -> Timestamp {
+    if was_fetched {
+        later(pinged, PING_APART)
+    } else {
+        later(pinged, PING_FETCHED_WITHIN)
+    }
+}
 
 /// The notification in flight on an account.
 #[derive(Debug)]
@@ -52,9 +61,9 @@ pub struct Flight {
     pub is_logged: bool,
 }
 
-fn flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Flight>> {
+fn flight(step: &Step<'_>, account: AccountId) -> Result<Option<Flight>> {
     let sql = format!("SELECT {FLIGHT} {OF_ACCOUNT} {IN_FLIGHT}");
-    step.db.first(&sql, (id, hub))
+    step.db.first(&sql, account)
 }
 
 const FLIGHT: &str = "a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, \
@@ -68,46 +77,51 @@ from_row! { Flight { seq, entries, bytes, until, cut, attempts, is_sending, is_l
 /// Puts a notification in flight to a hub, whose body the log has if it is not given.
 pub fn launch(
     step: &mut Step<'_>,
-    id: ChannelId,
-    hub: HubId,
+    account: AccountId,
     flight: &Flight,
     body: Option<&[u8]>,
 ) -> Result<()> {
     step.db.run(
         "UPDATE account SET seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = NULL, \
          in_doubt = 0, fetched = 0 WHERE channel = ?1 AND hub = ?2",
-        (id, hub, flight.seq, body, flight.entries, flight.until, flight.cut),
+        (account, flight.seq, body, flight.entries, flight.until, flight.cut),
     )?;
+    forget_unfetched(step, account)?;
+    enqueue(step, account, 0, false)
+}
+
+fn forget_unfetched(step: &Step<'_>, account: AccountId) -> Result<()> {
     let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (id, hub))?;
-    enqueue(step, id, hub, 0, false)
+    step.db.run(sql, account)
 }
 
-fn last_attempt(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<Attempt>> {
+fn last_attempt(step: &Step<'_>, account: AccountId) -> Result<Option<Attempt>> {
     let sql = "SELECT last FROM account WHERE channel = ?1 AND hub = ?2";
-    Ok(step.db.first(sql, (id, hub))?.flatten())
+    Ok(step.db.first(sql, account)?.flatten())
 }
 
-fn note_attempt(step: &Step<'_>, id: ChannelId, hub: HubId, attempt: &Attempt) -> Result<()> {
-    let text = serde_json::to_string(attempt).unwrap_or_default();
+/// Notes what came of an attempt.
+fn note_attempt(
+    step: &Step<'_>,
+    answered: &Answered<'_>,
+    refusal: Option<Refusal>,
+) -> Result<Attempt> {
+    let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
+    let text = serde_json::to_string(&attempt).unwrap_or_default();
     let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (id, hub, text))
+    step.db.run(sql, (answered.account, text))?;
+    Ok(attempt)
 }
 
 // Submissions.
 
 /// Queues the notification in flight of an account, to be submitted as soon as the hub may be sent more.
-fn enqueue(
-    step: &mut Step<'_>,
-    id: ChannelId,
-    hub: HubId,
-    attempts: u32,
-    is_sending: bool,
-) -> Result<()> {
+fn enqueue(step: &mut Step<'_>, account: AccountId, attempts: u32, is_sending: bool) -> Result<()> {
     // It takes everything at once, in this process.
+    let (id, hub) = account;
     if step.mode(hub) == Some(Mode::Embedded) {
-        if let Some((_, submission)) = submission(step, id, hub)? {
-            submit(step, hub, submission)?;
+        if let Some((_, submission)) = submission(step, account)? {
+            submit(step, account, submission)?;
         }
     } else if let Some(live) = step.live.hubs.get_mut(&hub).filter(|_| !is_sending) {
         live.queue_mut().push(id, attempts == 0);
@@ -116,30 +130,30 @@ fn enqueue(
 }
 
 /// Returns what is in flight on an account, and how it is submitted.
-fn submission(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<(Flight, Submission)>> {
+fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Submission)>> {
     let sql = format!(
         "SELECT {FLIGHT}, a.body, c.kind, c.topic, s.name, d.uri {OF_ACCOUNT} CROSS JOIN channel c ON c.id = a.channel \
          CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id {IN_FLIGHT}"
     );
     let row = step
         .db
-        .first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(&sql, (id, hub))?;
+        .first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(&sql, account)?;
     let (Some((flight, body, kind, topic, source, capability_list)), Some(live)) =
-        (row, step.live.hubs.get(&hub))
+        (row, step.live.hubs.get(&account.1))
     else {
         return Ok(None);
     };
     let body = match body {
         Some(body) => body,
-        None => change_log::body(step.db, id, hub, flight.seq, flight.entries)?,
+        None => change_log::body(step.db, account, flight.seq, flight.entries)?,
     };
     let outside = if kind == ChannelKind::Change && live.mode == Mode::Broker {
-        change_log::outside(step.db, id, flight.seq)?
+        change_log::outside(step.db, account.0, flight.seq)?
     } else {
         Vec::new()
     };
     let submission = Submission {
-        channel: id,
+        channel: account.0,
         hub: live.hub.clone(),
         mode: live.mode,
         seq: flight.seq,
@@ -153,14 +167,13 @@ fn submission(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Option<(Flig
     Ok(Some((flight, submission)))
 }
 
-fn submit(step: &mut Step<'_>, hub: HubId, submission: Submission) -> Result<()> {
-    let id = submission.channel;
-    if let Some(live) = step.live.hubs.get_mut(&hub) {
-        live.queue_mut().sent(id, submission.seq);
+fn submit(step: &mut Step<'_>, account: AccountId, submission: Submission) -> Result<()> {
+    if let Some(live) = step.live.hubs.get_mut(&account.1) {
+        live.queue_mut().sent(account.0, submission.seq);
     }
     step.submit.push(submission);
     let sql = "UPDATE account SET sending = seq WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (id, hub))
+    step.db.run(sql, account)
 }
 
 /// Submits what may go now to every hub, and cuts again what was never answered and is out of date or too large.
@@ -174,7 +187,8 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
             let Some(id) = waiting.and_then(|live| live.queue_mut().pop(now)) else {
                 break;
             };
-            let next = submission(step, id, hub)?;
+            let account = (id, hub);
+            let next = submission(step, account)?;
             let Some((flight, submission)) = next.filter(|(flight, _)| !flight.is_sending) else {
                 continue;
             };
@@ -187,13 +201,12 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
                     flight.cut < earlier(size.until, SIZE_REMEMBERED)
                         && (flight.entries > size.entries || flight.bytes > size.bytes)
                 });
-            if !is_too_large && !is_stale(step, id, hub, &flight)? {
-                submit(step, hub, submission)?;
+            if !is_too_large && !is_stale(step, account, &flight)? {
+                submit(step, account, submission)?;
                 continue;
             }
-            let withdrawn = OutcomeView::new(submission.hub, Outcome::Withdrawn);
-            step.outcomes.push((id, flight.seq, withdrawn));
-            withdraw(step, id, hub)?;
+            step.note_outcome(account, flight.seq, Outcome::Withdrawn)?;
+            withdraw(step, account)?;
             cut(step, id)?;
         }
         let wake = step.live.hubs.get(&hub).and_then(|live| live.queue.wake());
@@ -203,8 +216,8 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
 }
 
 /// Returns true if the notification in flight was never answered, and no longer announces what there is to announce.
-fn is_stale(step: &Step<'_>, id: ChannelId, hub: HubId, flight: &Flight) -> Result<bool> {
-    if flight.attempts > 0 || flight.cut >= step.now || step.mode(hub) == Some(Mode::Ping) {
+fn is_stale(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
+    if flight.attempts > 0 || flight.cut >= step.now || step.mode(account.1) == Some(Mode::Ping) {
         return Ok(false);
     }
     step.db.exists(
@@ -212,29 +225,28 @@ fn is_stale(step: &Step<'_>, id: ChannelId, hub: HubId, flight: &Flight) -> Resu
          LEFT JOIN owed o ON o.channel = f.channel AND o.hub = f.hub AND o.document = f.document \
          WHERE f.channel = ?1 AND f.hub = ?2 AND (o.due IS NULL AND coalesce(o.dormant, 0) = 0 OR (f.capability IS NOT NULL \
          AND (f.fingerprint IS NOT d.fingerprint OR f.capability IS NOT d.capability OR f.form IS NOT d.form)))",
-        (id, hub),
+        account,
     )
 }
 
 /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub was told of its
 /// documents; a document that it was never told of counts as not told, unless it is away: its end is to be told then.
-pub fn withdraw(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let key = (id, hub);
+pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let in_doubt = step.db.exists(
         "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND (in_doubt = 1 OR sending IS NOT NULL)",
-        key,
+        account,
     )?;
-    let covered = covered(step, id, hub)?;
+    let covered = covered(step, account)?;
     step.db.run(
         "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 \
          AND document IN (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)",
-        key,
+        account,
     )?;
     if in_doubt {
         let sql = "UPDATE account SET until = NULL WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, key)?;
+        step.db.run(sql, account)?;
         for (document, flown) in &covered {
-            let told = told(step, id, hub, *document)?;
+            let told = told(step, account, *document)?;
             let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1";
             let is_away = step.db.exists(sql, *document)?;
             if let Some(told) = told.or(flown.filter(|_| is_away)) {
@@ -242,46 +254,49 @@ pub fn withdraw(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
                     fingerprint: None,
                     ..told
                 };
-                owed::set_told(step, id, hub, *document, Some(unclear))?;
+                owed::set_told(step, account, *document, Some(unclear))?;
             }
         }
     }
-    clear_flight(step, id, hub)?;
-    step.ready.insert(id);
-    follow_up(step, id, covered.into_iter().map(|(document, _)| document))
-}
-
-/// Forgets what is in flight on an account.
-pub fn clear_flight(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<()> {
-    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (id, hub))?;
-    step.db.run(
-        "UPDATE account SET seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
-         retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
-        (id, hub),
+    clear_flight(step, account)?;
+    step.ready.insert(account.0);
+    follow_up(
+        step,
+        account.0,
+        covered.into_iter().map(|(document, _)| document),
     )
 }
 
-fn covered(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<Vec<(DocId, Option<Version>)>> {
+/// Forgets what is in flight on an account.
+pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, account)?;
+    step.db.run(
+        "UPDATE account SET seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
+         retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
+        account,
+    )
+}
+
+fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
     step.db.all(
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
-        (id, hub),
+        account,
     )
 }
 
 /// Returns the version that a hub was told of a document, if it was told of it.
-fn told(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<Option<Version>> {
+fn told(step: &Step<'_>, account: AccountId, document: DocId) -> Result<Option<Version>> {
     let owed = step.db.first::<Option<Version>>(
         "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-        (id, hub, document),
+        (account, document),
     )?;
-    match owed {
-        Some(told) => Ok(told),
-        None => Ok(step
-            .db
-            .document(document)?
-            .and_then(|document| document.seen())),
-    }
+    owed.map_or_else(|| seen(step, document), Ok)
+}
+
+fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
+    let document = step.db.document(document)?;
+    Ok(document.and_then(|document| document.seen()))
 }
 
 /// Weighs documents again, after what an account was told of them changed.
@@ -305,13 +320,13 @@ fn follow_up(
 
 /// Queues the notifications whose time has come.
 pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all::<Vec<(ChannelId, HubId, Option<u32>, bool)>>(
+    let due = step.db.all::<Vec<(AccountId, Option<u32>, bool)>>(
         "UPDATE account SET retry_at = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
          WHERE retry_at <= ?1 ORDER BY retry_at LIMIT ?2) RETURNING channel, hub, attempts, sending IS NOT NULL",
         (step.now, CHANNELS_PER_STEP),
     )?;
-    for (id, hub, attempts, is_sending) in due {
-        enqueue(step, id, hub, attempts.unwrap_or_default(), is_sending)?;
+    for (account, attempts, is_sending) in due {
+        enqueue(step, account, attempts.unwrap_or_default(), is_sending)?;
     }
     Ok(())
 }
@@ -320,8 +335,7 @@ pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
 
 /// The answer to the notification in flight of an account.
 struct Answered<'a> {
-    id: ChannelId,
-    hub: HubId,
+    account: AccountId,
     channel: Channel,
     flight: Flight,
     answer: &'a Answer,
@@ -336,23 +350,23 @@ struct Answered<'a> {
 /// Handles the answer to a submission.
 pub fn answered(
     step: &mut Step<'_>,
-    id: ChannelId,
-    hub: HubId,
+    account: AccountId,
     seq: u64,
     answer: &Answer,
     jitter: f64,
 ) -> Result<()> {
+    let (id, hub) = account;
     let was_probe = step
         .live
         .hubs
         .get_mut(&hub)
         .is_some_and(|live| live.queue_mut().answered(id, seq));
     let sql = "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
-    let awaited = step.db.change(sql, (id, hub, seq))?;
+    let awaited = step.db.change(sql, (account, seq))?;
     if awaited == 0 {
         return Ok(());
     }
-    let (Some(channel), flight) = (channel(step, id)?, flight(step, id, hub)?) else {
+    let (Some(channel), flight) = (channel(step, id)?, flight(step, account)?) else {
         return Ok(());
     };
     let Some(flight) = flight else {
@@ -363,12 +377,11 @@ pub fn answered(
     let attempts = flight.attempts + 1;
     step.db.run(
         "UPDATE account SET attempts = ?3, in_doubt = max(in_doubt, ?4), retry_at = NULL WHERE channel = ?1 AND hub = ?2",
-        (id, hub, attempts, answer.leaves_doubt()),
+        (account, attempts, answer.leaves_doubt()),
     )?;
-    let before = last_attempt(step, id, hub)?.filter(|last| last.seq == seq);
+    let before = last_attempt(step, account)?.filter(|last| last.seq == seq);
     let answered = Answered {
-        id,
-        hub,
+        account,
         channel,
         flight,
         answer,
@@ -400,14 +413,10 @@ pub fn answered(
 
 /// R22: takes what was in flight as told, and lets the next notification be cut from what is due now.
 fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
-    let (id, hub, now) = (answered.id, answered.hub, step.now);
+    let (account, now) = (answered.account, step.now);
+    let (id, hub) = account;
     let uri = step.hub_uri(hub)?;
-    note_attempt(
-        step,
-        id,
-        hub,
-        &Attempt::new(answered.flight.seq, answered.answer, None, now),
-    )?;
+    note_attempt(step, answered, None)?;
     step.facts.push(Fact::Delivered {
         topic: answered.channel.topic.clone(),
         hub: uri.clone(),
@@ -423,10 +432,9 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     };
     step.outcomes.push((id, answered.flight.seq, accepted));
     let is_pinged = step.mode(hub) == Some(Mode::Ping);
-    let key = (id, hub);
-    let covered = covered(step, id, hub)?;
+    let covered = covered(step, account)?;
     let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, key)?;
+    step.db.run(sql, account)?;
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
@@ -443,17 +451,17 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
              flight_until = NULL, cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0, is_answer_old = 0{ping} \
              WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
         ),
-        (id, hub, now, later(now, PING_APART), is_whole),
+        (account, now, later(now, PING_APART), is_whole),
     )?;
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
     for (document, flown) in &covered {
-        owed::set_told(step, id, hub, *document, *flown)?;
+        owed::set_told(step, account, *document, *flown)?;
         if is_pinged {
             step.db.run(
                 "INSERT INTO unfetched VALUES (?1, ?2, ?3) ON CONFLICT (channel, hub, document) DO NOTHING",
-                (id, hub, *document),
+                (account, *document),
             )?;
         }
     }
@@ -470,8 +478,8 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
 /// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
 fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
     let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
-    let own = step.db.first(sql, (answered.id, answered.hub))?;
-    let limit = entry_limit(step, answered.hub, own.flatten());
+    let own = step.db.first(sql, answered.account)?;
+    let limit = entry_limit(step, answered.account.1, own.flatten());
     let entries = answered.flight.entries;
     // One document may have two entries, which no limit parts.
     let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || answered.flight.is_logged));
@@ -480,22 +488,17 @@ fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
 
 /// Withdraws a notification that is too large, so that half of it is cut.
 fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<()> {
-    let (id, hub, now) = (answered.id, answered.hub, step.now);
+    let (account, now) = (answered.account, step.now);
     let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
-    note_attempt(
-        step,
-        id,
-        hub,
-        &Attempt::new(answered.flight.seq, answered.answer, Some(refusal), now),
-    )?;
-    withdraw(step, id, hub)?;
+    note_attempt(step, answered, Some(refusal))?;
+    withdraw(step, account)?;
     let sql = "UPDATE account SET max_entries = ?3 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (id, hub, limit))?;
-    let uri = step.hub_uri(hub)?;
+    step.db.run(sql, (account, limit))?;
     if !answered.flight.is_logged {
-        let withdrawn = OutcomeView::new(uri.clone(), Outcome::Withdrawn);
-        step.outcomes.push((id, answered.flight.seq, withdrawn));
+        step.note_outcome(account, answered.flight.seq, Outcome::Withdrawn)?;
     }
+    let hub = account.1;
+    let uri = step.hub_uri(hub)?;
     let Some(live) = step.live.hubs.get_mut(&hub) else {
         return Ok(());
     };
@@ -521,22 +524,16 @@ fn refused(
     at: Timestamp,
     refusal: Refusal,
 ) -> Result<()> {
-    let (id, hub, now) = (answered.id, answered.hub, step.now);
+    let (account, now) = (answered.account, step.now);
+    let (id, hub) = account;
     let uri = step.hub_uri(hub)?;
-    let attempt = Attempt::new(
-        answered.flight.seq,
-        answered.answer,
-        Some(refusal.clone()),
-        now,
-    );
-    let scope = attempt.scope();
-    note_attempt(step, id, hub, &attempt)?;
-    let account = step.db.first::<(bool, Option<i64>, bool)>(
+    let scope = note_attempt(step, answered, Some(refusal.clone()))?.scope();
+    let retries = step.db.first::<(bool, Option<i64>, bool)>(
         "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
-        (id, hub),
+        account,
     )?;
     let (Some(live), Some((is_answer_old, acceptances, was_at_fault))) =
-        (step.live.hubs.get_mut(&hub), account)
+        (step.live.hubs.get_mut(&hub), retries)
     else {
         return Ok(());
     };
@@ -579,7 +576,7 @@ fn refused(
     let acceptances = queue.acceptances.cast_signed();
     step.db.run(
         "UPDATE account SET retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5 WHERE channel = ?1 AND hub = ?2",
-        (id, hub, retry_at, acceptances, is_at_fault),
+        (account, retry_at, acceptances, is_at_fault),
     )?;
     step.facts.push(Fact::Refused {
         topic: answered.channel.topic.clone(),
@@ -608,13 +605,12 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
     for (id, seq, attempts, last) in flying {
         let last = last.filter(|last| last.seq == seq);
         if last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub)) {
-            enqueue(step, id, hub, attempts, false)?;
+            enqueue(step, (id, hub), attempts, false)?;
             notifications += 1;
         }
     }
-    let hub = step.hub_uri(hub)?;
     step.facts.push(Fact::Recovered {
-        hub,
+        hub: step.hub_uri(hub)?,
         attempts: outage.attempts,
         took: elapsed(outage.since, step.now),
         notifications,
@@ -644,8 +640,8 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
 // Operators.
 
 /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
-pub fn retry(step: &mut Step<'_>, only: Option<(ChannelId, HubId)>) -> Result<()> {
-    let flying = step.db.all::<Vec<(ChannelId, HubId)>>(
+pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
+    let flying = step.db.all::<Vec<AccountId>>(
         "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
          WHERE a.seq IS NOT NULL AND a.sending IS NULL",
         (),
@@ -687,33 +683,27 @@ pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
 
 /// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
 /// missing are not announced yet, so they stay.
-pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize> {
+pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
+    let (id, hub) = account;
     let Some(channel) = channel(step, id)? else {
         return Ok(0);
     };
-    let key = (id, hub);
-    let seq = flight(step, id, hub)?.map(|flight| flight.seq);
+    let seq = flight(step, account)?.map(|flight| flight.seq);
     let (changes, documents) = match channel.kind {
-        ChannelKind::Framework => drop_documents(step, id, hub)?,
-        ChannelKind::Change => (change_log::drop_due(step, id, hub)?, BTreeSet::new()),
+        ChannelKind::Framework => drop_documents(step, account)?,
+        ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
     };
     if changes == 0 {
         return Ok(0);
     }
-    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, key)?;
-    step.db.run(
-        "UPDATE account SET until = NULL, max_entries = NULL, seq = NULL, body = NULL, entries = NULL, flight_until = NULL, \
-         cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
-        key,
-    )?;
+    clear_flight(step, account)?;
+    let sql = "UPDATE account SET until = NULL, max_entries = NULL WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, account)?;
     if channel.kind == ChannelKind::Change {
         change_log::trim(step, id)?;
     }
-    let uri = step.hub_uri(hub)?;
     if let Some(seq) = seq {
-        let dropped = OutcomeView::new(uri.clone(), Outcome::Dropped);
-        step.outcomes.push((id, seq, dropped));
+        step.note_outcome(account, seq, Outcome::Dropped)?;
     }
     let is_last = !step.db.exists(
         "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
@@ -727,40 +717,27 @@ pub fn drop_due(step: &mut Step<'_>, id: ChannelId, hub: HubId) -> Result<usize>
         }
     }
     follow_up(step, id, documents.into_iter())?;
-    step.facts.push(Fact::CountedAsTold {
-        topic: channel.topic,
-        hub: uri,
-        changes,
-    });
+    step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
     Ok(changes)
 }
 
 /// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
-fn drop_documents(step: &Step<'_>, id: ChannelId, hub: HubId) -> Result<(usize, BTreeSet<DocId>)> {
-    let key = (id, hub);
+fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
     let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
-    let due = step.db.all::<Vec<DocId>>(sql, key)?;
-    let flown = covered(step, id, hub)?;
+    let due = step.db.all::<Vec<DocId>>(sql, account)?;
+    let flown = covered(step, account)?;
     let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
     owed.extend(flown.iter().map(|(document, _)| *document));
     for (document, told) in &flown {
-        if !due.contains(document) && told_row(step, id, hub, *document)? {
-            owed::set_told(step, id, hub, *document, *told)?;
+        let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+        if !due.contains(document) && step.db.exists(sql, (account, *document))? {
+            owed::set_told(step, account, *document, *told)?;
         }
     }
     for document in due {
-        let seen = step
-            .db
-            .document(document)?
-            .and_then(|document| document.seen());
-        owed::set_told(step, id, hub, document, seen)?;
+        owed::set_told(step, account, document, seen(step, document)?)?;
     }
     Ok((owed.len(), owed))
-}
-
-fn told_row(step: &Step<'_>, id: ChannelId, hub: HubId, document: DocId) -> Result<bool> {
-    let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-    step.db.exists(sql, (id, hub, document))
 }
 
 // Fetches (R24, R26).
@@ -779,25 +756,24 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
         if step.mode(hub) != Some(Mode::Ping) {
             continue;
         }
+        let account = (channel.id, hub);
         step.db.run(
             "UPDATE account SET until = (SELECT page_until FROM channel WHERE id = ?1) WHERE channel = ?1 AND hub = ?2",
-            (channel.id, hub),
+            account,
         )?;
-        let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, (channel.id, hub))?;
+        forget_unfetched(step, account)?;
         if sending.is_none() && (at.is_none() || was_fetched) {
             continue;
         }
         let pinged = at.unwrap_or(step.now);
         step.db.run(
             "UPDATE account SET pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4 WHERE channel = ?1 AND hub = ?2",
-            (channel.id, hub, pinged, later(pinged, PING_APART)),
+            (account, pinged, later(pinged, PING_APART)),
         )?;
-        let last = last_attempt(step, channel.id, hub)?.map(|last| last.seq);
-        let hub = step.hub_uri(hub)?;
+        let last = last_attempt(step, account)?.map(|last| last.seq);
         step.facts.push(Fact::Fetched {
             topic: topic.clone(),
-            hub,
+            hub: step.hub_uri(hub)?,
             seq: sending.or(last).unwrap_or(latest),
             was_reported: at.is_some() && was_reported,
         });
@@ -807,39 +783,35 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
 
 /// Handles the end of the least time between two pings, and of that within which the topic should have been fetched.
 pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all::<Vec<(ChannelId, HubId, Option<_>, bool, bool, bool)>>(
+    let due = step.db.all::<Vec<(AccountId, Option<_>, bool, bool, bool)>>(
         "UPDATE account SET ping_due = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
          WHERE ping_due <= ?1 ORDER BY ping_due LIMIT ?2) \
          RETURNING channel, hub, pinged, fetched, unfetched_reported, seq IS NOT NULL",
         (step.now, CHANNELS_PER_STEP),
     )?;
-    for (id, hub, pinged, fetched, reported, is_flying) in due {
-        step.ready.insert(id);
-        let Some(ends) = pinged
-            .filter(|_| !fetched)
-            .map(|at| later(at, PING_FETCHED_WITHIN))
-        else {
+    for (account, pinged, fetched, reported, is_flying) in due {
+        step.ready.insert(account.0);
+        let Some(pinged) = pinged.filter(|_| !fetched) else {
             continue;
         };
+        let ends = later(pinged, PING_FETCHED_WITHIN);
         if ends > step.now {
             let sql = "UPDATE account SET ping_due = ?3 WHERE channel = ?1 AND hub = ?2";
-            step.db.run(sql, (id, hub, ends))?;
+            step.db.run(sql, (account, ends))?;
             continue;
         }
-        let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, (id, hub))?;
+        forget_unfetched(step, account)?;
         // While the next one flies, `fetched` is about that one.
         if reported || is_flying {
             continue;
         }
         let sql = "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, (id, hub))?;
-        if let Some(channel) = channel(step, id)? {
-            let last = last_attempt(step, id, hub)?.map(|last| last.seq);
-            let hub = step.hub_uri(hub)?;
+        step.db.run(sql, account)?;
+        if let Some(channel) = channel(step, account.0)? {
+            let last = last_attempt(step, account)?.map(|last| last.seq);
             step.facts.push(Fact::Unfetched {
                 topic: channel.topic,
-                hub,
+                hub: step.hub_uri(account.1)?,
                 seq: last.unwrap_or_default(),
                 after: PING_FETCHED_WITHIN,
             });

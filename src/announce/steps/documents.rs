@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::announce::difference::{Permission, Version, is_end_said};
-use crate::announce::event::Fact;
-use crate::announce::ids::ChannelId;
+use crate::announce::event::{DropCause, Fact};
+use crate::announce::ids::AccountId;
 use crate::announce::observation::{
     DocumentPath, Incomplete, Look, MountId, Observation, RACY, Stat,
 };
@@ -18,7 +18,7 @@ use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_sets, channels, findings, owed, relations};
-use crate::state::{Db, DocId, HubId, Result, columns, from_row};
+use crate::state::{Db, DocId, Result, from_row, integers, nth};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,6 @@ pub struct SeenDocument {
     pub grace_ends: Option<Timestamp>,
     pub is_replaced: bool,
     pub hold: Hold,
-    pub index_parent: Option<DocId>,
     pub archived: bool,
     pub is_new_set: bool,
     /// R13: whether its first version counts as told, and whether its content is known.
@@ -84,32 +83,20 @@ pub enum Touched {
 /// The columns of [`SeenDocument`], of the table by the name `d`.
 pub const COLUMNS: &str = "d.id, d.uri, d.source, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.capability, \
      d.form, d.fingerprint, d.up, d.names_index, d.named_form, d.newly_indexed, d.dated, d.looked, d.presence, \
-     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.index_parent, d.archived, d.is_new_set, d.baseline, d.touched, \
+     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.archived, d.is_new_set, d.baseline, d.touched, \
      d.was_capability, d.was_form, d.was_fingerprint";
 
 from_row! { SeenDocument {
     id, uri, source, path, stat, version, up, names_index, named_form, newly_indexed, dated, looked, presence, absent_since,
-    grace_ends, is_replaced, hold, index_parent, archived, is_new_set, baseline, touched, was
+    grace_ends, is_replaced, hold, archived, is_new_set, baseline, touched, was
 } }
 
-columns! {
-    Presence: |value| Ok(match value.as_i64()? {
-        1 => Presence::Present,
-        2 => Presence::Missing,
-        3 => Presence::Accepted,
-        _ => Presence::Gone,
-    });
-    Hold: |value| Ok(match value.as_i64()? {
-        0 => Hold::Free,
-        1 => Hold::Waiting,
-        _ => Hold::Expired,
-    });
-    Touched: |value| Ok(match value.as_i64()? {
-        0 => Touched::Nothing,
-        1 => Touched::Relations,
-        2 => Touched::Presence,
-        _ => Touched::Version,
-    });
+integers! {
+    Presence: |presence| *presence as i64,
+        |number| nth(&[Presence::Present, Presence::Missing, Presence::Accepted, Presence::Gone], number - 1);
+    Hold: |hold| *hold as i64, |number| nth(&[Hold::Free, Hold::Waiting, Hold::Expired], number);
+    Touched: |touched| *touched as i64,
+        |number| nth(&[Touched::Nothing, Touched::Relations, Touched::Presence, Touched::Version], number);
 }
 
 impl SeenDocument {
@@ -126,31 +113,12 @@ impl SeenDocument {
         (!self.is_gone()).then_some(self.version)
     }
 
-    /// Returns true for a Source Description, whose changes are announced on every channel (R10). An index of several
-    /// is not one.
-    pub fn is_description(&self) -> bool {
-        is_description(&self.version)
-    }
-
-    /// Returns true for a Capability List, which stands for a set of resources (R7).
-    pub fn is_set(&self) -> bool {
-        is_set(&self.version)
-    }
-
     /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
     pub fn time(&self) -> Timestamp {
         self.absent_since
             .filter(|_| self.is_gone())
             .unwrap_or(self.dated)
     }
-}
-
-pub fn is_description(version: &Version) -> bool {
-    (version.capability, version.form) == (Capability::SourceDescription, Form::List)
-}
-
-pub fn is_set(version: &Version) -> bool {
-    (version.capability, version.form) == (Capability::CapabilityList, Form::List)
 }
 
 impl<'a> Db<'a> {
@@ -365,7 +333,7 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
         "UPDATE document SET mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
          presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
          touched = max(touched, ?9) WHERE id = ?1",
-        (before.id, &sighting.path, &sighting.stat, sighting.at, touched as u8),
+        (before.id, &sighting.path, &sighting.stat, sighting.at, touched),
     )
 }
 
@@ -416,9 +384,9 @@ fn put(
     } else {
         at
     };
-    let is_new_set = match previous.filter(|before| before.is_set()) {
+    let is_new_set = match previous.filter(|before| before.version.is_set()) {
         Some(before) => before.is_new_set,
-        None => is_set(&version) && baseline == 0,
+        None => version.is_set() && baseline == 0,
     };
     // R13: what a baseline holds counts as told, but for content that may be newer.
     let was = match baseline {
@@ -434,9 +402,7 @@ fn put(
         db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     }
     let hold = previous.map_or(Hold::Free, |before| before.hold);
-    let is_same_kind = previous.is_some_and(|before| {
-        (before.version.capability, before.version.form) == (version.capability, version.form)
-    });
+    let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
     let id = before
         .as_ref()
         .map_or_else(|| db.row_of(uri), |before| Ok(before.id))?;
@@ -465,7 +431,7 @@ fn put(
         (
             (id, source, &path, &stat, &version),
             (up, index, named_form, newly_indexed, dated, at),
-            (hold as u8, is_new_set, baseline, was),
+            (hold, is_new_set, baseline, was),
         ),
     )?;
     if before.is_some() {
@@ -479,10 +445,13 @@ fn put(
         let members = document.members.iter().filter(|_| is_structural);
         set_mentions(step, id, members.map(|uri| plan.canonical(uri)))?;
     }
-    if before.as_ref().is_some_and(SeenDocument::is_set) {
+    if before
+        .as_ref()
+        .is_some_and(|before| before.version.is_set())
+    {
         db.run("DELETE FROM advertised WHERE document = ?1", id)?;
     }
-    let advertised = document.channels.iter().filter(|_| is_set(&version));
+    let advertised = document.channels.iter().filter(|_| version.is_set());
     for (position, channel) in advertised.enumerate() {
         let hubs: Vec<&str> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
         db.run(
@@ -559,7 +528,7 @@ pub fn vanished(
     }
     if is_expected(&before) {
         relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
-        if before.is_set() {
+        if before.version.is_set() {
             step.sets.entry(position).or_default().insert(before.id);
         }
         return forget_aloud(step, &[before.id]);
@@ -606,7 +575,7 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
         return Ok(());
     };
     let position = step.live.position(document.source);
-    let is_told_later = !document.is_set()
+    let is_told_later = !document.version.is_set()
         && position.is_some_and(|position| step.plan.sources[position].announce_all_deletions);
     let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
@@ -629,9 +598,9 @@ fn is_expected(document: &SeenDocument) -> bool {
 /// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
 /// still sent, unless its channel goes with its source.
 pub fn forget_aloud(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
-    let mut dropped: BTreeMap<(ChannelId, HubId), usize> = BTreeMap::new();
+    let mut dropped: BTreeMap<AccountId, usize> = BTreeMap::new();
     for id in documents {
-        let due = step.db.all::<Vec<(ChannelId, HubId, i64, bool)>>(
+        let due = step.db.all::<Vec<(AccountId, i64, bool)>>(
             "SELECT o.channel, o.hub, c.source, EXISTS (SELECT 1 FROM flight_entry f \
              WHERE f.channel = o.channel AND f.hub = o.hub AND f.document = d.id AND \
              CASE WHEN f.capability IS NULL THEN d.presence = 4 ELSE f.capability = d.capability AND f.form = d.form \
@@ -640,21 +609,16 @@ pub fn forget_aloud(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
              WHERE o.document = ?1 AND o.due IS NOT NULL",
             *id,
         )?;
-        for (channel, hub, source, is_flown) in due {
+        for (account, source, is_flown) in due {
             if !is_flown || step.live.position(source).is_none() {
-                *dropped.entry((channel, hub)).or_insert(0) += 1;
+                *dropped.entry(account).or_insert(0) += 1;
             }
         }
         forget(step.db, *id)?;
     }
     for ((channel, hub), changes) in dropped {
         if let Some(channel) = channels::channel(step, channel)? {
-            let hub = step.hub_uri(hub)?;
-            step.facts.push(Fact::Forgotten {
-                topic: channel.topic,
-                hub,
-                changes,
-            });
+            step.report_dropped(&channel.topic, hub, changes, DropCause::DocumentsRemoved)?;
         }
     }
     Ok(())

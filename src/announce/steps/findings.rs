@@ -152,21 +152,16 @@ pub fn note_document(
             came_or_went(step, position, document)?;
         }
     }
+    let uri = &document.uri;
     let mut findings = Vec::new();
     if document.is_gone() {
-        return replace(
-            step,
-            position,
-            &document.uri,
-            FindingPart::Document,
-            findings,
-        );
+        return replace(step, position, uri, FindingPart::Document, findings);
     }
     let capability = document.version.capability;
     let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
     if needs_set && !is_in_set {
         findings.push(Finding::Unrouted {
-            uri: document.uri.clone(),
+            uri: uri.clone(),
             capability,
         });
     }
@@ -176,20 +171,14 @@ pub fn note_document(
         && index.version.form != Form::Index
     {
         findings.push(Finding::NoIndex {
-            uri: document.uri.clone(),
+            uri: uri.clone(),
             index: index.uri,
         });
     }
     if capability == Capability::CapabilityList {
         about_members(step, position, document, &mut findings)?;
     }
-    replace(
-        step,
-        position,
-        &document.uri,
-        FindingPart::Document,
-        findings,
-    )
+    replace(step, position, uri, FindingPart::Document, findings)
 }
 
 /// Adds the findings about what a Capability List names.
@@ -275,20 +264,15 @@ fn came_or_went(step: &mut Step<'_>, position: usize, document: &SeenDocument) -
             &set,
         )?;
         if named.unwrap_or_default() < MAX_WITHOUT_FILE || step.live.find_each {
-            let uri = document.uri.clone();
-            step.explain
-                .extend(step.plan.sources[position].path_of(&uri));
-            let finding = Finding::NoFile {
-                set: set.clone(),
-                uri,
-            };
-            note(step, position, &set, FindingPart::Document, &finding)?;
+            let (about, uri) = (set.clone(), document.uri.clone());
+            let path = step.plan.sources[position].path_of(&uri);
+            step.explain.extend(path);
+            let finding = Finding::NoFile { set, uri };
+            note(step, position, &about, FindingPart::Document, &finding)?;
         } else if !count_more(step, &set, 1)? {
-            let finding = Finding::MoreWithoutFile {
-                set: set.clone(),
-                count: 1,
-            };
-            note(step, position, &set, FindingPart::Document, &finding)?;
+            let about = set.clone();
+            let finding = Finding::MoreWithoutFile { set, count: 1 };
+            note(step, position, &about, FindingPart::Document, &finding)?;
         }
     }
     Ok(())
@@ -313,24 +297,17 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
         return Ok(());
     };
     for set in lists_naming(step, position, id, false)? {
-        let (about, uri) = (set.clone(), uri.clone());
+        let (about, key) = (set.clone(), uri.clone());
+        let (uri, cause) = (uri.clone(), cause.clone());
         let found = match cause {
-            NoDocument::Nothing => Finding::NoFile {
-                set,
-                uri: uri.clone(),
-            },
-            cause => Finding::NoDocument {
-                set,
-                uri: uri.clone(),
-                cause: cause.clone(),
-            },
+            NoDocument::Nothing => Finding::NoFile { set, uri },
+            cause => Finding::NoDocument { set, uri, cause },
         };
-        let key = (&about, &uri);
         let sql = "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND document = ?2";
-        if step.db.exists(sql, key)? {
+        if step.db.exists(sql, (&about, &key))? {
             step.db.run(
                 "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
-                (&about, &uri, json(&found.identity())),
+                (&about, &key, json(&found.identity())),
             )?;
             note(step, position, &about, FindingPart::Document, &found)?;
         }

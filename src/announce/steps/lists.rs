@@ -11,7 +11,6 @@ use crate::announce::observation::Stat;
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
@@ -703,9 +702,8 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
     let compares = plan.changes_from_resource_lists;
     let document = step.db.document(list)?;
     let is_list = |capability| {
-        document.as_ref().is_some_and(|document| {
-            (document.version.capability, document.version.form) == (capability, Form::List)
-        })
+        let version = document.as_ref().map(|document| document.version);
+        version.is_some_and(|version| version.is_list_of(capability))
     };
     let is_there = document
         .as_ref()
@@ -749,14 +747,11 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
 
 /// Notes that a document joined a set, and counts as told there: what it has as a list of changes is learned.
 pub fn join(step: &Step<'_>, position: usize, set: DocId, document: &SeenDocument) -> Result<()> {
-    let is_compared = match (document.version.capability, document.version.form) {
-        (Capability::ChangeList, Form::List) => true,
-        (Capability::ResourceList, Form::List) => {
-            step.plan.sources[position].changes_from_resource_lists
-        }
-        _ => false,
-    };
-    if is_compared {
+    let is_compared = step.plan.sources[position].changes_from_resource_lists;
+    let version = document.version;
+    if version.is_list_of(Capability::ChangeList)
+        || version.is_list_of(Capability::ResourceList) && is_compared
+    {
         note_change(step, set, Some(document), false)
     } else {
         Ok(())

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,40 +16,24 @@ use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::baseline::{Baseline, EndedSweep};
+use crate::announce::steps::baseline::{Baseline, EndedSweep, SweptCandidates};
 use crate::announce::steps::change_sets;
 use crate::announce::steps::documents::{self, COLUMNS, Presence, SeenDocument};
 use crate::announce::steps::live::LiveSource;
-use crate::announce::steps::nested::{Below, NestedFileSystems, NestedRow, tops_of};
-use crate::announce::steps::root::{MountRoot, MountState, RootJudgement};
+use crate::announce::steps::nested::{Below, NestedFileSystems, tops_of};
+use crate::announce::steps::root::{MountRoot, MountState};
 use crate::announce::steps::step::Step;
-use crate::state::{Columns, Db, FromRow, Result};
+use crate::state::{Db, Result};
 
 /// The wait for the answer to a look at a missing document, before another look.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-
-/// A mount as it was last found (R13).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountRow {
-    pub source: String,
-    pub directory: PathBuf,
-    pub prefix: Uri,
-    pub identity: Option<Identity>,
-    pub baselined: bool,
-    pub held_document: bool,
-    /// The start of the last complete sweep.
-    pub swept: Option<Timestamp>,
-    /// The candidates of that sweep, and the prefixes below which it saw nothing. What is added to them later was there
-    /// before, as far as anybody knows (R13).
-    pub candidates: Option<(Candidates, Vec<Uri>)>,
-    /// The file systems below the root that held documents, by their paths from there (R15).
-    pub nested: BTreeMap<Arc<[u8]>, NestedRow>,
-}
 
 /// A mount, with what this run knows of it.
 #[derive(Debug, Clone)]
 pub struct KnownMount {
     pub plan: MountPlan,
+    /// The number of its source's row.
+    source: i64,
     pub root: MountRoot,
     pub baseline: Baseline,
     pub nested: NestedFileSystems,
@@ -59,33 +42,6 @@ pub struct KnownMount {
 }
 
 impl KnownMount {
-    fn new(
-        plan: &MountPlan,
-        source: &SourcePlan,
-        row: Option<MountRow>,
-        wall: Timestamp,
-    ) -> KnownMount {
-        let (root, baseline, nested) = match row {
-            None => (
-                MountRoot::new(None, false),
-                Baseline::new(wall),
-                NestedFileSystems::new(BTreeMap::new(), false),
-            ),
-            Some(row) => (
-                MountRoot::new(row.identity, row.held_document),
-                Baseline::restored(&row, source, plan, wall),
-                NestedFileSystems::new(row.nested, row.baselined),
-            ),
-        };
-        KnownMount {
-            plan: plan.clone(),
-            root,
-            baseline,
-            nested,
-            unreadable: Default::default(),
-        }
-    }
-
     /// Returns the path of something below its root in the file system, as text.
     pub fn text_of(&self, below: &[u8]) -> String {
         self.plan
@@ -95,15 +51,12 @@ impl KnownMount {
             .into_owned()
     }
 
-    pub fn save(&self, db: Db<'_>, source: i64) -> Result<()> {
-        let candidates = self.baseline.candidates();
-        let globs = candidates.map(|(candidates, unseen)| {
+    pub fn save(&self, db: Db<'_>) -> Result<()> {
+        let globs = self.baseline.candidates.as_ref().map(|swept| {
             let json = |texts: &[String]| serde_json::json!(texts).to_string();
-            let globs = (
-                json(&candidates.globs.include),
-                json(&candidates.globs.exclude),
-            );
-            (globs, serde_json::json!(unseen).to_string())
+            let globs = &swept.candidates.globs;
+            let globs = (json(&globs.include), json(&globs.exclude));
+            (globs, serde_json::json!(swept.unseen).to_string())
         });
         let (globs, unseen) = globs.unzip();
         db.run(
@@ -112,15 +65,15 @@ impl KnownMount {
              inode = excluded.inode, baselined = excluded.baselined, held_document = excluded.held_document, \
              swept = excluded.swept, include = excluded.include, exclude = excluded.exclude, unseen = excluded.unseen",
             (
-                (self.plan.id, source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
-                self.root.identity().map(|identity| (identity.device, identity.inode)),
+                (self.plan.id, self.source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
+                self.root.identity.map(|identity| (identity.device, identity.inode)),
                 (self.baseline.is_complete, self.root.held_document, self.baseline.swept),
                 (globs, unseen),
             ),
         )?;
         let sql = "DELETE FROM nested_file_system WHERE mount = ?1";
         db.run(sql, self.plan.id)?;
-        for (below, row) in self.nested.rows() {
+        for (below, row) in &self.nested.rows {
             db.run(
                 "INSERT INTO nested_file_system VALUES (?1, ?2, ?3, ?4, ?5)",
                 (self.plan.id, below, row.device, row.is_link, row.is_away),
@@ -144,18 +97,11 @@ pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
     let mut taken = BTreeSet::new();
     for source in &mut plan.sources {
         for mount in &mut source.mounts {
-            let is_same =
-                |prefix: &Uri, id: &MountId| *prefix == mount.prefix && !taken.contains(id);
-            let same = known.iter().find(|(name, prefix, directory, id)| {
-                *name == source.name
-                    && is_same(prefix, id)
-                    && *directory == mount.directory.as_os_str().as_bytes()
+            let directory = mount.directory.as_os_str().as_bytes();
+            let same = known.iter().filter(|(name, prefix, _, id)| {
+                *name == source.name && *prefix == mount.prefix && !taken.contains(id)
             });
-            let same = same.or_else(|| {
-                known
-                    .iter()
-                    .find(|(name, prefix, _, id)| *name == source.name && is_same(prefix, id))
-            });
+            let same = same.min_by_key(|(_, _, known, _)| *known != directory);
             mount.id = match same {
                 Some((.., id)) => *id,
                 None => {
@@ -169,56 +115,57 @@ pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Takes up the stored rows of a source's mounts.
+/// Takes up what is stored of a source's mounts.
 pub fn load(
     db: Db<'_>,
     source: &SourcePlan,
+    source_id: i64,
     wall: Timestamp,
 ) -> Result<BTreeMap<MountId, Arc<KnownMount>>> {
     let mut mounts = BTreeMap::new();
     for plan in &source.mounts {
-        let mut row: Option<MountRow> = db.first(
-            "SELECT directory, prefix, device, inode, baselined, held_document, swept, include, exclude, unseen \
-             FROM mount WHERE id = ?1",
+        let stored = db.first::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(
+            "SELECT device, inode, baselined, held_document, swept, include, exclude, unseen FROM mount WHERE id = ?1",
             plan.id,
         )?;
-        if let Some(row) = &mut row {
-            row.source = source.name.clone();
-            row.nested = db.all(
-                "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
-                plan.id,
-            )?;
-        }
-        mounts.insert(plan.id, Arc::new(KnownMount::new(plan, source, row, wall)));
+        let (identity, (baselined, held_document, swept), globs, unseen) =
+            stored.unwrap_or_default();
+        let identity = identity.map(|(device, inode)| Identity { device, inode });
+        let candidates = swept_candidates(globs, unseen).map(|(candidates, unseen)| {
+            let configured = (&source.candidates, &source.prefixes_inside(plan));
+            SweptCandidates {
+                are_configured: (&candidates, &unseen) == configured,
+                candidates,
+                unseen,
+            }
+        });
+        let nested = db.all(
+            "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
+            plan.id,
+        )?;
+        let mount = KnownMount {
+            plan: plan.clone(),
+            source: source_id,
+            root: MountRoot::new(identity, held_document),
+            baseline: Baseline::new(baselined, swept, candidates, wall),
+            nested: NestedFileSystems::new(nested, baselined),
+            unreadable: Default::default(),
+        };
+        mounts.insert(plan.id, Arc::new(mount));
     }
     Ok(mounts)
 }
 
-impl FromRow for MountRow {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<MountRow> {
-        let (directory, prefix, identity): (_, _, Option<(u64, u64)>) = row.read()?;
-        let (baselined, held_document, swept) = row.read()?;
-        let (globs, unseen): (Option<(String, String)>, Option<String>) = row.read()?;
-        let candidates = globs.zip(unseen).and_then(|((include, exclude), unseen)| {
-            let (include, exclude) = (
-                serde_json::from_str(&include).ok()?,
-                serde_json::from_str(&exclude).ok()?,
-            );
-            let unseen = serde_json::from_str(&unseen).ok()?;
-            Some((Candidates::new(include, exclude).ok()?, unseen))
-        });
-        Ok(MountRow {
-            source: String::new(),
-            directory: PathBuf::from(std::ffi::OsString::from_vec(directory)),
-            prefix,
-            identity: identity.map(|(device, inode)| Identity { device, inode }),
-            baselined,
-            held_document,
-            swept,
-            candidates,
-            nested: BTreeMap::new(),
-        })
-    }
+/// Reads the candidates of a sweep, and the prefixes below which it saw nothing.
+fn swept_candidates(
+    globs: Option<(String, String)>,
+    unseen: Option<String>,
+) -> Option<(Candidates, Vec<Uri>)> {
+    let (include, exclude) = globs?;
+    let include = serde_json::from_str(&include).ok()?;
+    let exclude = serde_json::from_str(&exclude).ok()?;
+    let unseen = serde_json::from_str(&unseen?).ok()?;
+    Some((Candidates::new(include, exclude).ok()?, unseen))
 }
 
 impl LiveSource {
@@ -279,13 +226,11 @@ impl LiveSource {
 
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
         let is_news = |mount: &Arc<KnownMount>| !mount.root.held_document;
-        if !self.mounts.get(&id).is_some_and(is_news) {
-            return Ok(());
-        }
-        let source = self.id;
-        if let Some(mount) = self.mount_mut(id) {
-            mount.root.hold_document();
-            mount.save(db, source)?;
+        if self.mounts.get(&id).is_some_and(is_news)
+            && let Some(mount) = self.mount_mut(id)
+        {
+            mount.root.held_document = true;
+            mount.save(db)?;
         }
         Ok(())
     }
@@ -299,17 +244,16 @@ pub fn found(
     identity: Identity,
     started: Timestamp,
 ) -> Result<()> {
-    let source = &mut step.live.sources[position];
-    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+    let Some(mount) = step.live.sources[position].mount_mut(id) else {
         return Ok(());
     };
     let is_again = mount.root.state() != MountState::Unknown;
     if mount.root.find(identity) {
-        mount.baseline.begin_anew();
+        mount.baseline.is_complete = false;
         mount.nested.forget_rows();
     }
     mount.baseline.begin_sweep(started);
-    mount.save(step.db, source.id)?;
+    mount.save(step.db)?;
     if is_again {
         stop_watching(step, position, id)?;
     }
@@ -327,22 +271,17 @@ fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
 
 /// Ends a complete sweep of a mount, which met so many candidates.
 pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64) -> Result<()> {
-    let Some(judgement) = step.live.sources[position]
-        .mounts
-        .get(&id)
-        .map(|mount| mount.root.judge(candidates))
-    else {
-        return Ok(());
-    };
-    match judgement {
-        RootJudgement::Empty => return reject_root(step, position, id),
-        RootJudgement::Replaced => accept_root(step, position, id, step.wall)?,
-        RootJudgement::Known => {}
+    let mount = step.live.sources[position].mounts.get(&id);
+    // R15: another root than the known one replaced it if it holds something, else the mount is away.
+    if mount.is_some_and(|mount| mount.root.is_doubtful()) {
+        if candidates == 0 {
+            return reject_root(step, position, id);
+        }
+        accept_root(step, position, id, step.wall)?;
     }
     let below = below(step, position, id)?;
     let plan = step.plan;
-    let source = &mut step.live.sources[position];
-    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+    let Some(mount) = step.live.sources[position].mount_mut(id) else {
         return Ok(());
     };
     if !mount.root.end_sweep() {
@@ -362,7 +301,7 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
         unreadable,
         step.wall,
     );
-    mount.save(step.db, source.id)?;
+    mount.save(step.db)?;
     if is_first {
         let sql = "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
         let documents: Option<usize> = step.db.first(sql, id)?;
@@ -434,14 +373,13 @@ fn reject_root(step: &mut Step<'_>, position: usize, id: MountId) -> Result<()> 
 
 /// R15: accepts a directory as the mount's root in place of the one that held documents, because it holds something.
 fn accept_root(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp) -> Result<()> {
-    let source = &mut step.live.sources[position];
-    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+    let Some(mount) = step.live.sources[position].mount_mut(id) else {
         return Ok(());
     };
     let Some(accepted) = mount.root.accept() else {
         return Ok(());
     };
-    mount.save(step.db, source.id)?;
+    mount.save(step.db)?;
     for uri in accepted.unfound {
         if let Some(document) = step.db.document_at(&uri)? {
             documents::vanished(step, position, document, at, false)?;
@@ -506,16 +444,15 @@ pub fn set_nested(
     id: MountId,
     found: Vec<NestedFileSystem>,
 ) -> Result<()> {
-    let source = &mut step.live.sources[position];
-    let Some(mount) = source.mounts.get_mut(&id).map(Arc::make_mut) else {
+    let Some(mount) = step.live.sources[position].mount_mut(id) else {
         return Ok(());
     };
     let changed = mount.nested.find(found);
     if changed.is_empty() {
         return Ok(());
     }
-    mount.save(step.db, source.id)?;
-    for document in missing(step.db, source.id)? {
+    mount.save(step.db)?;
+    for document in missing(step.db, step.live.sources[position].id)? {
         if document.path.mount == id
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
@@ -555,16 +492,19 @@ pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
     Ok(())
 }
 
-fn is_grace_over(step: &Step<'_>, document: &SeenDocument) -> bool {
-    document.grace_ends.is_some_and(|ends| ends <= step.now)
+/// Returns true if a missing document counts as deleted once it was looked at: its grace is over, and its deletion is not
+/// suspended, or accepted.
+fn may_be_deleted(step: &Step<'_>, position: usize, document: &SeenDocument) -> bool {
+    let source = &step.live.sources[position];
+    let is_suspended = document.presence != Presence::Accepted
+        && (source.is_mass || source.is_away(&document.path));
+    let is_grace_over = document.grace_ends.is_some_and(|ends| ends <= step.now);
+    document.is_missing() && !is_suspended && is_grace_over
 }
 
 /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
 fn verify(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<()> {
-    if !document.is_missing()
-        || is_suspended(step, position, document)
-        || !is_grace_over(step, document)
-    {
+    if !may_be_deleted(step, position, document) {
         return Ok(());
     }
     step.look.insert(document.path.clone());
@@ -584,12 +524,6 @@ fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<MountId>)
         }
     }
     Ok(())
-}
-
-/// Returns true if the deletion of a missing document is suspended, unless it is accepted.
-fn is_suspended(step: &Step<'_>, position: usize, document: &SeenDocument) -> bool {
-    let source = &step.live.sources[position];
-    document.presence != Presence::Accepted && (source.is_mass || source.is_away(&document.path))
 }
 
 /// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
@@ -623,10 +557,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
             continue;
         };
         let successor = step.successors.remove(&id).flatten();
-        if !document.is_missing()
-            || is_suspended(step, position, &document)
-            || !is_grace_over(step, &document)
-        {
+        if !may_be_deleted(step, position, &document) {
             continue;
         }
         documents::delete(step, position, &document)?;

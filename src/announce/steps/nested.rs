@@ -61,10 +61,6 @@ impl NestedFileSystems {
         }
     }
 
-    pub fn rows(&self) -> &Rows {
-        &self.rows
-    }
-
     /// Forgets those that held documents, because the root is another one.
     pub fn forget_rows(&mut self) {
         self.are_noted = false;

@@ -4,17 +4,15 @@
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
 use crate::announce::difference::{Permission, Version, difference};
-use crate::announce::ids::ChannelId;
+use crate::announce::ids::AccountId;
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::payload::ChangeKind;
 
-use crate::announce::steps::documents::{
-    Hold, SeenDocument, forget_if_done, is_description, is_set,
-};
+use crate::announce::steps::documents::{Hold, SeenDocument, forget_if_done};
 use crate::announce::steps::step::Step;
-use crate::state::{DocId, HubId, Result};
+use crate::state::{DocId, Result};
 
 /// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
 const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
@@ -32,11 +30,11 @@ pub fn see(
 ) -> Result<()> {
     let told = before.seen();
     let source = step.live.sources[position].id;
-    if before.is_description() {
+    if before.version.is_description() {
         owe(step, OF_DESCRIPTION, before.id, source, told)?;
     } else {
         owe(step, OF_MEMBER, before.id, source, told)?;
-        if now.is_some_and(is_description) {
+        if now.is_some_and(Version::is_description) {
             owe(step, OF_DESCRIPTION, before.id, source, None)?;
         }
     }
@@ -79,24 +77,21 @@ pub fn owe_of_set(
 /// Notes what one account was told of a document, unless that is noted.
 pub fn owe_to(
     step: &Step<'_>,
-    channel: ChannelId,
-    hub: HubId,
+    account: AccountId,
     document: DocId,
     told: Option<Version>,
-    dormant: bool,
 ) -> Result<()> {
     step.db.run(
-        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, hub, document) DO NOTHING",
-        (channel, hub, document, told, dormant),
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO NOTHING",
+        (account, document, told),
     )
 }
 
 /// Takes a version as told to an account; nothing of a document that ended.
 pub fn set_told(
     step: &Step<'_>,
-    channel: ChannelId,
-    hub: HubId,
+    account: AccountId,
     document: DocId,
     told: Option<Version>,
 ) -> Result<()> {
@@ -105,13 +100,13 @@ pub fn set_told(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO UPDATE SET \
          told_capability = excluded.told_capability, told_form = excluded.told_form, \
          told_fingerprint = excluded.told_fingerprint",
-        (channel, hub, document, told),
+        (account, document, told),
     )
 }
 
 /// R11: nothing follows what is in flight on a retired channel, or to a hub that left, if it is what is seen there: nothing
 /// of a document that ended, or that became another one outside the set.
-pub fn rest_flown(step: &Step<'_>, channel: ChannelId, hub: HubId) -> Result<()> {
+pub fn rest_flown(step: &Step<'_>, account: AccountId) -> Result<()> {
     step.db.run(
         "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document IN (SELECT f.document \
          FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \
@@ -119,7 +114,7 @@ pub fn rest_flown(step: &Step<'_>, channel: ChannelId, hub: HubId) -> Result<()>
          WHERE m.document = d.id AND m.set_id = (SELECT set_id FROM channel WHERE id = ?1)) \
          ELSE d.presence <> 4 AND f.capability = d.capability AND f.form = d.form \
          AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END)",
-        (channel, hub),
+        account,
     )
 }
 
@@ -146,11 +141,11 @@ pub fn due(
     let version = &document.version;
     let is_index_of_descriptions =
         version.capability == Capability::SourceDescription && version.form == Form::Index;
-    let is_told_description = told.as_ref().is_some_and(is_description);
+    let is_told_description = told.as_ref().is_some_and(Version::is_description);
     if !document.is_gone() && is_index_of_descriptions && is_told_description {
         return Ok(Due::Later { is_held: false });
     }
-    let is_concerned = document.is_description() || is_member;
+    let is_concerned = document.version.is_description() || is_member;
     let is_same = told.is_none_or(|told| told.is_same_document(version));
     let seen = if document.is_gone() {
         None
@@ -216,7 +211,10 @@ fn must_be_listed(
     kind: ChangeKind,
     is_new: bool,
 ) -> Result<bool> {
-    if is_set(&document.version) || document.is_description() || document.hold == Hold::Expired {
+    if document.version.is_set()
+        || document.version.is_description()
+        || document.hold == Hold::Expired
+    {
         return Ok(false);
     }
     let must = match kind {
@@ -236,16 +234,16 @@ pub fn weigh(
     is_changed: bool,
 ) -> Result<()> {
     let id = document.id;
-    let rows = step.db.all::<Vec<(ChannelId, HubId, (DocId, bool), bool, Option<Version>, bool)>>(
+    let rows = step.db.all::<Vec<(AccountId, (DocId, bool), bool, Option<Version>, bool)>>(
         "SELECT o.channel, o.hub, c.set_id, EXISTS (SELECT 1 FROM member m WHERE m.document = o.document AND m.set_id = c.set_id), \
          a.left_at IS NOT NULL OR c.retired IS NOT NULL AND ?2, \
          o.told_capability, o.told_form, o.told_fingerprint, o.due IS NOT NULL FROM owed o CROSS JOIN channel c ON c.id = o.channel \
          CROSS JOIN account a ON a.channel = o.channel AND a.hub = o.hub WHERE o.document = ?1 AND o.dormant = 0",
-        (id, !document.is_description()),
+        (id, !document.version.is_description()),
     )?;
     let mut is_held = false;
-    for (channel, hub, of, is_over, told, was_due) in rows {
-        let key = (channel, hub, id);
+    for (account, of, is_over, told, was_due) in rows {
+        let key = (account, id);
         match due(step, position, of, &document, told)? {
             // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
             Due::Nothing if is_over && !document.is_gone() => {
@@ -253,12 +251,12 @@ pub fn weigh(
                     "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3",
                     key,
                 )?;
-                step.relieved.insert((channel, hub));
+                step.relieved.insert(account.0);
             }
             Due::Nothing => {
                 let sql = "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
                 step.db.run(sql, key)?;
-                step.relieved.insert((channel, hub));
+                step.relieved.insert(account.0);
             }
             Due::Later { is_held: held } => {
                 is_held |= held;
@@ -271,11 +269,11 @@ pub fn weigh(
                 if !was_due {
                     step.db.run(
                         "UPDATE owed SET due = ?4 WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-                        (channel, hub, id, step.now),
+                        (key, step.now),
                     )?;
                 }
                 if !was_due || is_changed {
-                    step.touched_channels.insert(channel);
+                    step.touched_channels.insert(account.0);
                 }
             }
         }

@@ -31,14 +31,9 @@ pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
     Ok(())
 }
 
-/// Documents of a source that are touched, and are not what their dependents knew.
-const OF_ANOTHER_KIND: &str = "d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND (d.baseline > 0 OR d.presence = 4 \
+/// Documents of a source that came, ended or became others since it last settled: they are not what their dependents knew.
+pub const OF_ANOTHER_KIND: &str = "d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND (d.baseline > 0 OR d.presence = 4 \
      OR d.was_capability IS DISTINCT FROM d.capability OR d.was_form IS DISTINCT FROM d.form)";
-
-/// Touches the documents that depend on those that came, ended or became others since the source last settled.
-pub fn touch_dependents_of_others(step: &Step<'_>, position: usize) -> Result<()> {
-    touch_dependents(step, OF_ANOTHER_KIND, step.live.sources[position].id)
-}
 
 /// Touches the documents that some list, and those that link to these.
 pub fn touch_dependents(step: &Step<'_>, condition: &str, value: i64) -> Result<()> {
@@ -226,7 +221,7 @@ fn sets_of(
     listers: &[Lister],
     index: Option<DocId>,
 ) -> Result<BTreeSet<DocId>> {
-    if document.is_set() {
+    if document.version.is_set() {
         return Ok(BTreeSet::from([document.id]));
     }
     if document.version.capability == Capability::SourceDescription {

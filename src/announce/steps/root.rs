@@ -12,7 +12,7 @@ use crate::announce::observation::Identity;
 #[derive(Debug, Clone)]
 pub struct MountRoot {
     /// The root that held documents, once one did; until then the last one that was found.
-    identity: Option<Identity>,
+    pub identity: Option<Identity>,
     pub held_document: bool,
     state: RootState,
 }
@@ -45,17 +45,6 @@ pub enum MountState {
     Absent,
 }
 
-/// A state of a mount's root that follows from what its sweep met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RootJudgement {
-    /// The root that held documents, or one where none were before.
-    Known,
-    /// Another root that holds something: it replaced the known one (R15).
-    Replaced,
-    /// Another root, which is empty: the mount is away (R15).
-    Empty,
-}
-
 /// A root that is taken for the mount, because it holds something.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AcceptedRoot {
@@ -73,10 +62,6 @@ impl MountRoot {
             held_document,
             state: RootState::Unknown,
         }
-    }
-
-    pub fn identity(&self) -> Option<Identity> {
-        self.identity
     }
 
     pub fn state(&self) -> MountState {
@@ -128,15 +113,6 @@ impl MountRoot {
         self.identity = Some(found);
         self.state = RootState::Known { is_ready: false };
         is_other
-    }
-
-    /// Judges it by the number of candidates that a complete sweep met.
-    pub fn judge(&self, candidates: u64) -> RootJudgement {
-        match (&self.state, candidates) {
-            (RootState::Doubtful { .. }, 0) => RootJudgement::Empty,
-            (RootState::Doubtful { .. }, _) => RootJudgement::Replaced,
-            _ => RootJudgement::Known,
-        }
     }
 
     /// Counts the mount as absent, because the directory in its place is empty. Returns false if it is absent already.
@@ -199,11 +175,6 @@ impl MountRoot {
         self.state = RootState::Lost {
             reason: Some(reason),
         };
-    }
-
-    /// Notes that it holds a document.
-    pub fn hold_document(&mut self) {
-        self.held_document = true;
     }
 
     /// Returns true if another directory is there than the one that held documents.

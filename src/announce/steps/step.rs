@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::announce::changes::round::TakeRequest;
 use crate::announce::delivery::Submission;
 use crate::announce::delivery::hub_queue::HubQueue;
-use crate::announce::event::{Effect, Event, Fact, Now};
-use crate::announce::history::{History, NotificationView, OutcomeView, recalled};
-use crate::announce::ids::ChannelId;
+use crate::announce::event::{DropCause, Effect, Event, Fact, Now};
+use crate::announce::history::{
+    History, NotificationView, Outcome, OutcomeView, PayloadText, recalled,
+};
+use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Mode, Plan, Replaces};
 use crate::announce::time::later;
@@ -18,6 +21,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use rusqlite::Connection;
 use websub::retention::end_of;
 
+use crate::announce::steps::channels::Channel;
 use crate::announce::steps::documents::{COLUMNS, SeenDocument, Sighting, Touched};
 use crate::announce::steps::findings::ToldLately;
 use crate::announce::steps::live::{Live, LiveHub, LiveSource};
@@ -43,8 +47,8 @@ pub struct Step<'a> {
     pub sets: BTreeMap<usize, BTreeSet<DocId>>,
     /// Documents that cannot be read for long.
     pub broken: Vec<(usize, Fact)>,
-    /// Accounts that may be due nothing any more.
-    pub relieved: BTreeSet<(ChannelId, HubId)>,
+    /// Channels with accounts that may be due nothing any more.
+    pub relieved: BTreeSet<ChannelId>,
     /// Channels with new changes, and those whose next notifications are cut now.
     pub touched_channels: BTreeSet<ChannelId>,
     pub ready: BTreeSet<ChannelId>,
@@ -105,6 +109,59 @@ impl<'a> Step<'a> {
         }
         let uri = self.db.first("SELECT uri FROM hub WHERE id = ?1", hub)?;
         Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+    }
+
+    /// Reports changes that a hub was due and is not told, if there are any.
+    pub fn report_dropped(
+        &mut self,
+        topic: &Topic,
+        hub: HubId,
+        changes: usize,
+        cause: DropCause,
+    ) -> Result<()> {
+        if changes > 0 {
+            self.facts.push(Fact::Dropped {
+                topic: topic.clone(),
+                hub: self.hub_uri(hub)?,
+                changes,
+                cause,
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes a notification that was cut for hubs.
+    pub fn note_made(
+        &mut self,
+        channel: &Channel,
+        seq: u64,
+        changes: usize,
+        body: &Arc<[u8]>,
+        hubs: impl IntoIterator<Item = HubId>,
+    ) -> Result<()> {
+        let mut outcomes = Vec::new();
+        for hub in hubs {
+            outcomes.push(OutcomeView::new(self.hub_uri(hub)?, Outcome::InFlight));
+        }
+        let made = NotificationView {
+            kind: channel.kind,
+            topic: channel.topic.clone(),
+            seq,
+            cut: self.now,
+            changes: Some(changes),
+            hubs: outcomes,
+            bytes: Some(body.len()),
+            payload: Some(PayloadText(Arc::clone(body))),
+        };
+        self.made.push((channel.id, made));
+        Ok(())
+    }
+
+    /// Notes the outcome of a notification at a hub.
+    pub fn note_outcome(&mut self, account: AccountId, seq: u64, outcome: Outcome) -> Result<()> {
+        let outcome = OutcomeView::new(self.hub_uri(account.1)?, outcome);
+        self.outcomes.push((account.0, seq, outcome));
+        Ok(())
     }
 
     /// Takes a batch of events, and handles what is due by now, if something was due (`is_due`) after the last step.
@@ -226,7 +283,7 @@ impl<'a> Step<'a> {
                 jitter,
             } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    delivery::answered(self, channel, hub, seq, &answer, jitter)?;
+                    delivery::answered(self, (channel, hub), seq, &answer, jitter)?;
                 }
             }
             Event::Taken(round) => rounds::end(self, *round)?,
@@ -249,19 +306,17 @@ impl<'a> Step<'a> {
                     delivery::reached_otherwise(self, hub)?;
                 }
             }
-            Event::Retry { only } => {
-                let only = match only {
-                    Some((channel, hub)) => match self.live.hub_named(&hub) {
-                        Some(hub) => Some((channel, hub)),
-                        None => return Ok(()),
-                    },
-                    None => None,
-                };
-                delivery::retry(self, only)?;
+            Event::Retry { only: None } => delivery::retry(self, None)?,
+            Event::Retry {
+                only: Some((channel, hub)),
+            } => {
+                if let Some(hub) = self.live.hub_named(&hub) {
+                    delivery::retry(self, Some((channel, hub)))?;
+                }
             }
             Event::Drop { channel, hub } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    delivery::drop_due(self, channel, hub)?;
+                    delivery::drop_due(self, (channel, hub))?;
                 }
             }
             Event::Tick => {}
@@ -319,7 +374,7 @@ impl<'a> Step<'a> {
         if !is_first && !is_touched && freed.is_none() && self.weigh.is_empty() {
             return Ok(());
         }
-        relations::touch_dependents_of_others(self, position)?;
+        relations::touch_dependents(self, relations::OF_ANOTHER_KIND, id)?;
         let mut sets = self.sets_to_route(position)?;
         sets.extend(freed.into_iter().flatten());
         // What is due on the channel of a set that ended stays due; then its documents leave it.
@@ -341,7 +396,7 @@ impl<'a> Step<'a> {
             }
         }
         lists::note_seen(self, position, is_first, &affected)?;
-        for (channel, _) in take(&mut self.relieved) {
+        for channel in take(&mut self.relieved) {
             channels::end_accounts(self, channel)?;
         }
         // A few at a time: a statement that fails is taken back from memory.
@@ -624,7 +679,7 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
         live.sources.push(LiveSource {
             id,
             was_routed,
-            mounts: mounts::load(db, source, wall)?,
+            mounts: mounts::load(db, source, id, wall)?,
             configured: configured.into(),
             ..LiveSource::default()
         });
@@ -674,7 +729,7 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     }
     for source in &mut step.live.sources {
         for known in source.mounts.values() {
-            known.save(db, source.id)?;
+            known.save(db)?;
         }
         let mut sources = before.iter().flat_map(|before| &before.sources);
         if let Some(before) = sources.find(|before| before.id == source.id) {
@@ -709,7 +764,7 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     }
     change_sets::restart(step, is_start)?;
     let sql = "SELECT channel, hub, sending FROM account WHERE sending IS NOT NULL";
-    let sending = db.all::<Vec<((ChannelId, HubId), u64)>>(sql, ())?;
+    let sending = db.all::<Vec<(AccountId, u64)>>(sql, ())?;
     for ((id, hub), seq) in sending {
         if let Some(live) = step.live.hubs.get_mut(&hub) {
             live.queue_mut().sent(id, seq);
@@ -821,7 +876,7 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
         let channels =
             db.all::<Vec<ChannelId>>("SELECT channel FROM account WHERE hub = ?1", id)?;
         for channel in channels {
-            channels::report_dropped(step, channel, id)?;
+            channels::report_dropped(step, (channel, id))?;
         }
         db.run("DELETE FROM account WHERE hub = ?1", id)?;
         db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
@@ -895,10 +950,6 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
     let sql = "SELECT id, uri, mount, path FROM document WHERE presence > 0";
     let documents = db.all::<Vec<(DocId, Uri, DocumentPath)>>(sql, ())?;
     let mut forgotten = Vec::new();
-    let is_wanted = |step: &Step<'_>, path: &DocumentPath| {
-        let (position, source) = step.plan.source_of(path.mount)?;
-        source.accepts(path).then_some(position)
-    };
     for (id, uri, path) in documents {
         match place_of(step, &uri, &path)? {
             Some((_, place)) if place != path => {
@@ -917,7 +968,8 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
-            if is_wanted(step, &path).is_none() {
+            let source = step.plan.source_of(path.mount);
+            if !source.is_some_and(|(_, source)| source.accepts(&path)) {
                 db.run(
                     &format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2"),
                     &path,
@@ -931,14 +983,14 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
 /// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
 /// what they cannot fetch.
 fn withdraw_unserved(step: &mut Step<'_>) -> Result<()> {
-    let flying = step.db.all::<Vec<(ChannelId, HubId, Vec<u8>, Vec<u8>)>>(
+    let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(
         "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
          WHERE a.seq IS NOT NULL AND c.kind = 0",
         (),
     )?;
-    for (channel, hub, flying, served) in flying {
-        if step.mode(hub) == Some(Mode::Ping) && cut::lacks(&served, &flying) {
-            delivery::withdraw(step, channel, hub)?;
+    for (account, flying, served) in flying {
+        if step.mode(account.1) == Some(Mode::Ping) && cut::lacks(&served, &flying) {
+            delivery::withdraw(step, account)?;
         }
     }
     Ok(())

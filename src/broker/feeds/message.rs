@@ -26,22 +26,6 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-impl Message {
-    /// Returns the value of a property.
-    pub fn property(&self, name: &str) -> Option<&str> {
-        let mut properties = self.properties.iter();
-        let found = properties.find(|(property, _)| property == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    /// Returns the value of a header.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        let found = headers.find(|(header, _)| header == name);
-        found.map(|(_, value)| value.as_str())
-    }
-}
-
 /// A notification that becomes messages.
 #[derive(Debug, Clone, Copy)]
 pub struct BrokerNotification<'a> {
@@ -225,9 +209,25 @@ mod tests {
     use resourcesync::channel_kind::ChannelKind;
 
     use super::{
-        BrokerNotification, HashedPayload, MESSAGE_TYPE, MessageId, MessagePosition,
+        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, MessageId, MessagePosition,
         resourcesync_message,
     };
+
+    impl Message {
+        /// Returns the value of a property.
+        pub fn property(&self, name: &str) -> Option<&str> {
+            let mut properties = self.properties.iter();
+            let found = properties.find(|(property, _)| property == name);
+            found.map(|(_, value)| value.as_str())
+        }
+
+        /// Returns the value of a header.
+        pub fn header(&self, name: &str) -> Option<&str> {
+            let mut headers = self.headers.iter();
+            let found = headers.find(|(header, _)| header == name);
+            found.map(|(_, value)| value.as_str())
+        }
+    }
 
     fn notification() -> BrokerNotification<'static> {
         BrokerNotification {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::cli::output::{aligned, counted, next_try, when};
-use crate::report::status::account::{AccountView, FlightView};
+use crate::report::outbox::{AccountView, FlightView};
 use crate::report::status::{BacklogView, ChannelView, HubView};
 
 /// One hub on one channel.

@@ -8,7 +8,7 @@ use websub::hub::SubscriptionKey;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::subscriptions::Subscriptions;
 
-use crate::announce::event::{Effect, Event, Fact};
+use crate::announce::event::{DropCause, Effect, Event, Fact};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 use crate::daemon::log::error_chain;
 use crate::report::outbox::AccountName;
@@ -143,7 +143,11 @@ pub fn counted(answer: ControlReply, effects: &[Effect]) -> ControlReply {
             *documents
         }
         Effect::Tell(Fact::Retried { notifications }) => *notifications,
-        Effect::Tell(Fact::CountedAsTold { changes, .. }) => *changes,
+        Effect::Tell(Fact::Dropped {
+            changes,
+            cause: DropCause::Operator,
+            ..
+        }) => *changes,
         _ => 0,
     });
     let count = counts.sum();

@@ -8,7 +8,7 @@ use resourcesync::uri::{Hub, Topic};
 use websub::publisher::reason::RefusalKind;
 
 use crate::announce::changes::round::{TakeOutcome, TakeRequest, UndatedChanges};
-use crate::announce::event::Fact;
+use crate::announce::event::{DropCause, Fact};
 use crate::report::figures::{Counts, HubCounts};
 use crate::report::status::FellBehindView;
 
@@ -61,10 +61,11 @@ impl Counts {
                 let counts = self.changes.entry(source.clone()).or_default();
                 counts.skipped += *count as u64;
             }
-            Fact::FellBehind {
+            Fact::Dropped {
                 topic,
                 hub,
                 changes,
+                cause: DropCause::FellBehind,
             } => {
                 let counts = self.hubs.entry((hub.clone(), ChannelKind::Change));
                 counts.or_default().dropped += *changes as u64;
@@ -227,7 +228,8 @@ mod tests {
             back_dated: 1,
         };
         let hub = Hub::new("https://h.example/");
-        let behind = Fact::FellBehind {
+        let behind = Fact::Dropped {
+            cause: DropCause::FellBehind,
             topic: topic.clone(),
             hub: hub.clone(),
             changes: 5,

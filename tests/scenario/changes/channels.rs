@@ -2,7 +2,7 @@
 
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Topic;
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::plan::ChannelPlan;
 use rstest::rstest;
 
@@ -208,7 +208,7 @@ fn what_hubs_are_due_when_another_set_takes_the_topic_is_dropped() {
     world.facts();
     write_b(&mut world, TOPIC, &["u b 00:30"]);
     world.wait(10);
-    let is_dropped = |fact: &Fact| matches!(fact, Fact::DroppedWithChannel { topic, changes: 1, .. } if topic.as_str().ends_with(TOPIC));
+    let is_dropped = |fact: &Fact| matches!(fact, Fact::Dropped { topic, changes: 1, cause: DropCause::ChannelRemoved, .. } if topic.as_str().ends_with(TOPIC));
     assert!(world.facts().iter().any(is_dropped));
     world.script(HUB, Reply::Accept);
     world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u d 02:00"]);
@@ -306,7 +306,12 @@ fn what_is_fresh_when_two_channels_of_a_set_exchange_their_topics_is_told() {
             .change_channel("/a/framework/", &[]),
     );
     let dropped = world.facts().into_iter().filter_map(|fact| match fact {
-        Fact::DroppedWithChannel { topic, changes, .. } => Some((topic.to_string(), changes)),
+        Fact::Dropped {
+            topic,
+            changes,
+            cause: DropCause::ChannelRemoved,
+            ..
+        } => Some((topic.to_string(), changes)),
         _ => None,
     });
     let dropped: Vec<_> = dropped.collect();

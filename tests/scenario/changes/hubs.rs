@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resourcesync::channel_kind::ChannelKind;
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::history::Outcome;
 use rsnotify::announce::plan::Mode;
 use rstest::rstest;
@@ -29,7 +29,11 @@ fn what_an_operator_drops_leaves_a_gap_that_shows() {
     publish(&mut world, 2);
     world.drop_due_on(TOPIC, OTHER_HUB);
     let dropped = world.facts().into_iter().find_map(|fact| match fact {
-        Fact::CountedAsTold { changes, .. } => Some(changes),
+        Fact::Dropped {
+            changes,
+            cause: DropCause::Operator,
+            ..
+        } => Some(changes),
         _ => None,
     });
     assert_eq!(dropped, Some(2));
@@ -321,7 +325,12 @@ fn what_a_hub_that_left_does_not_take_is_dropped_after_a_while() {
     assert_eq!(world.logged(), [1, 2]);
     world.wait(200);
     let dropped = world.facts().into_iter().filter_map(|fact| match fact {
-        Fact::Dropped { hub, changes, .. } => Some((hub.to_string(), changes)),
+        Fact::Dropped {
+            hub,
+            changes,
+            cause: DropCause::HubRemoved,
+            ..
+        } => Some((hub.to_string(), changes)),
         _ => None,
     });
     assert_eq!(dropped.collect::<Vec<_>>(), [(OTHER_HUB.to_owned(), 2)]);

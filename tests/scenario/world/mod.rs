@@ -32,7 +32,7 @@ use rsnotify::announce::steps::step::Engine;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountName;
-use rsnotify::report::status::account::AccountView;
+use rsnotify::report::outbox::AccountView;
 use rsnotify::state::open::StateFile;
 use rsnotify::state::{Db, HubId, StateError};
 use websub::answer::Answer;
@@ -843,7 +843,7 @@ impl World {
         let accounts = self.db().all::<Vec<(_, _)>>(sql, ());
         let accounts: Vec<(ChannelId, HubId)> = accounts.unwrap();
         let due = accounts.into_iter().map(|(channel, hub)| {
-            rsnotify::announce::steps::change_log::backlog(self.db(), channel, hub)
+            rsnotify::announce::steps::change_log::backlog(self.db(), (channel, hub))
         });
         due.map(Result::unwrap).collect()
     }
@@ -866,8 +866,18 @@ impl World {
 
     /// Returns the findings about entries of lists.
     pub fn entry_findings(&self) -> Vec<Finding> {
-        let found = self.findings().into_iter();
-        found.filter(Finding::is_about_entries).collect()
+        let mut found = self.findings();
+        found.retain(|finding| {
+            matches!(
+                finding,
+                Finding::UntellableEntries { .. }
+                    | Finding::BackDated { .. }
+                    | Finding::Ahead { .. }
+                    | Finding::ClosedListRewritten { .. }
+                    | Finding::MissingResources { .. }
+            )
+        });
+        found
     }
 
     // What shows.

@@ -1,13 +1,11 @@
-//! The reference of all keys: the tables of `docs/configuration.md`, and the example files. A test compares them with
-//! what is checked in, and writes them anew where it is told to.
+//! The files that are made of the definitions of the keys: the tables of `docs/configuration.md`, and the example files.
 
+use rsnotify::config::Config;
+use rsnotify::config::check::required;
+use rsnotify::config::effective::toml;
+use rsnotify::config::hub_config::HubConfig;
+use rsnotify::config::schema::{DaemonKind, keys, schema_of};
 use serde_json::Value;
-
-use crate::config::Config;
-use crate::config::check::required;
-use crate::config::effective::toml;
-use crate::config::hub_config::HubConfig;
-use crate::config::schema::{DaemonKind, keys, schema_of};
 
 /// The longest line of the example file.
 const LINE: usize = 118;
