@@ -30,6 +30,7 @@ use crate::admin::Readiness;
 use crate::config::Config;
 use crate::config::error::ConfigError;
 use crate::config::hub_config::HubConfig;
+use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;
 use crate::config::server::ServerSettings;
 use crate::control::ControlReply;
@@ -47,17 +48,23 @@ pub use crate::daemon::event_loop::commands::{
 };
 pub use crate::daemon::intake::no_sources;
 
-/// Runs `rsnotify run` until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can.
-pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> anyhow::Result<()> {
-    Daemon::announcing(config)?.run(reread, Daemon::apply_config)
+/// Runs `rsnotify run` until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can;
+/// `set_level` changes the level of the log.
+pub fn run(
+    config: Config,
+    reread: impl Fn() -> Result<Config, ConfigError>,
+    set_level: fn(LogLevel),
+) -> anyhow::Result<()> {
+    Daemon::announcing(config)?.run(reread, Daemon::apply_config, set_level)
 }
 
 /// Runs `rsnotify hub`, as [`run`] does `rsnotify run`.
 pub fn run_hub(
     config: HubConfig,
     reread: impl Fn() -> Result<HubConfig, ConfigError>,
+    set_level: fn(LogLevel),
 ) -> anyhow::Result<()> {
-    Daemon::relaying(config)?.run(reread, Daemon::apply_hub_config)
+    Daemon::relaying(config)?.run(reread, Daemon::apply_hub_config, set_level)
 }
 
 /// An event loop, and what runs beside it.
@@ -76,11 +83,12 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         mut self,
         reread: impl Fn() -> Result<C, ConfigError>,
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+        set_level: fn(LogLevel),
     ) -> anyhow::Result<()> {
         loop {
             match self.event_loop.run(&self.received) {
                 Ended::Reload(replies) => {
-                    let reply = self.reload(&reread, apply);
+                    let reply = self.reload(&reread, apply, set_level);
                     for asked in replies {
                         // The client may have disconnected.
                         let _ = asked.send(reply.clone());
@@ -96,9 +104,11 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         &mut self,
         reread: impl Fn() -> Result<C, ConfigError>,
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+        set_level: fn(LogLevel),
     ) -> ControlReply {
         match self.change_configuration(reread, apply) {
             Ok(changes) => {
+                set_level(self.config.log().level);
                 info!(changes, "reloaded the configuration: {changes}");
                 ControlReply::Reloaded { changes }
             }

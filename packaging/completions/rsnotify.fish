@@ -55,9 +55,9 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l hub -d 'The hu
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l listen -d 'The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l public-url -d 'The public URL of --listen [default: http://LISTEN/]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l admin-listen -d 'The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]' -r
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l log-format -d 'The format of log lines' -r -f -a "human\t''
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l log-format -d 'The format of log lines [default: human]' -r -f -a "human\t''
 json\t''"
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l log-level -d 'The lowest level to log, to standard error' -r -f -a "error\t''
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l log-level -d 'The lowest level to log, to standard error [default: info]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -68,9 +68,9 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -s h -l help -d '
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand hub" -l state-dir -d 'The directory of the state file' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand hub" -l listen -d 'The address to serve the hub at [default: 127.0.0.1:8400]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand hub" -l admin-listen -d 'The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]' -r
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand hub" -l log-format -d 'The format of log lines' -r -f -a "human\t''
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand hub" -l log-format -d 'The format of log lines [default: human]' -r -f -a "human\t''
 json\t''"
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand hub" -l log-level -d 'The lowest level to log, to standard error' -r -f -a "error\t''
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand hub" -l log-level -d 'The lowest level to log, to standard error [default: info]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''

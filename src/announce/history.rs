@@ -85,7 +85,7 @@ pub enum Outcome {
     /// The hub did not accept it yet; it is retried.
     Refused,
     Accepted,
-    /// It was too large for the hub, which was then told in smaller ones.
+    /// It was too large for the hub, or out of date before the hub was asked: the hub is told in others.
     Withdrawn,
     /// An operator dropped it, or it has no hub any more.
     Dropped,
@@ -99,7 +99,7 @@ impl Outcome {
             Outcome::InFlight => "in flight",
             Outcome::Refused => "not accepted yet",
             Outcome::Accepted => "accepted",
-            Outcome::Withdrawn => "too large, sent in parts",
+            Outcome::Withdrawn => "withdrawn, told in others",
             Outcome::Dropped => "dropped",
         }
     }

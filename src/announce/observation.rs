@@ -100,6 +100,9 @@ pub enum Look {
 /// A directory that may not be read: nothing beneath it is known, and nothing beneath it is missing (R15).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadableDirectory {
+    /// Its path below the mount.
+    #[serde(skip)]
+    pub below: Vec<u8>,
     /// In the file system.
     pub directory: String,
     /// Error message of the system.

@@ -41,13 +41,13 @@ struct BrokerTask {
 
 /// A notification to be sent.
 struct SendRequest {
-    /// The `SEND` frames, without transaction and receipt.
+    /// The `SEND` frames, without transaction and receipt; none where only a connection is wanted.
     sends: Vec<Frame>,
     answer: oneshot::Sender<Result<(), BrokerError>>,
 }
 
 impl Brokers {
-    /// Starts a task for each broker on `runtime`. They connect when there is something to send.
+    /// Starts a task for each broker on `runtime`. They connect when there is something to send, or when asked to.
     pub fn new(settings: Vec<BrokerSettings>, runtime: &Handle) -> Brokers {
         let brokers = Brokers {
             brokers: RwLock::default(),
@@ -74,11 +74,7 @@ impl Brokers {
 
     /// Sends one notification, and waits for all its receipts.
     pub async fn submit(&self, submission: &Submission) -> Answer {
-        let broker = {
-            let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
-            brokers.get(&submission.hub).cloned()
-        };
-        let Some(broker) = broker else {
+        let Some(broker) = self.find(&submission.hub) else {
             return Answer::Failed(format!("{} is not configured", submission.hub));
         };
         let began = Instant::now();
@@ -92,6 +88,19 @@ impl Brokers {
             Ok(()) => Answer::Broker(BrokerAnswer::Receipts),
             Err(error) => error.answer(),
         }
+    }
+
+    /// Connects to a broker, unless there is a connection.
+    pub async fn connect(&self, name: &Hub) -> Result<(), BrokerError> {
+        match self.find(name) {
+            Some(broker) => broker.request(Vec::new()).await,
+            None => Ok(()),
+        }
+    }
+
+    fn find(&self, name: &Hub) -> Option<Arc<BrokerTask>> {
+        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
+        brokers.get(name).cloned()
     }
 
     /// Returns the durations of the submissions to each broker.
@@ -135,9 +144,13 @@ impl BrokerTask {
         let destination = self.settings.destination_of(&submission.source);
         let sends = messages(submission, &self.settings).into_iter();
         let sends = sends.map(|message| send_frame(message, &destination, &self.settings));
+        self.request(sends.collect()).await
+    }
+
+    async fn request(&self, sends: Vec<Frame>) -> Result<(), BrokerError> {
         let (sender, answer) = oneshot::channel();
         let request = SendRequest {
-            sends: sends.collect(),
+            sends,
             answer: sender,
         };
         let ended = |_| BrokerError::Failed("the daemon stops".to_owned());
@@ -174,7 +187,7 @@ struct Connection<'a> {
     pending: BTreeMap<u64, PendingTransaction>,
     /// Number of the next transaction.
     next: u64,
-    /// The time since which the first pending transaction got no receipt and nothing was written.
+    /// The time since which the first pending transaction got no receipt, and nothing of it or before it was written.
     silent_since: Instant,
 }
 
@@ -218,7 +231,13 @@ impl<'a> Connection<'a> {
                     },
                     Err(error) => break error,
                 },
-                () = self.session.writer.progress.notified() => self.silent_since = Instant::now(),
+                Ok(()) = self.session.writer.written.changed() => {
+                    let written = *self.session.writer.written.borrow();
+                    // Each transaction is written at once, so that they are counted alike.
+                    if self.pending.keys().next().is_some_and(|oldest| written <= *oldest) {
+                        self.silent_since = Instant::now();
+                    }
+                },
                 () = sleep_until(deadline), if !self.pending.is_empty() => break BrokerError::NoReceipt,
             }
         };
@@ -228,6 +247,10 @@ impl<'a> Connection<'a> {
     }
 
     fn send(&mut self, request: SendRequest) {
+        if request.sends.is_empty() {
+            let _ = request.answer.send(Ok(()));
+            return;
+        }
         let number = self.next;
         self.next += 1;
         let transaction = number.to_string();
@@ -408,6 +431,7 @@ mod tests {
         let (second, failure) = request(6, Vec::new());
         let (requests, mut received) = unbounded_channel();
         requests.send(second).ok().unwrap();
+        let later = requests;
         let broker = async move {
             let slow = broker.transaction().await;
             let mut silent = broker.transaction().await;
@@ -418,12 +442,18 @@ mod tests {
                     .write(&Frame::new("RECEIPT").with("receipt-id", id))
                     .await;
             }
-            // Neither heart-beats nor other frames are progress.
+            // Neither heart-beats nor other frames are progress, nor is what is written after it.
             loop {
                 broker.stream.write_all(b"\n").await.unwrap();
                 broker
                     .write(&Frame::new("RECEIPT").with("receipt-id", &last))
                     .await;
+                later.send(request(1, Vec::new()).0).ok().unwrap();
+                for id in broker.transaction().await {
+                    broker
+                        .write(&Frame::new("RECEIPT").with("receipt-id", id))
+                        .await;
+                }
                 sleep(timeout / 4).await;
             }
         };
@@ -431,6 +461,7 @@ mod tests {
         tokio::select! {
             () = connection.run(first, &mut received) => {}
             () = broker => {}
+            () = sleep(timeout * 20) => panic!("silence is awaited"),
         }
         assert_eq!(answer.await.unwrap(), Ok(()));
         assert_eq!(failure.await.unwrap(), Err(BrokerError::NoReceipt));

@@ -2,14 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use websub::secret::Mask;
@@ -48,8 +47,8 @@ pub struct FrameReader {
 #[derive(Debug)]
 pub struct FrameWriter {
     frames: UnboundedSender<Vec<u8>>,
-    /// Notified when a part of a frame was written.
-    pub progress: Arc<Notify>,
+    /// Which of the queued bytes a part was written of last, counted from 1.
+    pub written: watch::Receiver<u64>,
     task: JoinHandle<()>,
 }
 
@@ -267,11 +266,11 @@ impl std::fmt::Debug for FrameReader {
 impl FrameWriter {
     fn new(half: WriteHalf<Box<dyn Stream>>, beats: Option<Duration>) -> FrameWriter {
         let (frames, received) = unbounded_channel();
-        let progress = Arc::new(Notify::new());
+        let (progress, written) = watch::channel(0);
         FrameWriter {
             frames,
-            task: tokio::spawn(write(half, received, beats, Arc::clone(&progress))),
-            progress,
+            written,
+            task: tokio::spawn(write(half, received, beats, progress)),
         }
     }
 
@@ -301,8 +300,9 @@ async fn write(
     mut half: WriteHalf<Box<dyn Stream>>,
     mut frames: UnboundedReceiver<Vec<u8>>,
     beats: Option<Duration>,
-    progress: Arc<Notify>,
+    progress: watch::Sender<u64>,
 ) {
+    let mut number = 0;
     'connection: loop {
         let beat = async {
             match beats {
@@ -313,7 +313,10 @@ async fn write(
         };
         let (bytes, is_beat) = tokio::select! {
             frame = frames.recv() => match frame {
-                Some(bytes) => (bytes, false),
+                Some(bytes) => {
+                    number += 1;
+                    (bytes, false)
+                }
                 None => break,
             },
             () = beat => (b"\n".to_vec(), true),
@@ -327,7 +330,7 @@ async fn write(
                 break 'connection;
             }
             if !is_beat {
-                progress.notify_one();
+                progress.send_replace(number);
             }
         }
     }

@@ -197,9 +197,14 @@ fn tree(
             let reason = document.reason.unwrap_or_default();
             format!("{}: {reason}", document.path)
         });
-    let max = if all { usize::MAX } else { EXAMPLES };
-    let first: Vec<String> = broken.by_ref().take(max).collect();
-    tree.add("broken", first, broken.count());
+    let max = if all { usize::MAX } else { EXAMPLES + 1 };
+    let mut first: Vec<String> = broken.by_ref().take(max).collect();
+    let mut more = broken.count();
+    if more > 0 {
+        more += first.len() - EXAMPLES;
+        first.truncate(EXAMPLES);
+    }
+    tree.add("broken", first, more);
     let groups = report::findings::groups(reader)?;
     if all {
         let plan = reader.plan;

@@ -4,19 +4,23 @@ mod queue;
 
 use std::fmt;
 use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use resourcesync::escape::escaped;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber, warn};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::cli::logging::queue::LineQueue;
-use crate::cli::options::{Command, HubOptions, LogFormat, Options, RunOptions};
+use crate::config::log::{Log, LogFormat, LogLevel};
 
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -32,23 +36,16 @@ impl Drop for Logging {
     }
 }
 
-/// Starts logging for this process. Commands that print an answer log warnings only.
-pub fn start(options: &Options) -> Logging {
-    let (level, format) = match &options.command {
-        Command::Run(RunOptions { log, .. }) | Command::Hub(HubOptions { log, .. }) => {
-            (log.level.as_str(), log.format)
-        }
-        _ => ("warn", LogFormat::Human),
-    };
-    // The `notify` crate warns of each removed directory, because it removes the watch twice. The certificate verifier
-    // names no hub; its result is logged elsewhere with the hub's name.
-    let filter = EnvFilter::new(format!(
-        "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level}"
-    ));
+/// What is logged, once logging has started.
+static FILTER: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// Starts logging for this process.
+pub fn start(log: Log) -> Logging {
     let is_journal = is_journal();
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false);
+    let (filter, handle) = reload::Layer::new(filter(log.level));
+    let _ = FILTER.set(handle);
+    let all = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_target(false);
     let queue = LineQueue::start(io::stderr(), |lines| {
         warn!(
             lines,
@@ -59,29 +56,45 @@ pub fn start(options: &Options) -> Logging {
     let queue = queue.ok();
     let output = queue.clone();
     let lines = lines.with_writer(move || Out(output.clone()));
-    match format {
+    match log.format {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
-            lines
-                .fmt_fields(Fields)
-                .map_event_format(|format| OneLine {
-                    format: format.with_ansi(is_terminal),
-                    is_journal,
-                    has_colours: is_terminal,
-                })
-                .init();
+            let lines = lines.fmt_fields(Fields);
+            all.with(lines.map_event_format(|format| OneLine {
+                format: format.with_ansi(is_terminal),
+                is_journal,
+                has_colours: is_terminal,
+            }))
+            .init();
         }
-        LogFormat::Json => lines
-            .json()
-            .flatten_event(true)
-            .map_event_format(|format| OneLine {
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true);
+            all.with(lines.map_event_format(|format| OneLine {
                 format,
                 is_journal,
                 has_colours: false,
-            })
-            .init(),
+            }))
+            .init();
+        }
     }
     Logging(queue)
+}
+
+/// Changes the level from now on.
+pub fn set_level(level: LogLevel) {
+    if let Some(handle) = FILTER.get() {
+        // It fails only if nothing is logged any more.
+        let _ = handle.reload(filter(level));
+    }
+}
+
+fn filter(level: LogLevel) -> EnvFilter {
+    let level = level.as_str();
+    // The `notify` crate warns of each removed directory, because it removes the watch twice. The certificate verifier
+    // names no hub; its result is logged elsewhere with the hub's name.
+    EnvFilter::new(format!(
+        "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level}"
+    ))
 }
 
 /// A writer of lines.

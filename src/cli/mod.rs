@@ -44,6 +44,7 @@ use crate::cli::exit::Exit;
 use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
 use crate::config::error::ConfigError;
+use crate::config::log::{Log, LogFormat, LogLevel};
 use crate::daemon::log::error_chain;
 
 /// Runs the command that the arguments name, and reports its error.
@@ -53,7 +54,14 @@ pub fn main() -> Exit {
         eprintln!("rsnotify: {}", escaped_lines(&error));
         return Exit::Configuration;
     }
-    let _logging = logging::start(&options);
+    // A daemon logs as it is configured; what prints an answer logs warnings only.
+    let _logging = match options.command {
+        Command::Run(_) | Command::Hub(_) => None,
+        _ => Some(logging::start(Log {
+            level: LogLevel::Warn,
+            format: LogFormat::Human,
+        })),
+    };
     let outcome = match &options.command {
         Command::Run(run) => run::run(options.config.as_deref(), run),
         Command::Hub(hub) => hub::hub(options.config.as_deref(), hub),

@@ -13,6 +13,7 @@ use resourcesync::channel_kind::ChannelKind;
 use url::Url;
 
 use crate::config::duration;
+use crate::config::log::{LogFormat, LogLevel};
 use crate::config::overrides::Overrides;
 use crate::report::documents::DocumentState;
 use crate::report::status::Condition;
@@ -250,30 +251,28 @@ pub struct RunOptions {
 /// Flags about the log of a daemon.
 #[derive(Debug, Clone, Args)]
 pub struct LogOptions {
-    /// The format of log lines
-    #[arg(
-        long = "log-format",
-        value_enum,
-        value_name = "FORMAT",
-        env = "RSNOTIFY_LOG_FORMAT",
-        default_value = "human"
-    )]
-    pub format: LogFormat,
+    /// The format of log lines [default: human]
+    #[arg(long, value_enum, value_name = "FORMAT", env = "RSNOTIFY_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
 
-    /// The lowest level to log, to standard error
-    #[arg(
-        long = "log-level",
-        value_enum,
-        value_name = "LEVEL",
-        env = "RSNOTIFY_LOG_LEVEL",
-        default_value = "info"
-    )]
-    pub level: LogLevel,
+    /// The lowest level to log, to standard error [default: info]
+    #[arg(long, value_enum, value_name = "LEVEL", env = "RSNOTIFY_LOG_LEVEL")]
+    pub log_level: Option<LogLevel>,
+}
+
+impl LogOptions {
+    pub fn overrides(&self, rest: Overrides) -> Overrides {
+        Overrides {
+            log_format: self.log_format,
+            log_level: self.log_level,
+            ..rest
+        }
+    }
 }
 
 impl RunOptions {
     pub fn overrides(&self) -> Overrides {
-        self.keys.overrides()
+        self.log.overrides(self.keys.overrides())
     }
 }
 
@@ -295,12 +294,12 @@ pub struct HubOptions {
 
 impl HubOptions {
     pub fn overrides(&self) -> Overrides {
-        Overrides {
+        self.log.overrides(Overrides {
             state_dir: self.state.state_dir.clone(),
             listen: self.listen.clone(),
             admin_listen: self.admin.admin_listen.clone(),
             ..Overrides::default()
-        }
+        })
     }
 }
 
@@ -486,34 +485,6 @@ pub enum ListenKind {
     Framework,
     /// Changes of resources
     Change,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    Human,
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl LogLevel {
-    /// Returns the name in a log filter.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LogLevel::Error => "error",
-            LogLevel::Warn => "warn",
-            LogLevel::Info => "info",
-            LogLevel::Debug => "debug",
-            LogLevel::Trace => "trace",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Args)]

@@ -18,7 +18,7 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Uri, rest_below};
 use tokio::runtime::Runtime;
-use websub::answer::{Answer, BrokerAnswer};
+use websub::answer::{Answer, BrokerAnswer, BrokerRefusal};
 use websub::secret::Secret;
 
 use crate::announce::delivery::Submission;
@@ -32,7 +32,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
 use crate::cli::resend::position::{PositionFile, ResendPosition, ResendRequest};
-use crate::cli::resend::resources::{List, ListError, Set, sets};
+use crate::cli::resend::resources::{Current, List, ListError, OpenList, Set, sets};
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
@@ -86,7 +86,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     }
     // Before anything is sent: each list can be read.
     for set in &sets {
-        current(set)?;
+        current(set, None)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -189,8 +189,8 @@ impl<E: Into<anyhow::Error>> From<E> for ResendFailure {
     }
 }
 
-/// A run that reads the lists one after the other, and sends their resources in transactions. Memory is bounded by a
-/// transaction.
+/// A run that reads the lists one after the other, and sends their resources in transactions. In memory
+/// is a transaction, and the key of each resource of the Change Lists of a set.
 struct Resending<'a> {
     brokers: Brokers,
     runtime: &'a Runtime,
@@ -212,7 +212,7 @@ impl Resending<'_> {
                     set.set
                 ));
             }
-            let mut current = current(set)?;
+            let mut current = current(set, None)?;
             for list in &set.lists {
                 if self.position.is_after(set, list) {
                     continue;
@@ -228,7 +228,7 @@ impl Resending<'_> {
         &mut self,
         set: &Set,
         list: &List,
-        current: &mut resources::Current,
+        current: &mut Current,
     ) -> Result<(), ResendFailure> {
         for _ in 0..READINGS {
             let mut file = match list.open() {
@@ -238,8 +238,10 @@ impl Resending<'_> {
             };
             let version = file.version();
             if current.is_stale(list, &version) {
-                *current = self::current(set)?;
-                continue;
+                *current = match self::current(set, Some(&mut file)) {
+                    Err(error) if error.is_stale() => continue,
+                    read => read?,
+                };
             }
             let start = self.position.start_in(set, list, &version);
             let read = file.each_resource(current, |at, change| {
@@ -324,16 +326,18 @@ impl Resending<'_> {
             tokio::time::sleep_until(at.into()).await;
             let mut waits = WAITS.into_iter();
             loop {
-                let reason = match self.brokers.submit(submission).await {
+                let (exit, wait, reason) = match self.brokers.submit(submission).await {
                     Answer::Broker(BrokerAnswer::Receipts) => return Ok(()),
-                    Answer::Broker(BrokerAnswer::Refused { excerpt, .. }) => {
-                        return Err(ResendFailure::Broker(Exit::Refused, excerpt));
+                    Answer::Broker(BrokerAnswer::Refused { refusal, excerpt }) => {
+                        let is_passing = refusal == BrokerRefusal::Other;
+                        let wait = is_passing.then(|| waits.next()).flatten();
+                        (Exit::Refused, wait, excerpt)
                     }
-                    Answer::Failed(reason) => reason,
-                    Answer::Status { excerpt, .. } => excerpt,
+                    Answer::Failed(reason) => (Exit::Temporary, waits.next(), reason),
+                    Answer::Status { excerpt, .. } => (Exit::Temporary, waits.next(), excerpt),
                 };
-                let Some(wait) = waits.next() else {
-                    return Err(ResendFailure::Broker(Exit::Temporary, reason));
+                let Some(wait) = wait else {
+                    return Err(ResendFailure::Broker(exit, reason));
                 };
                 say(format_args!(
                     "{}: {reason}; trying again in {wait} s",
@@ -345,13 +349,13 @@ impl Resending<'_> {
     }
 }
 
-/// Reads the lists of a set, again if one is replaced meanwhile.
-fn current(set: &Set) -> Result<resources::Current, ListError> {
+/// Reads the lists of a set, again if one is replaced meanwhile. One of them may be open.
+fn current<'a>(set: &'a Set, mut open: Option<&mut OpenList<'a>>) -> Result<Current, ListError> {
     for _ in 1..READINGS {
-        match set.current() {
+        match set.current(open.as_deref_mut()) {
             Err(error) if error.is_stale() => {}
             read => return read,
         }
     }
-    set.current()
+    set.current(open)
 }

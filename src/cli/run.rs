@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::cli::dry_run::dry_run;
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
+use crate::cli::logging;
 use crate::cli::options::RunOptions;
 use crate::config::Config;
 use crate::daemon;
@@ -13,9 +14,10 @@ pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
     let overrides = with_url(file, options.overrides())?;
     let load = || Config::load(file, &overrides);
     let config = load()?;
+    let _logging = logging::start(config.log);
     if options.dry_run {
         return dry_run(&config);
     }
-    daemon::run(config, load)?;
+    daemon::run(config, load, logging::set_level)?;
     Ok(Exit::Fine)
 }

@@ -8,6 +8,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::escape::{escaped, excerpt};
 
 use crate::announce::history::NotificationView;
+use crate::announce::plan::Mode;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::RequestOptions;
@@ -229,9 +230,13 @@ fn write_hub(out: &mut impl Write, hub: &HubSummary<'_>, status: &Status) -> io:
         Some(at) => format!(", last accepted {}", relative(at, status.at)),
         None => String::new(),
     };
+    let kind = match hub.mode {
+        Mode::Broker => "broker",
+        _ => "hub",
+    };
     writeln!(
         out,
-        "hub {}: {} due on {} ({}){accepted}",
+        "{kind} {}: {} due on {} ({}){accepted}",
         hub.hub,
         counted(hub.due, "change"),
         counted(hub.channels(), "channel"),

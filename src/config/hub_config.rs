@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
+use crate::config::log::Log;
 use crate::config::overrides::Overrides;
 use crate::config::publisher::{self, PublisherSettings};
 use crate::config::schema::DaemonKind;
@@ -31,6 +32,8 @@ pub struct HubConfig {
     pub state_dir: PathBuf,
     /// Listeners, and the times that belong to them.
     pub server: ServerSettings,
+    /// Log on standard error.
+    pub log: Log,
     /// The hub of `rsnotify hub`.
     pub hub: ServedHub,
     /// Publishers whose notifications `rsnotify hub` takes.

@@ -16,6 +16,7 @@ pub mod error;
 pub mod file;
 pub mod hub;
 pub mod hub_config;
+pub mod log;
 pub mod overrides;
 pub mod partial;
 pub mod publisher;
@@ -42,6 +43,7 @@ use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, refuse_file_of_hub};
+use crate::config::log::Log;
 use crate::config::overrides::Overrides;
 use crate::config::reload::DaemonConfig;
 use crate::config::schema::DaemonKind;
@@ -75,6 +77,10 @@ pub struct Config {
     ///
     /// See below.
     pub server: ServerSettings,
+    /// Log on standard error.
+    ///
+    /// See below.
+    pub log: Log,
     /// Sources to watch, at least one.
     ///
     /// See below.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use crate::config::file::ConfigFile;
+use crate::config::log::{LogFormat, LogLevel};
 
 /// One field per flag; a flag that was not given leaves the file's value, or its default.
 ///
@@ -20,6 +21,8 @@ pub struct Overrides {
     pub listen: Option<String>,
     pub admin_listen: Option<String>,
     pub public_url: Option<String>,
+    pub log_level: Option<LogLevel>,
+    pub log_format: Option<LogFormat>,
 }
 
 impl Overrides {
@@ -40,6 +43,22 @@ impl Overrides {
             let socket = given.strip_prefix("unix:").map(Path::new);
             let socket = socket.map(|path| format!("unix:{}", absolute(path)));
             file.set(key, flag, text(socket.unwrap_or_else(|| given.clone())));
+        }
+        for (key, flag, given) in [
+            (
+                "log.level",
+                "--log-level",
+                self.log_level.map(|level| level.as_str()),
+            ),
+            (
+                "log.format",
+                "--log-format",
+                self.log_format.map(|format| format.as_str()),
+            ),
+        ] {
+            if let Some(given) = given {
+                file.set(key, flag, text(given.to_owned()));
+            }
         }
         if let (Some(root), Some(url)) = (&self.root, &self.url) {
             file.select("source", ("name", "main"), &["path", "url", "mount"]);

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::config::effective::{Comment, page};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::HubConfig;
+use crate::config::log::Log;
 use crate::config::schema::DaemonKind;
 use crate::config::secret::mask_headers;
 use crate::config::server::ServerSettings;
@@ -33,6 +34,8 @@ pub trait DaemonConfig {
     const MOVES: bool;
 
     fn server(&self) -> &ServerSettings;
+
+    fn log(&self) -> &Log;
 
     fn state_dir(&self) -> &Path;
 
@@ -82,6 +85,10 @@ impl DaemonConfig for Config {
         &self.server
     }
 
+    fn log(&self) -> &Log {
+        &self.log
+    }
+
     fn state_dir(&self) -> &Path {
         &self.state_dir
     }
@@ -117,6 +124,7 @@ impl DaemonConfig for Config {
             named("embedded hub", embedded, |hub| hub.path.clone()),
             named("channel", (&self.channels, &after.channels), channel_name),
             changed("window", self.window != after.window),
+            changed("log", self.log != after.log),
             changed("listen", old.listen != new.listen),
             changed("admin_listen", old.admin_listen != new.admin_listen),
             changed("public_url", old.public_url != new.public_url),
@@ -133,6 +141,10 @@ impl DaemonConfig for HubConfig {
         &self.server
     }
 
+    fn log(&self) -> &Log {
+        &self.log
+    }
+
     fn state_dir(&self) -> &Path {
         &self.state_dir
     }
@@ -147,6 +159,7 @@ impl DaemonConfig for HubConfig {
             named("publisher", publishers, |publisher| publisher.name.clone()),
             changed("hub", self.hub != after.hub),
             changed("server", self.server != after.server),
+            changed("log", self.log != after.log),
         ];
         words.concat()
     }

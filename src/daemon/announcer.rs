@@ -2,6 +2,7 @@
 
 mod daemon;
 mod effects;
+mod reach;
 mod reload;
 mod served_topics;
 mod status;
@@ -29,6 +30,7 @@ use crate::announce::steps::change_sets;
 use crate::announce::steps::step::Engine;
 use crate::broker::client::Brokers;
 use crate::control::{ControlReply, ControlRequest};
+use crate::daemon::announcer::reach::Reach;
 use crate::daemon::announcer::served_topics::ServedTopics;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::WatchedTrees;
@@ -69,6 +71,7 @@ pub struct Announcer {
     trees: WatchedTrees,
     topics: ServedTopics,
     submissions: Submissions,
+    reach: Reach,
     change_reader: ChangeReader,
     /// The lists of changes that were there at the start were read once.
     has_learned: bool,
@@ -117,6 +120,7 @@ impl Announcer {
                 parts.inputs.clone(),
                 parts.failpoints.clone(),
             ),
+            reach: Reach::default(),
             change_reader: ChangeReader::start(answer),
             has_learned: false,
             inputs: VecDeque::new(),

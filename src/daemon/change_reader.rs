@@ -289,6 +289,7 @@ fn try_take_inventory(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -324,8 +325,9 @@ mod tests {
             jobs.send(job).unwrap();
         }
         drop(jobs);
-        assert_eq!(answers.recv_timeout(deadline), Ok("first"));
-        assert_eq!(answers.recv_timeout(deadline), Ok("second"));
+        // On a busy machine the first may also outlast the patience.
+        let others = BTreeSet::from([(); 2].map(|()| answers.recv_timeout(deadline).unwrap()));
+        assert_eq!(others, BTreeSet::from(["first", "second"]));
         release.send(()).unwrap();
         assert_eq!(answers.recv_timeout(deadline), Ok("hangs"));
         reader.join().unwrap();

@@ -7,7 +7,7 @@ use tracing::{debug, error, info, warn};
 use crate::announce::event::{DropCause, Fact};
 use crate::announce::observation::MountId;
 use crate::announce::plan::Plan;
-use crate::report::status::words::missing_in_words;
+use crate::report::status::words::{counted, missing_in_words};
 use crate::tree::TreeReport;
 
 /// Logs the reports of a tree that are no events.
@@ -208,9 +208,13 @@ pub fn log_fact(fact: &Fact) {
             notifications,
         } => {
             let seconds = took.as_secs_f64();
+            let waiting = match *notifications {
+                0 => String::new(),
+                some => format!("; {} waited for it", counted(some, "notification")),
+            };
             info!(
                 %hub, attempts, seconds, notifications,
-                "{hub} recovered; {notifications} notifications were waiting for it"
+                "{hub} recovered{waiting}"
             );
         }
         Fact::Halved {

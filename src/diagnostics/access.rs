@@ -11,12 +11,29 @@ const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessFailure {
     Denied,
-    Absent,
+    /// It is not there, and the directory around it is or is not.
+    Absent {
+        is_parent_there: bool,
+    },
 }
 
 /// Returns the likely remedy, if there is one.
 pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> {
     let is_in = |prefixes: &[&str]| prefixes.iter().any(|prefix| directory.starts_with(prefix));
+    let parent = directory.parent().unwrap_or(directory);
+    let is_hidden_there = HOMES
+        .iter()
+        .chain(&TEMPORARY)
+        .any(|hidden| Path::new(hidden) == parent);
+    if failure
+        == (AccessFailure::Absent {
+            is_parent_there: true,
+        })
+        && !is_hidden_there
+    {
+        // Whoever sees its parent would see it: its name is wrong.
+        return None;
+    }
     if is_in(&HOMES) {
         return Some(
             "a service sees nothing there unless its unit has ProtectHome=read-only, and reads only what its \
@@ -28,10 +45,10 @@ pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> 
             "give the user who runs rsnotify a group that may read it (SupplementaryGroups= in its unit), or open \
              it by chmod",
         ),
-        AccessFailure::Absent if is_in(&TEMPORARY) => Some(
+        AccessFailure::Absent { .. } if is_in(&TEMPORARY) => Some(
             "a service with its own user (DynamicUser=) has a private directory there: keep the tree elsewhere",
         ),
-        AccessFailure::Absent => None,
+        AccessFailure::Absent { .. } => None,
     }
 }
 
@@ -43,14 +60,17 @@ mod tests {
 
     #[rstest]
     #[case("/srv/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
-    #[case("/srv/www", AccessFailure::Absent, None)]
-    #[case("/srv/home", AccessFailure::Absent, None)]
-    #[case("/homes/www", AccessFailure::Absent, None)]
+    #[case("/srv/www", AccessFailure::Absent { is_parent_there: false }, None)]
+    #[case("/srv/home", AccessFailure::Absent { is_parent_there: false }, None)]
+    #[case("/homes/www", AccessFailure::Absent { is_parent_there: false }, None)]
     #[case("/home/ann/www", AccessFailure::Denied, Some("ProtectHome="))]
-    #[case("/home/ann/www", AccessFailure::Absent, Some("ProtectHome="))]
+    #[case("/home/ann/www", AccessFailure::Absent { is_parent_there: false }, Some("ProtectHome="))]
     #[case("/root/www", AccessFailure::Denied, Some("ProtectHome="))]
-    #[case("/run/user/7/www", AccessFailure::Absent, Some("ProtectHome="))]
-    #[case("/tmp/www", AccessFailure::Absent, Some("DynamicUser="))]
+    #[case("/run/user/7/www", AccessFailure::Absent { is_parent_there: false }, Some("ProtectHome="))]
+    #[case("/home/ann/www", AccessFailure::Absent { is_parent_there: true }, None)]
+    #[case("/home/ann", AccessFailure::Absent { is_parent_there: true }, Some("ProtectHome="))]
+    #[case("/tmp/www", AccessFailure::Absent { is_parent_there: true }, Some("DynamicUser="))]
+    #[case("/tmp/a/www", AccessFailure::Absent { is_parent_there: true }, None)]
     #[case("/tmp/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
     fn the_likely_reason_of_an_unreadable_directory_is_named(
         #[case] directory: &str,

@@ -46,11 +46,16 @@ pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
             acknowledged,
         });
         group.count += finding.count();
-        if group.examples.len() < EXAMPLES {
+        // To say that there is one more takes as much room as that one.
+        if group.examples.len() <= EXAMPLES {
             group.examples.push(finding.to_string());
         }
     }
-    Ok(groups.into_values().collect())
+    let mut groups: Vec<FindingGroup> = groups.into_values().collect();
+    for group in groups.iter_mut().filter(|group| group.more() > 0) {
+        group.examples.truncate(EXAMPLES);
+    }
+    Ok(groups)
 }
 
 /// Returns the number of findings of each kind in a source that nobody has acknowledged.

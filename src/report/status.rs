@@ -51,6 +51,9 @@ pub struct Status {
     /// The hubs that accept nothing at the moment (R23).
     #[serde(default)]
     pub failing_hubs: Vec<FailingHub>,
+    /// The hubs and brokers that could not be reached since the start.
+    #[serde(default)]
+    pub unreached: Vec<UnreachedHub>,
     /// The hubs that fell behind on a change channel within a day, since the daemon began (C22).
     #[serde(default)]
     pub fell_behind: Vec<FellBehindView>,
@@ -300,6 +303,15 @@ pub struct FailingHub {
     pub next_try: Timestamp,
     /// Notifications that wait for it.
     pub waiting: usize,
+}
+
+/// A hub or broker that could not be reached since the start, whether or not there was anything to tell it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreachedHub {
+    pub hub: Hub,
+    pub since: Timestamp,
+    /// The failure of the last attempt.
+    pub reason: String,
 }
 
 /// A hub that fell so far behind that changes count as told although it was not told them (C22).

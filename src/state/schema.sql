@@ -15,7 +15,7 @@ CREATE TABLE mount (                        -- R1, R13, R15
   baselined INTEGER NOT NULL, held_document INTEGER NOT NULL,
   swept INTEGER,                            -- the start of the last complete sweep
   include TEXT, exclude TEXT,               -- the candidates of that sweep
-  unseen TEXT) STRICT;                      -- the prefixes below which it saw nothing
+  unseen TEXT) STRICT;                      -- where it saw nothing: prefixes of others inside, unread directories
 
 CREATE TABLE nested_file_system (           -- R15: file systems below a root that held documents
   mount INTEGER NOT NULL REFERENCES mount ON DELETE CASCADE, below BLOB NOT NULL, device INTEGER,
@@ -185,8 +185,9 @@ CREATE TABLE change_set (                   -- a set with a change channel, and 
   must_take_others INTEGER NOT NULL DEFAULT 0,                      -- C8: before a stale list is asked for again
   watched_since INTEGER,                    -- C7, C29: since when this run sees all its lists
   missing INTEGER NOT NULL DEFAULT 0, missing_until INTEGER,        -- C29: missing resources; when the first counts as deleted
-  is_accepted INTEGER NOT NULL DEFAULT 0) STRICT;                   -- C29: an operator believes their deletion
+  accepted INTEGER) STRICT;                 -- C29: when an operator believed their deletion
 CREATE INDEX change_set_wake ON change_set (source, wake);
+CREATE INDEX change_set_watched ON change_set (source) WHERE watched_since IS NOT NULL;
 CREATE INDEX change_set_learning ON change_set (id) WHERE learned = 0;
 
 CREATE TABLE change_list (                  -- a list of a set, as far as its entries were taken (C6)
@@ -200,7 +201,7 @@ CREATE TABLE change_list (                  -- a list of a set, as far as its en
   waits INTEGER NOT NULL DEFAULT 0, waits_until INTEGER,                -- C1, C7: its entries that another list may have
   skipped INTEGER NOT NULL DEFAULT 0, back_dated INTEGER NOT NULL DEFAULT 0, ahead INTEGER NOT NULL DEFAULT 0,
   rewritten INTEGER,                        -- C2, C15, C7: its entries that are reported
-  ended INTEGER,                            -- C7: no Change List any more; what was taken is forgotten then
+  ended INTEGER,                            -- C7: since when it is no Change List, or its deletion began its grace
   PRIMARY KEY (set_id, list)) STRICT, WITHOUT ROWID;
 CREATE INDEX change_list_by_list ON change_list (list);
 CREATE INDEX change_list_to_learn ON change_list (set_id) WHERE to_learn = 1;

@@ -135,7 +135,10 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
         let was_denied = before == DirectoryState::Denied;
         if was_denied {
-            self.unreadable.allow(id, at);
+            // R13: what is written there from then on is new.
+            if self.unreadable.allow(id, at) {
+                self.sweep_soon(at);
+            }
             let directory = path;
             self.reports.notice(TreeNotice::Readable { directory });
         }

@@ -187,7 +187,9 @@ impl RootChange {
     pub(super) fn unreadable(root: &Path, error: &io::Error) -> RootChange {
         let failure = match error.kind() {
             ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
-            ErrorKind::NotFound => Some(AccessFailure::Absent),
+            ErrorKind::NotFound => Some(AccessFailure::Absent {
+                is_parent_there: root.parent().is_some_and(Path::exists),
+            }),
             _ => None,
         };
         RootChange::Lost(match failure.and_then(|failure| remedy(root, failure)) {

@@ -34,6 +34,8 @@ struct Denial {
     reason: String,
     remedy: Option<&'static str>,
     since: Timestamp,
+    /// True if a sweep ended without what lies below it.
+    was_unseen: bool,
 }
 
 impl UnreadableDirectories {
@@ -57,15 +59,16 @@ impl UnreadableDirectories {
             reason: reason.to_owned(),
             remedy,
             since: before.map_or_else(Timestamp::now, |before| before.since),
+            was_unseen: before.is_some_and(|before| before.was_unseen),
         };
         self.denials.insert(id, denial);
     }
 
-    /// Takes note that a directory can be read, or is none any more.
-    pub(super) fn allow(&mut self, id: DirectoryId, mount: usize) {
-        if self.denials.remove(&id).is_some() {
-            self.outdated.insert(mount);
-        }
+    /// Takes note that a directory can be read, or is none any more. Returns true if a sweep ended without it.
+    pub(super) fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
+        let denial = self.denials.remove(&id);
+        self.outdated.extend(denial.as_ref().map(|_| mount));
+        denial.is_some_and(|denial| denial.was_unseen)
     }
 
     /// Returns the directories to try again.
@@ -74,11 +77,15 @@ impl UnreadableDirectories {
         due.map(|(id, _)| *id).collect()
     }
 
-    /// Returns the paths in a mount of the directories that could not be read.
-    pub(super) fn paths(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
-        let in_mount = |id: &&DirectoryId| directories.mount_of(**id) == Some(mount);
-        let ids = self.denials.keys().filter(in_mount);
-        ids.map(|id| directories.below(*id)).collect()
+    /// Ends a sweep of a mount. Returns the paths in it of the directories that could not be read.
+    pub(super) fn end_sweep(&mut self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+        let denials = self.denials.iter_mut();
+        let of_mount = denials.filter(|(id, _)| directories.mount_of(**id) == Some(mount));
+        let paths = of_mount.map(|(id, denial)| {
+            denial.was_unseen = true;
+            directories.below(*id)
+        });
+        paths.collect()
     }
 
     /// Takes the report about a mount of which the last one is outdated.
@@ -113,6 +120,7 @@ impl UnreadableDirectories {
         let named = denials.iter().take(MAX_NAMED);
         let named = named.map(|(below, denial)| UnreadableDirectory {
             directory: join(directory, below).display().to_string(),
+            below: below.clone(),
             reason: denial.reason.clone(),
             remedy: denial.remedy.map(str::to_owned),
             since: denial.since,

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use rustix::fs::fstat;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::daemon::{Daemon, Setup};
@@ -25,6 +26,26 @@ fn life(log: &[String], seq: u64) -> Vec<(String, Option<String>)> {
             (said, hub)
         })
         .collect()
+}
+
+#[test]
+fn the_file_says_what_is_logged_and_a_reload_changes_it() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let log = "[log]\nlevel = \"info\"\nformat = \"json\"\n";
+    let mut setup = Setup::new(&site, &[hub.url()], log);
+    let daemon = Daemon::spawn(setup.command("run"));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let mut line = daemon.await_log("");
+    while line["message"] != "ready" {
+        assert_ne!(line["level"], "DEBUG", "{line}");
+        line = daemon.await_log("");
+    }
+    setup.config = setup.config.replace("\"info\"", "\"debug\"");
+    setup.file();
+    daemon.signal(Signal::HUP);
+    daemon.await_log("reloaded the configuration: log changed");
+    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    while daemon.await_log("")["level"] != "DEBUG" {}
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use crate::support::daemon::{Daemon, Setup};
+use crate::support::daemon::{Daemon, Setup, output};
 use crate::support::documents::{Site, list};
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::localhost;
+use crate::support::ports::reserved;
 
 /// Every file below a directory that contains the text.
 fn files_with(directory: &Path, text: &str) -> Vec<String> {
@@ -26,6 +27,34 @@ fn files_with(directory: &Path, text: &str) -> Vec<String> {
         }
     }
     found
+}
+
+#[test]
+fn a_hub_and_a_broker_that_cannot_be_reached_are_named_at_the_start() {
+    let site = Site::new();
+    let broker = reserved();
+    let hub = format!("http://{broker}/hub");
+    let more = format!(
+        "[[broker]]\nname = \"repository\"\nurl = \"stomp://{broker}\"\ndestination = \"/topic/a\"\n"
+    );
+    let setup = Setup::new(&site, std::slice::from_ref(&hub), &more);
+    let daemon = setup.launch();
+    daemon.await_log(&format!("{hub} cannot be reached: "));
+    let status = daemon.await_status(|status| status["unreached"].as_array().unwrap().len() == 2);
+    let named: Vec<&str> = status["unreached"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|unreached| unreached["hub"].as_str().unwrap())
+        .collect();
+    assert!(named.contains(&hub.as_str()), "{named:?}");
+    let (_, out, _) = output(&mut setup.command("status"));
+    for named in named {
+        assert!(
+            out.contains(&format!("{named} cannot be reached: ")),
+            "{out}"
+        );
+    }
 }
 
 #[test]

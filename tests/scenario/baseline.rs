@@ -4,7 +4,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rstest::rstest;
 
-use crate::world::{Aside, World, capability_list, list, mount, plan};
+use crate::world::{Aside, HUB, Reply, World, capability_list, list, mount, plan};
 
 const NOTHING: [&str; 0] = [];
 
@@ -345,6 +345,76 @@ fn what_lies_below_a_directory_that_could_not_be_read_belongs_to_the_baseline() 
         world.wait(100);
         assert_eq!(world.news(), ["created changedump /b/new.xml"]);
     }
+}
+
+/// As `chmod -R` and `chown -R` do: the ctime changes, and some files can be read only after their directory.
+#[test]
+fn mending_the_directory_and_its_files_announces_nothing() {
+    let (mut world, hidden) = world_without_b(1);
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.unseen(|world| world.touch("/b/capabilitylist.xml"));
+    world.see("/b/capabilitylist.xml");
+    let text = list("changelist").up("/b/capabilitylist.xml");
+    world.deny("/b/changelist.xml");
+    world.write("/b/changelist.xml", text);
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+    world.sweep(0);
+    let new = list("changedump").up("/b/capabilitylist.xml");
+    world.write("/b/new.xml", new);
+    world.wait(100);
+    assert_eq!(world.news(), ["created changedump /b/new.xml"]);
+}
+
+#[rstest]
+fn what_was_read_below_such_a_directory_is_kept_until_the_next_sweep(
+    #[values(false, true)] is_reload: bool,
+    #[values(false, true)] is_denied_again: bool,
+) {
+    let (mut world, hidden) = world_without_b(1);
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.see("/b/capabilitylist.xml");
+    world.see("/b/changelist.xml");
+    world.wait(100);
+    world.script(HUB, Reply::Status(503));
+    for name in ["capabilitylist", "changelist"] {
+        world.update(&format!("/b/{name}.xml"));
+        world.wait(100);
+    }
+    if is_denied_again {
+        world.deny_directories(&["b"]);
+        world.sweep(0);
+    }
+    match is_reload {
+        true => world.reload(),
+        false => world.crash_and_start(),
+    }
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(
+        world.news(),
+        [
+            "updated capabilitylist /b/capabilitylist.xml",
+            "updated changelist /b/changelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn a_directory_that_can_never_be_read_is_no_other_configuration() {
+    let (mut world, _) = world_without_b(2);
+    assert!(world.is_as_configured());
+    world.crash();
+    world.launch();
+    assert!(world.is_as_configured());
+    world.plan.sources[0].candidates = crate::world::excluding(&["c/**"]);
+    world.launch();
+    assert!(!world.is_as_configured());
 }
 
 #[test]

@@ -151,6 +151,34 @@ fn a_broker_that_is_down_for_a_week_gets_its_notification_again_and_then_one_dif
     );
 }
 
+/// C21, C23: positions in a notification make ids (F4).
+#[test]
+fn what_was_logged_for_a_broker_is_sent_whole_although_fewer_entries_are_configured() {
+    let mut world = World::new(with_broker(plan(), &BOTH[1..]));
+    world.write_changes("/a/changelist.xml", &["u z 00:00"]);
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["changelist"]).change_channel("/a/change/", &[]),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.script(BROKER, Reply::Fail(30));
+    // One in flight, and one behind it.
+    let entries = ["u z 00:00", "u a 01:00", "u b 02:00", "u c 03:00"];
+    for count in [2, 4] {
+        world.write_changes("/a/changelist.xml", &entries[..count]);
+        world.wait(60);
+    }
+    world.plan.window.max_entries = 1;
+    world.reload();
+    world.script(BROKER, Reply::Accept);
+    world.wait(120);
+    let heard = world.changes_heard_by(BROKER);
+    let told: Vec<_> = heard.iter().map(|heard| heard.entries().len()).collect();
+    assert_eq!(told, [1, 2]);
+}
+
 #[test]
 fn an_hour_without_the_broker_loses_no_change_of_a_resource() {
     let mut world = World::new(with_broker(plan(), &BOTH[1..]));

@@ -4,6 +4,7 @@ use resourcesync::uri::Uri;
 use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{Mode, Plan};
+use rstest::rstest;
 
 use crate::channels::configured;
 use crate::world::{
@@ -392,6 +393,29 @@ fn an_alias_added_later_holds_for_what_was_read_before() {
 }
 
 #[test]
+fn what_was_read_before_an_alias_is_removed_names_what_it_named() {
+    let mut with_alias = plan();
+    with_alias.sources[0].mounts[0].aliases.push(http());
+    let mut world = world_of_http(with_alias);
+    world.plan = plan();
+    world.reload();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.update("/a/capabilitylist.xml");
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
 fn what_changed_while_an_alias_was_added_is_announced_in_its_set() {
     let mut world = world_of_http(plan());
     world.crash();
@@ -420,56 +444,73 @@ fn with_inner_mount() -> Plan {
     plan
 }
 
-#[test]
-fn what_an_outer_mount_publishes_in_place_of_an_inner_one_is_as_it_was() {
-    for is_reload in [false, true] {
-        let mut world = World::with_two_sets(with_inner_mount());
-        world.script(HUB, Reply::Status(503));
-        world.update("/b/capabilitylist.xml");
+#[rstest]
+fn what_another_mount_publishes_under_the_same_uri_is_as_it_was(
+    #[values(false, true)] is_reload: bool,
+    #[values(false, true)] is_added: bool,
+    #[values(false, true)] is_cut_off: bool,
+) {
+    let (mut before, mut after) = (with_inner_mount(), plan());
+    if is_added {
+        std::mem::swap(&mut before, &mut after);
+    }
+    let mut world = World::with_two_sets(before);
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/capabilitylist.xml");
+    world.wait(100);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    world.facts();
+    if !is_reload {
+        world.crash();
+    }
+    // The one that the other mount has besides was never published.
+    world.unseen(|world| {
+        let other = list("changedump").up("/b/capabilitylist.xml");
+        world.write("/b/other.xml", other);
+    });
+    world.wait(10);
+    world.plan = after;
+    if is_cut_off {
+        let position = usize::from(is_added);
+        world.launch();
+        world.find_mount(position);
+        world.see("/b/capabilitylist.xml");
+        world.unmount(position);
+        world.set_root(position, 8);
+        world.find_mount(position);
+        world.see("/b/changelist.xml");
+        world.crash();
+    }
+    world.start();
+    world.wait(100);
+    let facts = world.facts();
+    let is_drop = |fact: &&Fact| {
+        matches!(
+            fact,
+            Fact::Dropped {
+                cause: DropCause::DocumentsRemoved,
+                ..
+            } | Fact::ChannelRetired { .. }
+        )
+    };
+    assert_eq!(facts.iter().find(is_drop), None);
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(
+        world.news(),
+        [
+            "updated capabilitylist /b/capabilitylist.xml",
+            "updated changelist /b/changelist.xml"
+        ]
+    );
+    for name in [
+        "changedump /b/other.xml",
+        "resourcelist /b/resourcelist.xml",
+    ] {
+        world.update(name.split_once(' ').unwrap().1);
         world.wait(100);
-        world.update("/b/changelist.xml");
-        world.wait(100);
-        world.facts();
-        if !is_reload {
-            world.crash();
-        }
-        // The one that the outer mount has besides was never published.
-        world.unseen(|world| {
-            let other = list("changedump").up("/b/capabilitylist.xml");
-            world.write("/b/other.xml", other);
-        });
-        world.wait(10);
-        world.plan = plan();
-        world.start();
-        world.wait(100);
-        let facts = world.facts();
-        let is_drop = |fact: &&Fact| {
-            matches!(
-                fact,
-                Fact::Dropped {
-                    cause: DropCause::DocumentsRemoved,
-                    ..
-                } | Fact::ChannelRetired { .. }
-            )
-        };
-        assert_eq!(facts.iter().find(is_drop), None);
-        world.script(HUB, Reply::Accept);
-        world.wait(1_000);
-        assert_eq!(
-            world.news(),
-            [
-                "updated capabilitylist /b/capabilitylist.xml",
-                "updated changelist /b/changelist.xml"
-            ]
-        );
-        for name in [
-            "changedump /b/other.xml",
-            "resourcelist /b/resourcelist.xml",
-        ] {
-            world.update(name.split_once(' ').unwrap().1);
-            world.wait(100);
-            assert_eq!(world.news(), [format!("updated {name}")]);
-        }
+        assert_eq!(world.news(), [format!("updated {name}")]);
     }
 }
 
@@ -485,6 +526,59 @@ fn what_an_outer_mount_lacks_of_an_inner_one_is_forgotten() {
     assert_eq!(world.news(), NOTHING);
     assert!(!world.remembers("/b/capabilitylist.xml"));
     assert!(world.remembers("/b/resourcelist.xml"));
+}
+
+#[test]
+fn a_mount_that_took_documents_over_is_absent_when_its_root_is_empty() {
+    let mut world = World::with_two_sets(plan());
+    world.plan = with_inner_mount();
+    world.reload();
+    world.wait(100);
+    let hidden = world.take_away("/b/");
+    world.remount(1, 7);
+    assert_eq!(world.presence(), [Some(true), Some(false)]);
+    world.wait(10_000);
+    world.bring_back(hidden);
+    world.remount(1, 8);
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn what_an_outer_mount_cannot_read_yet_in_place_of_an_inner_one_is_known() {
+    let mut world = World::with_two_sets(with_inner_mount());
+    world.crash();
+    world.plan = plan();
+    let other = list("changedump").up("/b/capabilitylist.xml");
+    world.write("/b/other.xml", other);
+    let hidden = world.take_away("/b/other.xml");
+    world.launch();
+    world.find_mount(0);
+    world.deny_directories(&["b"]);
+    world.sweep(0);
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.see("/b/other.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn what_is_missing_while_another_mount_takes_its_uri_is_deleted() {
+    let name = "/b/capabilitylist.xml";
+    for is_deleted in [true, false] {
+        let mut world = World::with_two_sets(with_inner_mount());
+        world.delete(name);
+        world.wait(10);
+        world.plan = plan();
+        if !is_deleted {
+            world.unseen(|world| world.write_set("/b", &["resourcelist", "changelist"]));
+        }
+        world.reload();
+        world.wait(1_000);
+        let deleted = is_deleted.then(|| format!("deleted capabilitylist {name}"));
+        assert!(world.news().into_iter().eq(deleted));
+    }
 }
 
 #[test]

@@ -615,3 +615,32 @@ fn a_document_that_is_deleted_while_its_set_is_away_is_told_deleted_when_it_retu
         assert!(!world.remembers(CHANGE_LIST));
     }
 }
+
+/// R11, R13: only what was dropped counts as told.
+#[test]
+fn what_came_while_a_set_had_no_hub_is_created_once_it_has_one_again() {
+    let mut world = world_with_a_due_change();
+    world.plan.retired_topic = std::time::Duration::from_secs(24 * 3_600);
+    world.reload();
+    world.write(
+        "/a/capabilitylist.xml",
+        set_a(&["https://foreign.example.com/"]),
+    );
+    world.wait(100);
+    for name in ["/a/before.xml", "/a/after.xml"] {
+        world.write(name, list("resourcedump").up("/a/capabilitylist.xml"));
+        world.wait(3 * 24 * 3_600);
+    }
+    world.news();
+    world.script(HUB, Reply::Accept);
+    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
+    world.wait(10_000);
+    assert_eq!(
+        world.news(),
+        [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "created resourcedump /a/before.xml",
+            "created resourcedump /a/after.xml",
+        ]
+    );
+}

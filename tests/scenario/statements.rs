@@ -24,3 +24,16 @@ fn no_deletion_scans_what_may_refer_to_the_row() {
     }
     assert_eq!(scans, [""; 0]);
 }
+
+/// Each of thousands of lists that are written anew after a full disk ends the grace of all sets, of which most have none.
+#[test]
+fn sets_that_are_not_watched_are_not_passed_over() {
+    let connection = rsnotify::state::open::in_memory().unwrap();
+    let sql =
+        "UPDATE change_set SET watched_since = NULL WHERE source = 1 AND watched_since IS NOT NULL";
+    let plan = plan_of(&connection, sql);
+    assert_eq!(
+        plan,
+        ["SEARCH change_set USING INDEX change_set_watched (source=?)"]
+    );
+}

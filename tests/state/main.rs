@@ -37,7 +37,7 @@ mod integrity;
 /// A row in every table, those of the hub apart.
 const EVERYTHING: &str = r#"
 INSERT INTO source VALUES (1, 'main', '0a');
-INSERT INTO mount VALUES (1, 1, x'2f737276ff', 'https://e.org/', -1, 2, 1, 1, 5, '["**/*.xml"]', '["\"a\"/**"]', '[]');
+INSERT INTO mount VALUES (1, 1, x'2f737276ff', 'https://e.org/', -1, 2, 1, 1, 5, '["**/*.xml"]', '["\"a\"/**"]', '[[], []]');
 INSERT INTO nested_file_system VALUES (1, x'642fff', -1, 1, 0);
 INSERT INTO document (id, uri, source, mount, path, size, modified, changed, inode, capability, form, fingerprint)
   VALUES (1, 'https://e.org/cl.xml', 1, 1, x'636c2e786d6c', -1, 1, 2, -2, 1, 0, zeroblob(32)),

@@ -361,6 +361,37 @@ fn an_unreadable_file_or_directory_is_not_missing(
     assert!(it.notices.contains(&TreeNotice::Readable { directory }));
 }
 
+#[test]
+fn what_a_sweep_could_not_read_is_swept_once_it_can_be() {
+    use std::os::unix::{ffi::OsStrExt, fs::PermissionsExt};
+    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
+    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+        return;
+    }
+    let set = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let name = std::ffi::OsStr::from_bytes(b"d\xff");
+    let mut it = Watched::start_on(Inotify, |root| {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("a.xml"), document(1)).unwrap();
+        set(&root.join(name), 0o000);
+    });
+    assert_eq!(it.unreadable[0].below, name.as_bytes());
+    set(&it.root.join(name), 0o755);
+    it.wait_for(b"d\xff/a.xml", 1);
+    it.wait("another sweep", |it| it.sweeps == 2);
+    // What was read before needs none.
+    set(&it.root.join(name), 0o000);
+    it.wait("a word about the directory", |it| it.unreadable.len() == 1);
+    set(&it.root.join(name), 0o755);
+    it.wait("the end of it", |it| it.unreadable.is_empty());
+    std::thread::sleep(Duration::from_millis(300));
+    it.write("b.xml", 1);
+    it.wait_for("b.xml", 1);
+    assert_eq!(it.sweeps, 2);
+}
+
 #[rstest]
 fn a_file_linked_into_place_or_exchanged_is_seen(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,

@@ -222,29 +222,24 @@ pub struct ListedResource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceKey(pub [u8; 16]);
 
-/// What tells versions of a resource apart (C28): 64 bits for its `lastmod` and `length`, and 64 each for its digests, in order
-/// of 16 bits for their algorithms; of more than three digests the first. Zero stands for what is not given.
+/// What tells versions of a resource apart (C28): 32 bits each for its `lastmod` and `length`, and 64 each for its digests, in
+/// order of 16 bits for their algorithms; of more than three digests the first. Zero stands for what is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceState(pub [u8; 32]);
 
 impl ResourceState {
     /// Returns true if they may be of one version: all digests by the same algorithms are equal, or where there are none,
-    /// `lastmod` and `length` as values.
+    /// `lastmod` and `length` as far as both have them.
     pub fn is_same(&self, other: &ResourceState) -> bool {
-        let [modified, digests @ ..] = self.words();
-        let [other_modified, others @ ..] = other.words();
-        let pairs = digests
+        let [rest, digests @ ..] = self.words();
+        let [other_rest, others @ ..] = other.words();
+        let digests = digests
             .iter()
-            .flat_map(|one| others.iter().map(move |other| (*one, *other)));
-        let mut common = pairs
-            .filter(|(one, other)| one >> 48 == other >> 48 && *one != 0 && *other != 0)
-            .peekable();
-        if common.peek().is_some() {
-            return common.all(|(one, other)| one == other);
-        }
-        // Without a time, other algorithms are another version.
-        let is_comparable = modified != 0 || digests == others;
-        is_comparable && modified == other_modified
+            .flat_map(|one| others.iter().map(move |other| (*one, *other)))
+            .filter(|(one, other)| one >> 48 == other >> 48);
+        let halves = [rest >> 32, rest & u64::from(u32::MAX)].into_iter();
+        let rest = halves.zip([other_rest >> 32, other_rest & u64::from(u32::MAX)]);
+        self == other || are_same(digests).or_else(|| are_same(rest)) == Some(true)
     }
 
     fn words(&self) -> [u64; 4] {
@@ -256,6 +251,13 @@ impl ResourceState {
         }
         words
     }
+}
+
+/// Returns true if the values that both have are equal, and nothing if there are none.
+fn are_same(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
+    let mut common = pairs.filter(|(one, other)| *one != 0 && *other != 0);
+    let (one, other) = common.next()?;
+    Some(one == other && common.all(|(one, other)| one == other))
 }
 
 /// Returns digests as they are compared, in order: names of algorithms and hexadecimal digits in lower case.
@@ -455,8 +457,11 @@ impl Draft {
     /// Returns what tells versions of a resource apart.
     fn state(&self) -> ResourceState {
         let mut words = [[0; 8]; 4];
-        if !(self.lastmod.is_empty() && self.length.is_empty()) {
-            words[0] = short_hash(&[&instant(&self.lastmod), &self.length]);
+        let rest = [&*instant(&self.lastmod), &self.length];
+        for (half, value) in words[0].chunks_exact_mut(4).zip(rest) {
+            if !value.is_empty() {
+                half.copy_from_slice(&short_hash::<4>(&[value]));
+            }
         }
         for (word, digest) in words[1..].iter_mut().zip(digests(&self.hash)) {
             let (algorithm, value) = digest.split_once(':').unwrap_or(("", &digest));

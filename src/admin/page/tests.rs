@@ -17,7 +17,8 @@ use crate::report::figures::Figures;
 use crate::report::status::IntervalView;
 use crate::report::status::{
     BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, FellBehindView,
-    FindingGroup, HubView, MountStatus, RefusedConfiguration, SourceStatus, Status, WaitingView,
+    FindingGroup, HubView, MountStatus, RefusedConfiguration, SourceStatus, Status, UnreachedHub,
+    WaitingView,
 };
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -108,6 +109,7 @@ fn status(channels: usize, words: &str) -> Status {
         lasting: true,
     };
     let unreadable = UnreadableDirectory {
+        below: Vec::new(),
         directory: words.to_owned(),
         reason: words.to_owned(),
         remedy: Some(words.to_owned()),
@@ -143,6 +145,11 @@ fn status(channels: usize, words: &str) -> Status {
         }],
         channels,
         failing_hubs: Vec::new(),
+        unreached: vec![UnreachedHub {
+            hub: Hub::new(format!("javascript:1//{words}")),
+            since: NOW,
+            reason: words.to_owned(),
+        }],
         fell_behind: vec![FellBehindView {
             hub: hub.hub.clone(),
             topic: Topic::new(format!("javascript:0//{words}")),

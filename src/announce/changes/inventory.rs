@@ -39,8 +39,8 @@ pub struct InventoryRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletionRules {
     pub mass_deletion: MassDeletion,
-    /// True if an operator accepts what is missing now as deleted.
-    pub is_accepted: bool,
+    /// What is missing since then at the latest is deleted, as an operator wants, and nothing else now.
+    pub accepted: Option<Timestamp>,
 }
 
 /// Resources that are missing, of so many.
@@ -240,9 +240,11 @@ impl<'a> InventoryComparison<'a> {
         let watch = &self.request.watch;
         let since = row.missing.unwrap_or(watch.now);
         let ends = watch.grace_end(since);
-        // What is found missing only now was not accepted.
-        let is_accepted = self.rules.is_accepted && row.missing.is_some();
-        if ends <= watch.now || is_accepted {
+        let is_believed = match self.rules.accepted {
+            Some(accepted) => row.missing.is_some_and(|since| since <= accepted),
+            None => ends <= watch.now,
+        };
+        if is_believed {
             if self.deleted.len() < self.limit {
                 self.deleted.push((key, row.uri))
             } else {
@@ -276,7 +278,7 @@ impl<'a> InventoryComparison<'a> {
         let limit = self.rules.mass_deletion;
         let is_all = missing == of && limit != MassDeletion::Never;
         let is_mass = limit.is_exceeded(missing, of) || is_all;
-        let is_suspended = missing > 0 && is_mass && !self.rules.is_accepted;
+        let is_suspended = missing > 0 && is_mass && self.rules.accepted.is_none();
         self.missing.is_suspended = is_suspended;
         if is_suspended {
             self.deleted.clear();
@@ -363,15 +365,16 @@ mod tests {
         format!("2026-11-20T{text}Z").parse().unwrap()
     }
 
-    /// A Resource List of `name=hash`, or of a name that is followed by `@`, its `lastmod`, and perhaps its digests.
+    /// A Resource List of `name=hash`, or of a name that is followed by `@`, its `lastmod`, and perhaps its digests, and its length after a `#`.
     fn list(resources: &[&str]) -> String {
         let entries = resources.iter().map(|resource| {
             let (name, rest) = match resource.split_once('=') {
                 Some((name, hash)) => (name, format!("<rs:md hash=\"md5:{hash}\"/>")),
                 None => {
                     let (name, rest) = resource.split_once('@').unwrap();
+                    let (rest, length) = rest.split_once('#').unwrap_or((rest, ""));
                     let (lastmod, digests) = rest.split_once(' ').unwrap_or((rest, ""));
-                    let md = format!("<rs:md hash=\"{digests}\"/>");
+                    let md = format!("<rs:md hash=\"{digests}\" length=\"{length}\"/>");
                     (name, format!("<lastmod>{lastmod}</lastmod>{md}"))
                 }
             };
@@ -385,10 +388,10 @@ mod tests {
         )
     }
 
-    fn rules(is_accepted: bool) -> DeletionRules {
+    fn rules(accepted: Option<&str>) -> DeletionRules {
         DeletionRules {
             mass_deletion: MassDeletion::Percent(50),
-            is_accepted,
+            accepted: accepted.map(time),
         }
     }
 
@@ -474,14 +477,14 @@ mod tests {
         let mut stored = Stored::new();
         let first: &[&[&str]] = &[&["a=1", "b=1"], &["c@2026-01-01", "d=1"]];
         assert!(
-            take("10:00:00", first, &mut stored, true, rules(false))
+            take("10:00:00", first, &mut stored, true, rules(None))
                 .0
                 .is_empty()
         );
         assert_eq!(stored.len(), 4, "what was there is learned");
 
         let second: &[&[&str]] = &[&["a=1", "b=2"], &["c@2026-01-02", "e=1"]];
-        let (told, taken) = take("10:01:00", second, &mut stored, false, rules(false));
+        let (told, taken) = take("10:01:00", second, &mut stored, false, rules(None));
         assert_eq!(
             told,
             ["updated b", "updated c", "created e"],
@@ -503,14 +506,14 @@ mod tests {
         assert_eq!(missing.next, Some(time("10:06:00")));
 
         assert!(
-            take("10:05:59", second, &mut stored, false, rules(false))
+            take("10:05:59", second, &mut stored, false, rules(None))
                 .0
                 .is_empty()
         );
-        let (told, _) = take("10:06:00", second, &mut stored, false, rules(false));
+        let (told, _) = take("10:06:00", second, &mut stored, false, rules(None));
         assert_eq!(told, ["deleted d"]);
         assert!(
-            take("10:30:00", second, &mut stored, false, rules(false))
+            take("10:30:00", second, &mut stored, false, rules(None))
                 .0
                 .is_empty()
         );
@@ -535,7 +538,14 @@ mod tests {
     #[case::other_algorithms_at_another_time("@2026-11-20 md5:a1", "@2026-11-21 sha-256:b2", true)]
     #[case::other_algorithms_without_a_time("@ md5:a1", "@ sha-256:b2", true)]
     #[case::another_time_of_one_digest("@2026-11-20 md5:a1", "@2026-11-21 md5:a1", false)]
+    #[case::two_digests_by_one_algorithm("@ md5:a1 md5:b2", "@ md5:b2 md5:a1", false)]
     #[case::nothing_to_tell_by("@", "@", false)]
+    #[case::its_first_length("@2026-11-20", "@2026-11-20#5", false)]
+    #[case::its_last_length("@2026-11-20#5", "@2026-11-20", false)]
+    #[case::another_length("@2026-11-20#5", "@2026-11-20#6", true)]
+    #[case::another_time_of_one_length("@2026-11-20#5", "@2026-11-21#5", true)]
+    #[case::its_first_time("@#5", "@2026-11-20#5", false)]
+    #[case::nothing_in_common("@#5", "@2026-11-20", true)]
     fn resources_are_compared_by_value(
         #[case] before: &str,
         #[case] after: &str,
@@ -543,10 +553,10 @@ mod tests {
     ) {
         let [before, after] = [before, after].map(|rest| format!("a{rest}"));
         let mut stored = Stored::new();
-        take("10:00:00", &[&[&before]], &mut stored, true, rules(false));
-        let (told, _) = take("10:01:00", &[&[&after]], &mut stored, false, rules(false));
+        take("10:00:00", &[&[&before]], &mut stored, true, rules(None));
+        let (told, _) = take("10:01:00", &[&[&after]], &mut stored, false, rules(None));
         assert_eq!(told == ["updated a"], is_updated, "{told:?}");
-        let (told, _) = take("10:02:00", &[&[&after]], &mut stored, false, rules(false));
+        let (told, _) = take("10:02:00", &[&[&after]], &mut stored, false, rules(None));
         assert!(told.is_empty(), "{told:?}");
         // What it gained counts from then on.
         let state = stored.values().next().unwrap().state;
@@ -561,15 +571,15 @@ mod tests {
         let mut stored = Stored::new();
         let all: &[&[&str]] = &[&["a=1", "b=1", "c=1"]];
         let fewer: &[&[&str]] = &[&["a=1", "b=1"]];
-        take("10:00:00", all, &mut stored, true, rules(false));
-        take("10:01:00", fewer, &mut stored, false, rules(false));
+        take("10:00:00", all, &mut stored, true, rules(None));
+        take("10:01:00", fewer, &mut stored, false, rules(None));
         assert!(
-            take("10:05:00", all, &mut stored, false, rules(false))
+            take("10:05:00", all, &mut stored, false, rules(None))
                 .0
                 .is_empty()
         );
-        take("10:10:00", fewer, &mut stored, false, rules(false));
-        let (told, _) = take("10:14:00", fewer, &mut stored, false, rules(false));
+        take("10:10:00", fewer, &mut stored, false, rules(None));
+        let (told, _) = take("10:14:00", fewer, &mut stored, false, rules(None));
         assert!(told.is_empty(), "its grace began anew");
     }
 
@@ -578,31 +588,67 @@ mod tests {
         let mut stored = Stored::new();
         let names: Vec<String> = (0..300).map(|number| format!("r{number}=1")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        take("10:00:00", &[&names], &mut stored, true, rules(false));
+        take("10:00:00", &[&names], &mut stored, true, rules(None));
         let some: &[&[&str]] = &[&names[..140]];
-        take("10:01:00", some, &mut stored, false, rules(false));
-        let (told, taken) = take("11:00:00", some, &mut stored, false, rules(false));
+        take("10:01:00", some, &mut stored, false, rules(None));
+        let (told, taken) = take("11:00:00", some, &mut stored, false, rules(None));
         let missing = taken.missing.unwrap();
         assert!(
             told.is_empty() && missing.is_suspended,
             "160 of 300, more than one round tells"
         );
         assert!(!taken.has_more, "nothing is to be done before lists change");
-        let (told, taken) = take("11:01:00", some, &mut stored, false, rules(true));
+        let (told, taken) = take(
+            "11:01:00",
+            some,
+            &mut stored,
+            false,
+            rules(Some("11:00:00")),
+        );
         assert!(told.len() == 100 && taken.has_more);
         assert!(told.iter().all(|told| told.starts_with("deleted ")));
+    }
+
+    #[test]
+    fn what_is_found_missing_after_a_confirmation_is_judged_as_ever() {
+        let mut stored = Stored::new();
+        let names: Vec<String> = (0..300).map(|number| format!("r{number}=1")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        take("10:00:00", &[&names], &mut stored, true, rules(None));
+        take(
+            "10:01:00",
+            &[&names[..290]],
+            &mut stored,
+            false,
+            rules(None),
+        );
+        let accepted = rules(Some("10:02:00"));
+        // It lasts while a round leaves changes to another one.
+        for (at, deleted) in [("10:03:00", 10), ("11:00:00", 0)] {
+            let (told, taken) = take(at, &[&names[..100]], &mut stored, false, accepted);
+            assert_eq!(told.len(), deleted, "{at}");
+            assert_eq!(taken.missing.unwrap().missing, 190);
+        }
+        let (told, taken) = take(
+            "11:00:00",
+            &[&names[..100]],
+            &mut stored,
+            false,
+            rules(None),
+        );
+        assert!(told.is_empty() && taken.missing.unwrap().is_suspended);
     }
 
     #[test]
     fn few_deletions_are_believed_unless_nothing_is_left() {
         let mut stored = Stored::new();
         let all: &[&[&str]] = &[&["a=1", "b=1", "c=1"]];
-        take("10:00:00", all, &mut stored, true, rules(false));
-        take("10:01:00", &[&[]], &mut stored, false, rules(false));
-        let (told, taken) = take("11:00:00", &[&[]], &mut stored, false, rules(false));
+        take("10:00:00", all, &mut stored, true, rules(None));
+        take("10:01:00", &[&[]], &mut stored, false, rules(None));
+        let (told, taken) = take("11:00:00", &[&[]], &mut stored, false, rules(None));
         assert!(told.is_empty() && taken.missing.unwrap().is_suspended);
         let one: &[&[&str]] = &[&["a=1"]];
-        let (told, _) = take("11:01:00", one, &mut stored, false, rules(false));
+        let (told, _) = take("11:01:00", one, &mut stored, false, rules(None));
         assert_eq!(
             BTreeSet::from_iter(told),
             ["deleted b", "deleted c"].map(str::to_owned).into()

@@ -23,10 +23,13 @@ pub struct Baseline {
 #[derive(Debug, Clone)]
 pub struct SweptCandidates {
     pub candidates: Candidates,
-    /// The prefixes below which it saw nothing: those of others, and directories that could not be read so far.
-    pub unseen: Vec<Uri>,
-    /// False if the configuration has others. Until the mount was swept, what else there is counts as known.
+    /// The prefixes of others inside, below which it saw nothing.
+    pub inside: Vec<Uri>,
+    /// False if the configuration has other candidates, or prefixes inside. Until the mount was swept, what else there is
+    /// counts as known.
     pub are_configured: bool,
+    /// The directories that could not be read so far.
+    pub unread: Vec<Uri>,
 }
 
 /// The documents that are read for the first time while a mount is swept.
@@ -35,8 +38,8 @@ struct FirstLooks {
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     started: Timestamp,
-    /// Documents that changed since `started` by the clock of the files.
-    fresh: Vec<(Uri, Fingerprint)>,
+    /// Documents that changed since `started` by the clock of the files; nothing after the sweep of a root that was found.
+    fresh: Option<Vec<(Uri, Fingerprint)>>,
     /// True if some file is from the future, so that the clock of the files is not ours.
     has_other_clock: bool,
 }
@@ -45,7 +48,7 @@ impl FirstLooks {
     fn new(started: Timestamp) -> FirstLooks {
         FirstLooks {
             started,
-            fresh: Vec::new(),
+            fresh: None,
             has_other_clock: false,
         }
     }
@@ -80,13 +83,14 @@ impl Baseline {
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
     /// anybody knows.
     pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
-        let was_looked_at = |swept: &SweptCandidates| {
+        let is_new = |swept: &SweptCandidates| {
             let uri = Uri::below(prefix, below);
-            swept.are_configured
-                || swept.candidates.accepts(&PublishedPath::of(prefix), below)
-                    && !swept.unseen.iter().any(|unseen| uri.is_below(unseen))
+            let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
+            let is_candidate = || swept.candidates.accepts(&PublishedPath::of(prefix), below);
+            is_below(&swept.unread)
+                || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
         };
-        !self.is_complete || !self.candidates.as_ref().is_none_or(was_looked_at)
+        !self.is_complete || self.candidates.as_ref().is_some_and(is_new)
     }
 
     /// Returns true if the last complete sweep had the candidates that are configured.
@@ -98,26 +102,27 @@ impl Baseline {
     /// Begins a sweep of a root that was found.
     pub fn begin_sweep(&mut self, started: Timestamp) {
         self.first_looks = FirstLooks::new(started);
+        self.first_looks.fresh = Some(Vec::new());
     }
 
     /// Gives up a sweep.
     pub fn leave_sweep(&mut self) {
-        self.first_looks.fresh.clear();
+        self.first_looks.fresh = None;
     }
 
-    /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it could
-    /// not be read before, or changed while the mount was swept.
-    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting, predates: bool) -> bool {
+    /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
+    /// while the mount was swept.
+    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting) -> bool {
         let looks = &mut self.first_looks;
         let (changed, at) = (sighting.stat.changed, sighting.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
         let is_fresh = looks.started <= changed && changed <= at;
         looks.has_other_clock |= changed > at;
-        if !predates && is_fresh {
-            let fingerprint = sighting.parsed.fingerprint;
-            looks.fresh.push((uri.clone(), fingerprint));
-        }
-        !predates && !is_fresh
+        let Some(fresh) = looks.fresh.as_mut().filter(|_| is_fresh) else {
+            return true;
+        };
+        fresh.push((uri.clone(), sighting.parsed.fingerprint));
+        false
     }
 
     /// Ends a complete sweep of these candidates, with these prefixes of others inside, and these directories that could
@@ -129,21 +134,23 @@ impl Baseline {
         unreadable: Vec<Uri>,
         wall: Timestamp,
     ) -> EndedSweep {
-        let before = self.candidates.take().map(|swept| swept.unseen);
-        let before = before.filter(|_| self.is_complete);
-        let is_unseen = |directory: &Uri| {
-            let was_unseen = |before: Vec<Uri>| before.iter().any(|it| directory.is_below(it));
-            before.clone().is_none_or(was_unseen)
+        let before = self.candidates.take().filter(|_| self.is_complete);
+        let is_new = |directory: &Uri| {
+            let is_new = |before: &SweptCandidates| {
+                let mut unseen = before.inside.iter().chain(&before.unread);
+                unseen.any(|it| directory.is_below(it))
+            };
+            before.as_ref().is_none_or(is_new)
         };
-        let unreadable: Vec<Uri> = unreadable.into_iter().filter(is_unseen).collect();
         // No later sweep begins earlier, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.first_looks.started, wall));
         self.candidates = Some(SweptCandidates {
             candidates: candidates.clone(),
-            are_configured: unreadable.is_empty(),
-            unseen: inside.into_iter().chain(unreadable).collect(),
+            inside,
+            are_configured: true,
+            unread: unreadable.into_iter().filter(is_new).collect(),
         });
-        let fresh = std::mem::take(&mut self.first_looks.fresh);
+        let fresh = self.first_looks.fresh.take().unwrap_or_default();
         let has_other_clock = std::mem::take(&mut self.first_looks.has_other_clock);
         EndedSweep {
             is_first: !std::mem::replace(&mut self.is_complete, true),

@@ -55,13 +55,13 @@ pub struct ChangeSet {
     pub watched_since: Option<Timestamp>,
     pub missing: usize,
     pub missing_until: Option<Timestamp>,
-    pub is_accepted: bool,
+    pub accepted: Option<Timestamp>,
 }
 
 pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
     step.db.first(
         "SELECT id, source, learned, learned_until, retiring, told_until, wake, first_trigger, last_trigger, not_before, \
-         delays, round, is_partial, last_round, must_take_others, watched_since, missing, missing_until, is_accepted \
+         delays, round, is_partial, last_round, must_take_others, watched_since, missing, missing_until, accepted \
          FROM change_set WHERE id = ?1",
         id,
     )
@@ -69,7 +69,7 @@ pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
 
 from_row! { ChangeSet {
     id, source, learned, learned_until, retiring, told_until, wake, triggers, not_before, delays, round, is_partial, last_round,
-    must_take_others, watched_since, missing, missing_until, is_accepted
+    must_take_others, watched_since, missing, missing_until, accepted
 } }
 
 impl FromRow for Option<ListKind> {
@@ -89,11 +89,11 @@ impl ChangeSet {
             "UPDATE change_set SET learned = ?2, learned_until = ?3, retiring = ?4, told_until = ?5, wake = ?6, \
              first_trigger = ?7, last_trigger = ?8, not_before = ?9, delays = ?10, round = ?11, is_partial = ?12, \
              last_round = ?13, must_take_others = ?14, watched_since = ?15, missing = ?16, missing_until = ?17, \
-             is_accepted = ?18 WHERE id = ?1",
+             accepted = ?18 WHERE id = ?1",
             (
                 (self.id, learned, self.learned_until, self.retiring, self.told_until, self.wake),
                 (self.triggers, self.not_before, self.delays, self.round, self.is_partial, self.last_round, self.must_take_others),
-                (self.watched_since, self.missing, self.missing_until, self.is_accepted),
+                (self.watched_since, self.missing, self.missing_until, self.accepted),
             ),
         )
     }
@@ -176,7 +176,7 @@ impl ChangeSet {
     /// Forgets the resources that were listed, because Resource Lists are not compared any more: entries that Change Lists
     /// gained meanwhile are told (C11). Returns false if nothing was known of resources.
     pub fn forget_inventory(&mut self, step: &Step<'_>) -> Result<bool> {
-        (self.missing, self.missing_until, self.is_accepted) = (0, None, false);
+        (self.missing, self.missing_until, self.accepted) = (0, None, None);
         match self.learned {
             Some(ListKind::ChangeLists) => return Ok(false),
             // Some may have been learned.
@@ -288,20 +288,22 @@ pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
 
 // Sets of a source.
 
-/// Returns true if what lists have counts as taken because it was there before, and was not read yet (C10, R13). A set of which
-/// a round was put off does not count: what keeps it may last.
+/// Returns true if what lists have counts as taken because it was there before, and was not read yet (C10, R13). Neither a set
+/// whose rounds were put off nor a list that the others do not wait for (C8) counts: what keeps it may last.
 pub fn is_learning(db: Db<'_>) -> Result<bool> {
-    let is_due = "s.delays = 0 AND (s.round IS NOT NULL OR s.first_trigger IS NOT NULL)";
+    let is_due = "s.delays < ?1 AND (s.round IS NOT NULL OR s.first_trigger IS NOT NULL)";
     let sql = format!(
         "SELECT 1 FROM change_set s WHERE s.learned = 0 AND {is_due} UNION ALL \
-         SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due}"
+         SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due} \
+         AND NOT EXISTS (SELECT 1 FROM stale_list t WHERE t.set_id = l.set_id AND t.list = l.list AND t.times >= ?1)"
     );
-    db.exists(&sql, ())
+    db.exists(&sql, lists::ROUNDS)
 }
 
-/// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number.
+/// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number. A round under
+/// way may find more of them missing, and does not count.
 pub fn accept(step: &Step<'_>, source: i64) -> Result<usize> {
-    let sql = "UPDATE change_set SET is_accepted = 1, wake = ?2 WHERE source = ?1 AND missing > 0 RETURNING missing";
+    let sql = "UPDATE change_set SET accepted = ?2, wake = ?2, round = NULL WHERE source = ?1 AND missing > 0 RETURNING missing";
     let missing = step.db.all::<Vec<usize>>(sql, (source, step.now))?;
     Ok(missing.iter().sum())
 }
@@ -326,7 +328,7 @@ pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
 /// before is seen anew.
 pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
     step.db.run(
-        "UPDATE change_set SET wake = CASE WHEN retiring IS NOT NULL OR is_accepted = 1 THEN ?1 END, not_before = NULL, \
+        "UPDATE change_set SET wake = CASE WHEN retiring IS NOT NULL OR accepted IS NOT NULL THEN ?1 END, not_before = NULL, \
          first_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, last_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, \
          delays = 0, round = NULL, last_round = NULL, must_take_others = 0, missing_until = NULL, \
          watched_since = CASE WHEN ?2 = 0 THEN watched_since END",

@@ -654,28 +654,24 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
         values,
     )?;
     for account in ended {
-        let (id, hub) = account;
         report_dropped(step, account)?;
         change_log::drop_due(step, account)?;
         let sql = "UPDATE account SET ends = NULL WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
+        // What is dropped counts as told, should the hub return.
         let dropped = step.db.all::<Vec<DocId>>(
-            "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (dormant = 0 OR document IN \
+            "UPDATE owed SET dormant = 1, due = NULL, (told_capability, told_form, told_fingerprint) = \
+             (SELECT d.capability, d.form, d.fingerprint FROM document d WHERE d.id = owed.document \
+             AND d.presence BETWEEN 1 AND 3) WHERE channel = ?1 AND hub = ?2 AND (dormant = 0 OR document IN \
              (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)) RETURNING document",
             account,
         )?;
         withdraw(step, account)?;
-        // What was dropped counts as told, should the hub return.
-        if let Some(channel) = channel(step, id)?
-            && channel.kind == ChannelKind::Framework
-        {
-            write_down(step, &channel, hub)?;
-        }
-        change_log::trim(step, id)?;
+        change_log::trim(step, account.0)?;
         for document in dropped {
             forget_if_done(step, document)?;
         }
-        end_accounts(step, id)?;
+        end_accounts(step, account.0)?;
     }
     Ok(())
 }

@@ -147,13 +147,13 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     Ok(free)
 }
 
-/// Returns the most entries that the next notification to a hub may have: no more than is configured, than its account may
-/// have, and than the hub refused (R21, R23).
+/// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
+/// refused (R23).
 pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
     let size = step.live.hubs.get(&hub);
     let size = size.and_then(|hub| hub.queue.size_limit(step.now));
     let limits = own.into_iter().chain(size.map(|size| size.entries));
-    limits.fold(step.plan.window.max_entries, usize::min)
+    limits.min().unwrap_or(usize::MAX)
 }
 
 /// Returns the next notification of an account, of so many entries at most.
@@ -168,6 +168,7 @@ fn next(
     let size = size.and_then(|hub| hub.queue.size_limit(step.now));
     let window = &step.plan.window;
     let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
+    let max = max.min(window.max_entries);
     let (announced, beyond) = announced(step, position, channel, hub, Some(max))?;
     let mut bytes = overhead(step, channel)?;
     let mut next = Announced {

@@ -295,11 +295,12 @@ pub fn seen(
         let predates = trouble.is_some_and(|(predates, _)| predates);
         let plan = &step.plan.sources[position];
         let is_new_ground = step.live.sources[position].is_new_ground(&sighting.path);
-        if (!plan.announce_existing && is_new_ground) || predates {
+        if !plan.announce_existing && is_new_ground {
             let known = step.live.sources[position].mount_mut(mount);
-            let is_known =
-                known.is_some_and(|known| known.baseline.first_look(uri, &sighting, predates));
+            let is_known = known.is_some_and(|known| known.baseline.first_look(uri, &sighting));
             baseline = if is_known { 1 } else { 2 };
+        } else if predates {
+            baseline = 2;
         }
         let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
         step.db.run(sql, &sighting.path)?;
@@ -307,7 +308,8 @@ pub fn seen(
     if let Some(before) = &before {
         step.successors.remove(&before.id);
         if !before.is_gone() && before.version == version {
-            return met(step, before, &sighting);
+            met(step, before, &sighting)?;
+            return step.live.sources[position].hold_document(step.db, mount);
         }
     }
     put(step, position, uri, sighting, before, baseline)?;
@@ -590,9 +592,9 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
 }
 
 /// R13: returns true if a change of the configuration says that a document lies where nobody has looked for it yet. If it
-/// does not, it is no longer configured.
+/// does not, it is no longer configured, unless it was missing before.
 fn is_expected(document: &SeenDocument) -> bool {
-    document.looked == Timestamp::UNIX_EPOCH
+    !document.is_missing() && document.looked == Timestamp::UNIX_EPOCH
 }
 
 /// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
@@ -747,9 +749,9 @@ fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath
     Ok(())
 }
 
-/// Forgets what was read of a mount whose baseline was not finished.
+/// Forgets what was read of a mount for a baseline that was not finished.
 pub fn forget_mount(step: &Step<'_>, mount: MountId) -> Result<()> {
-    let sql = "SELECT id FROM document WHERE mount = ?1";
+    let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
     let documents = step.db.all::<Vec<DocId>>(sql, mount)?;
     for id in documents {
         forget(step.db, id)?;

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
+use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList, WatchedTime};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::observation::Stat;
-use crate::announce::time::later;
+use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::fingerprint::Fingerprint;
@@ -24,8 +24,10 @@ use crate::state::{DocId, Result, from_row};
 const LEARNED_SIZE: u64 = 32 << 20;
 /// Time after which a closed Change List that did not change is not expected to (C7).
 const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
+const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Number of times that a list is asked for in vain before the others are read without it.
-const ROUNDS: u32 = 2;
+pub const ROUNDS: u32 = 2;
 /// Number of times that a list is asked for in vain before the operator is told, after half a minute.
 const ROUNDS_TO_REPORT: u32 = 5;
 
@@ -151,6 +153,7 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
     }
     let left_out = leave_stale_out(step, set, &mut lists)?;
     if lists.is_empty() && !left_out.is_empty() {
+        set.delays = set.delays.saturating_add(1);
         if let Some(next) = next_stale(step, set.id)? {
             set.delay_until(next, step.now);
         }
@@ -248,7 +251,8 @@ fn has_changed_resource_lists(
     set: &ChangeSet,
     lists: &[ListOfRound],
 ) -> Result<bool> {
-    let is_deletion_due = set.is_accepted || set.missing_until.is_some_and(|at| at <= step.now);
+    let is_deletion_due =
+        set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
     if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
         return Ok(true);
     }
@@ -575,40 +579,51 @@ fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
     set.save(step)
 }
 
-/// Forgets what was taken of the lists of a set that ended a grace ago, if all its lists were seen for that time; else later.
-pub fn forget_ended(step: &Step<'_>, position: usize, set: DocId) -> Result<()> {
-    let sql = "SELECT list FROM change_list WHERE set_id = ?1 AND ended <= ?2";
-    let ended = step.db.all::<Vec<DocId>>(sql, (set, step.now))?;
-    if ended.is_empty() {
-        return Ok(());
-    }
-    let since = match has_unseen_list(step, position, set)? {
-        true => None,
-        false => change_sets::load(step, set)?.and_then(|set| set.watched_since),
+/// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
+pub fn forget_ended(step: &Step<'_>, position: usize, set: DocId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
+    let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set)?;
+    let (false, Some(mut set)) = (ended.is_empty(), change_sets::load(step, set)?) else {
+        return Ok(None);
     };
-    let grace = step.plan.sources[position].deletion_grace;
-    let ends = later(since.unwrap_or(step.now), grace);
-    if ends > step.now {
-        let sql = "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND ended <= ?2";
-        return step.db.run(sql, (set, step.now, ends));
+    let watch = watched_time(step, position, &mut set, ListKind::ChangeLists)?;
+    set.save(step)?;
+    let mut next = None;
+    for (list, ended) in ended {
+        let ends = watch.grace_end(ended);
+        if ends <= step.now {
+            forget(step, set.id, list)?;
+        } else {
+            next = next.into_iter().chain([ends]).min();
+        }
     }
-    for list in ended {
-        forget(step, set, list)?;
-    }
-    Ok(())
+    Ok(next)
 }
 
-/// Returns true if a list of a set may have entries that nobody sees now: a mount is away, or there is a file that cannot be
-/// read and is no document that belongs elsewhere (C7).
-pub fn has_unseen_list(step: &Step<'_>, position: usize, set: DocId) -> Result<bool> {
+/// Returns the time for which the lists of a set were watched, with the grace of what they lost. That of entries of Change
+/// Lists is longer while nobody sees some that a list may have: a mount is away, or a directory or a file that may be a Change
+/// List cannot be read (C7).
+pub fn watched_time(
+    step: &Step<'_>,
+    position: usize,
+    set: &mut ChangeSet,
+    kind: ListKind,
+) -> Result<WatchedTime> {
     let source = &step.live.sources[position];
-    Ok(!source.is_whole()
-        || step.db.exists(
-            "SELECT 1 FROM trouble t LEFT JOIN document d ON d.uri = t.uri AND d.presence BETWEEN 1 AND 3 \
-             WHERE t.source = ?1 AND (d.id IS NULL OR d.capability = ?2 AND d.form = 0 \
-             AND EXISTS (SELECT 1 FROM member WHERE document = d.id AND set_id = ?3))",
-            (source.id, Capability::ChangeList, set),
-        )?)
+    let is_seen = kind == ListKind::ResourceLists
+        || source.is_whole()
+            && !step.db.exists(
+                "SELECT 1 FROM trouble t WHERE t.source = ?1 AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri \
+                 AND d.presence BETWEEN 1 AND 3 AND (d.capability <> ?2 OR d.form <> 0))",
+                (source.id, Capability::ChangeList),
+            )?;
+    let grace = step.plan.sources[position].deletion_grace;
+    let least = if is_seen { grace } else { UNSEEN_GRACE };
+    Ok(WatchedTime {
+        since: *set.watched_since.get_or_insert(step.now),
+        now: step.now,
+        grace: grace.max(least),
+    })
 }
 
 /// Ends the waits for entries that no list had in time: the next round takes them. Returns their number.
@@ -617,12 +632,10 @@ pub fn end_waits(step: &Step<'_>, set: DocId) -> Result<usize> {
     step.db.change(sql, (set, step.now))
 }
 
-/// Returns the first time at which entries wait no more or a list is forgotten.
-pub fn next_end(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
-    let sql = "SELECT min(waits_until), min(ended) FROM change_list WHERE set_id = ?1";
-    let next = step.db.first::<(Option<_>, Option<_>)>(sql, set)?;
-    let (waits_until, ended) = next.unwrap_or_default();
-    Ok(waits_until.into_iter().chain(ended).min())
+/// Returns the first time at which entries wait no more.
+pub fn next_wait_end(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
+    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
 }
 
 // Lists that were seen to change, come or end (C6, C7, C11, C27).
@@ -730,9 +743,9 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
             }
             // Its entries may stand in other lists now, as in the components of an index; a deletion had its grace.
             let ended = if is_there {
-                later(step.now, plan.deletion_grace)
-            } else {
                 step.now
+            } else {
+                earlier(step.now, plan.deletion_grace)
             };
             step.db.run(
                 "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL",

@@ -56,7 +56,10 @@ impl KnownMount {
             let json = |texts: &[String]| serde_json::json!(texts).to_string();
             let globs = &swept.candidates.globs;
             let globs = (json(&globs.include), json(&globs.exclude));
-            (globs, serde_json::json!(swept.unseen).to_string())
+            (
+                globs,
+                serde_json::json!((&swept.inside, &swept.unread)).to_string(),
+            )
         });
         let (globs, unseen) = globs.unzip();
         db.run(
@@ -131,14 +134,8 @@ pub fn load(
         let (identity, (baselined, held_document, swept), globs, unseen) =
             stored.unwrap_or_default();
         let identity = identity.map(|(device, inode)| Identity { device, inode });
-        let candidates = swept_candidates(globs, unseen).map(|(candidates, unseen)| {
-            let configured = (&source.candidates, &source.prefixes_inside(plan));
-            SweptCandidates {
-                are_configured: (&candidates, &unseen) == configured,
-                candidates,
-                unseen,
-            }
-        });
+        let configured = (&source.candidates, &source.prefixes_inside(plan));
+        let candidates = swept_candidates(globs, unseen, configured);
         let nested = db.all(
             "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
             plan.id,
@@ -156,16 +153,23 @@ pub fn load(
     Ok(mounts)
 }
 
-/// Reads the candidates of a sweep, and the prefixes below which it saw nothing.
+/// Reads the candidates of a sweep, and where it saw nothing.
 fn swept_candidates(
     globs: Option<(String, String)>,
     unseen: Option<String>,
-) -> Option<(Candidates, Vec<Uri>)> {
+    configured: (&Candidates, &Vec<Uri>),
+) -> Option<SweptCandidates> {
     let (include, exclude) = globs?;
     let include = serde_json::from_str(&include).ok()?;
     let exclude = serde_json::from_str(&exclude).ok()?;
-    let unseen = serde_json::from_str(&unseen?).ok()?;
-    Some((Candidates::new(include, exclude).ok()?, unseen))
+    let candidates = Candidates::new(include, exclude).ok()?;
+    let (inside, unread) = serde_json::from_str(&unseen?).ok()?;
+    Some(SweptCandidates {
+        are_configured: (&candidates, &inside) == configured,
+        candidates,
+        inside,
+        unread,
+    })
 }
 
 impl LiveSource {
@@ -179,9 +183,11 @@ impl LiveSource {
             .all(|state| matches!(state, MountState::Ready | MountState::Absent))
     }
 
-    /// Returns true if every mount is there, and was swept in this run.
+    /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
     pub fn is_whole(&self) -> bool {
+        let can_be_read = |mount: &Arc<KnownMount>| mount.unreadable.0.is_empty();
         self.states().all(|state| state == MountState::Ready)
+            && self.mounts.values().all(can_be_read)
     }
 
     pub fn is_absent(&self, id: MountId) -> bool {
@@ -289,12 +295,9 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
     }
     mount.nested.decide(&below);
     let inside = plan.sources[position].prefixes_inside(&mount.plan);
-    let unreadable = mount.unreadable.0.iter().filter_map(|it| {
-        let below = std::path::Path::new(&it.directory).strip_prefix(&mount.plan.directory);
-        let below = below.ok()?.as_os_str().as_bytes();
-        Some(Uri::below(&mount.plan.prefix, &[below, b"/"].concat()))
-    });
-    let unreadable = unreadable.collect();
+    let unreadable = mount.unreadable.0.iter();
+    let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
+    let unreadable = unreadable.map(|it| uri_of(&it.below)).collect();
     let EndedSweep { is_first, unclear } = mount.baseline.end_sweep(
         &plan.sources[position].candidates,
         inside,

@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::announce::changes::inventory::DeletionRules;
-use crate::announce::changes::round::{
-    ROUND, TakeOutcome, TakeRequest, Taken, TakenRound, WatchedTime,
-};
+use crate::announce::changes::round::{ROUND, TakeOutcome, TakeRequest, Taken, TakenRound};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use jiff::Timestamp;
@@ -30,7 +28,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
-            lists::forget_ended(step, position, id)?;
+            let next_forgotten = lists::forget_ended(step, position, id)?;
             let ended_waits = lists::end_waits(step, id)?;
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
@@ -39,7 +37,9 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
                 set.trigger_if_none(step.now);
             }
             let next = begin(step, position, &mut set)?;
-            set.wake = next.into_iter().chain(lists::next_end(step, id)?).min();
+            let next_wait = lists::next_wait_end(step, id)?;
+            let next = next.into_iter().chain(next_forgotten).chain(next_wait);
+            set.wake = next.min();
             set.save(step)?;
         }
     }
@@ -52,7 +52,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     if set.round.is_some() {
         return Ok(None);
     }
-    let is_deletion_due = set.is_accepted || set.missing_until.is_some_and(|at| at <= now);
+    let is_deletion_due = set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= now);
     if set.triggers.is_none() && !is_deletion_due {
         return Ok(set.missing_until);
     }
@@ -110,30 +110,19 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     set.round = Some(step.live.last_round);
     set.is_partial = is_partial && set.learned.is_none();
     (set.triggers, set.not_before) = (None, None);
-    // All Resource Lists are there, or the round would have been put off.
-    let is_away = kind == ListKind::ChangeLists && lists::has_unseen_list(step, position, set.id)?;
-    let since = if is_away {
-        now
-    } else {
-        *set.watched_since.get_or_insert(now)
-    };
     step.take.push(TakeRequest {
         set: step.db.uri_of(set.id)?,
         round: step.live.last_round,
         after: set.last_round,
         at: step.wall,
         lists,
-        watch: WatchedTime {
-            since,
-            now,
-            grace: plan.deletion_grace,
-        },
+        watch: lists::watched_time(step, position, set, kind)?,
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
         inventory: (kind == ListKind::ResourceLists).then_some(DeletionRules {
             mass_deletion: plan.mass_deletion,
-            is_accepted: set.is_accepted,
+            accepted: set.accepted,
         }),
     });
     Ok(None)
@@ -251,7 +240,7 @@ fn log(
     }
     if let Some(missing) = taken.missing {
         (set.missing, set.missing_until) = (missing.missing, missing.next);
-        set.is_accepted &= taken.has_more;
+        set.accepted.take_if(|_| !taken.has_more);
         let uri = step.db.uri_of(set.id)?;
         let finding = missing.is_suspended.then(|| Finding::MissingResources {
             set: uri.clone(),

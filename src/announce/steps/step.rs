@@ -265,6 +265,7 @@ impl<'a> Step<'a> {
                     && let Some(known) = self.live.sources[position].mount_mut(mount)
                 {
                     known.unreadable = (directories, more);
+                    change_sets::stop_watching(self, self.live.sources[position].id)?;
                 }
             }
             Event::Nested {
@@ -917,50 +918,32 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the source of a document under another plan, and its path there. A document is what its URI says, so another
-/// mount may have it that was swept before. Nothing if it is no longer configured, or new (R13).
-fn place_of(
-    step: &Step<'_>,
-    uri: &Uri,
-    path: &DocumentPath,
-) -> Result<Option<(usize, DocumentPath)>> {
-    let sources = step.plan.sources.iter().enumerate();
-    let mut places = sources.filter_map(|(at, source)| Some((at, source.path_of(uri)?)));
-    let Some((position, place)) = places.next() else {
-        return Ok(None);
-    };
-    let live = &step.live.sources[position];
-    let is_known = if place == *path {
-        !live.is_new_ground(path)
-    } else {
-        let sql =
-            "SELECT count(*) FROM mount WHERE id IN (?1, ?2) AND source = ?3 AND baselined = 1";
-        let swept = step
-            .db
-            .first::<usize>(sql, (path.mount, place.mount, live.id))?;
-        swept == Some(2)
-    };
-    let is_known = is_known && step.plan.sources[position].accepts(&place);
-    Ok(is_known.then_some((position, place)))
+/// Returns the path of a document of a source under another plan. A document is what its URI says, so another mount of its
+/// source may have it. Nothing if it is no longer configured (R13).
+fn place_of(step: &Step<'_>, uri: &Uri, source: Option<i64>) -> Option<DocumentPath> {
+    let sources = step.plan.sources.iter().zip(&step.live.sources);
+    let mut places = sources.filter_map(|it| Some((it, it.0.path_of(uri)?)));
+    let ((plan, live), place) = places.next()?;
+    (source == Some(live.id) && plan.accepts(&place)).then_some(place)
 }
 
-/// Forgets what lies on no mount that is configured, or where its source has no candidates.
+/// Forgets what lies on no mount that is configured, or where its source has no candidates, or was read for a baseline that
+/// was not finished.
 fn forget_files(step: &mut Step<'_>) -> Result<()> {
     let db = step.db;
-    let sql = "SELECT id, uri, mount, path FROM document WHERE presence > 0";
-    let documents = db.all::<Vec<(DocId, Uri, DocumentPath)>>(sql, ())?;
+    let documents = db.all::<Vec<(DocId, Uri, DocumentPath, Option<i64>)>>(
+        "SELECT d.id, d.uri, d.mount, d.path, m.source FROM document d LEFT JOIN mount m \
+         ON m.id = d.mount AND (m.baselined = 1 OR d.baseline = 0) WHERE d.presence > 0",
+        (),
+    )?;
     let mut forgotten = Vec::new();
-    for (id, uri, path) in documents {
-        match place_of(step, &uri, &path)? {
-            Some((_, place)) if place != path => {
+    for (id, uri, path, source) in documents {
+        match place_of(step, &uri, source) {
+            Some(place) if place != path => {
                 let sql = "UPDATE document SET mount = ?2, path = ?3, looked = 0 WHERE id = ?1";
                 db.run(sql, (id, &place))?;
             }
-            Some((position, _)) => {
-                let source = step.live.sources[position].id;
-                let sql = "UPDATE document SET source = ?2 WHERE id = ?1 AND source IS NOT ?2";
-                db.run(sql, (id, source))?;
-            }
+            Some(_) => {}
             None => forgotten.push(id),
         }
     }

@@ -12,6 +12,7 @@ use resourcesync::escape::escaped;
 use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use websub::answer::BrokerRefusal;
 
 use crate::broker::feeds::feed::{Feed, ItemChange};
 use crate::broker::feeds::message::INITIAL;
@@ -381,7 +382,10 @@ fn wait(failures: usize) -> Duration {
 /// Returns the failure of the first attempt, which ends the command.
 fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
     let exit = match &error {
-        BrokerError::Refused { .. } => Exit::Refused,
+        BrokerError::Refused {
+            refusal: BrokerRefusal::Credentials | BrokerRefusal::Destination,
+            ..
+        } => Exit::Refused,
         BrokerError::Version(_) | BrokerError::Frame(_) => Exit::Failure,
         _ => Exit::Temporary,
     };

@@ -2,7 +2,8 @@
 
 use clap::{CommandFactory, Parser};
 
-use super::{Command, LogFormat, LogLevel, Options};
+use super::{Command, Options};
+use crate::config::log::{LogFormat, LogLevel};
 
 #[test]
 fn the_command_line_is_consistent() {
@@ -47,10 +48,10 @@ fn flags_become_overrides() {
     let Command::Run(run) = options.command else {
         panic!("{:?}", options.command);
     };
-    assert_eq!(run.log.format, LogFormat::Json);
-    assert_eq!(run.log.level, LogLevel::Debug);
     assert!(run.dry_run);
     let overrides = run.overrides();
+    assert_eq!(overrides.log_format, Some(LogFormat::Json));
+    assert_eq!(overrides.log_level, Some(LogLevel::Debug));
     assert_eq!(overrides.root, Some("a".into()));
     assert_eq!(overrides.url.as_deref(), Some("http://e.org/"));
     assert_eq!(overrides.hub.as_deref(), Some("http://h.example/"));

@@ -311,23 +311,32 @@ fn natural(text: &str) -> Vec<(usize, &str, &str)> {
 }
 
 impl Set {
-    /// Reads all its lists, and the last entries of resources in its Change Lists.
-    pub fn current(&self) -> Result<Current, ListError> {
+    /// Reads all its lists, and the last entries of resources in its Change Lists. One of them may be open in the version
+    /// that counts.
+    pub fn current<'a>(
+        &'a self,
+        mut open: Option<&mut OpenList<'a>>,
+    ) -> Result<Current, ListError> {
         let mut current = Current::default();
-        let (resources, changes): (Vec<_>, Vec<_>) = self
-            .lists
-            .iter()
-            .partition(|list| list.capability == Capability::ResourceList);
-        for list in resources {
-            let mut file = list.open()?;
-            let span = file.each(|_, _| {})?;
-            let at = time(&span.at).or_else(|| time(&span.completed));
-            let at = at.unwrap_or(file.stat.modified);
-            current.since = Some(current.since.map_or(at, |since| since.min(at)));
+        let mut lists: Vec<&List> = self.lists.iter().collect();
+        lists.sort_by_key(|list| list.capability != Capability::ResourceList);
+        for list in lists {
+            let mut opened;
+            let file = match &mut open {
+                Some(file) if file.list.number == list.number => file,
+                _ => {
+                    opened = list.open()?;
+                    &mut opened
+                }
+            };
             current.versions.insert(list.number, file.version());
-        }
-        for list in changes {
-            let mut file = list.open()?;
+            if list.capability == Capability::ResourceList {
+                let span = file.each(|_, _| {})?;
+                let at = time(&span.at).or_else(|| time(&span.completed));
+                let at = at.unwrap_or(file.stat.modified);
+                current.since = Some(current.since.map_or(at, |since| since.min(at)));
+                continue;
+            }
             let mut entries = Vec::new();
             let span = file.each(|position, change| {
                 entries.push(ShortEntry {
@@ -337,8 +346,7 @@ impl Set {
                     is_deletion: change.kind == ChangeKind::Deleted,
                 });
             })?;
-            current.versions.insert(list.number, file.version());
-            current.add(&file, &span, entries);
+            current.add(file, &span, entries);
         }
         Ok(current)
     }
@@ -445,7 +453,7 @@ mod tests {
             });
         }
         number(&mut set.lists);
-        let found = set.current().unwrap();
+        let found = set.current(None).unwrap();
         let mut resources = Vec::new();
         for list in &set.lists {
             let mut file = list.open().unwrap();

@@ -41,6 +41,9 @@ fn what_is_effective_reads_back() {
         listen = "unix:/run/http.sock"
         admin_listen = "[::1]:0"
         retired_topic = "90m"
+        [log]
+        level = "debug"
+        format = "json"
         [[source]]
         name = "b"
         mount = [
@@ -198,6 +201,10 @@ fn what_is_effective_without_a_file_is_this() {
     public_url = "http://127.0.0.1:8400/"
     admin_listen = "127.0.0.1:8401"
     retired_topic = "30d"
+
+    [log]
+    level = "info"
+    format = "human"
 
     [[source]]
     name = "main"

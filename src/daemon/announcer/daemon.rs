@@ -38,7 +38,8 @@ impl Daemon<Announcer, Config> {
         let process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
-        let submitter = Arc::new(Submitter::new(config.publish_settings()?)?);
+        let hubs = config.publish_settings()?;
+        let submitter = Arc::new(Submitter::new(hubs.clone())?);
         let submission_runtime = submission_runtime()?;
         let brokers = config.broker_settings()?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
@@ -67,7 +68,7 @@ impl Daemon<Announcer, Config> {
             brokers,
             submission_runtime,
         };
-        let event_loop = EventLoop::announce(
+        let mut event_loop = EventLoop::announce(
             started,
             &config,
             adaptors,
@@ -75,13 +76,15 @@ impl Daemon<Announcer, Config> {
             process.readiness.clone(),
             |parts| change_hub(parts, prepared_hub, saved, &topics),
         )?;
+        event_loop.role.begin_to_reach(hubs);
         let public = public.serve_public(topics.clone(), event_loop.parts.hub.subscribe());
         Ok(process.into_daemon(event_loop, config, public, admin))
     }
 
     /// Puts another configuration into effect.
     pub fn apply_config(&mut self, config: &Config) -> anyhow::Result<()> {
-        let clients = HubClients::new(config.publish_settings()?)?;
+        let hubs = config.publish_settings()?;
+        let clients = HubClients::new(hubs.clone())?;
         let brokers = config.broker_settings()?;
         let (public, admin) = (self.front.public(), self.front.admin());
         let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
@@ -104,6 +107,7 @@ impl Daemon<Announcer, Config> {
         // Nothing fails from here on.
         let EventLoop { role, parts, .. } = &mut self.event_loop;
         role.change_adaptors(clients, brokers);
+        role.begin_to_reach(hubs);
         for hub in changed_hubs(&self.config, config) {
             role.keep(Event::HubChanged(hub), false);
         }

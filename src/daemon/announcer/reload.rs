@@ -4,6 +4,7 @@ use anyhow::bail;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 use websub::publisher::http::HubClients;
+use websub::publisher::settings::PublishSettings;
 use websub::topics::http::Topics;
 
 use crate::admin::Readiness;
@@ -86,5 +87,10 @@ impl Announcer {
     /// Submits with other settings from now on.
     pub fn change_adaptors(&self, clients: HubClients, brokers: Vec<BrokerSettings>) {
         self.submissions.change(clients, brokers);
+    }
+
+    /// Tries to reach each hub and broker. Must be called within a tokio runtime.
+    pub fn begin_to_reach(&mut self, hubs: Vec<PublishSettings>) {
+        self.reach.begin(hubs, &self.submissions.brokers);
     }
 }

@@ -36,6 +36,7 @@ impl Announcer {
         let fell_behind = counts.fell_behind.values();
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
+        status.unreached = self.reach.unreached();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &counts.hints);
         figures.attempts = self.submissions.durations();

@@ -23,7 +23,7 @@ use crate::daemon::failpoints::{Failpoint, Failpoints};
 /// The submitter, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
     submitter: Arc<Submitter>,
-    brokers: Arc<Brokers>,
+    pub brokers: Arc<Brokers>,
     /// Runtime that the submissions run on.
     runtime: Handle,
     inputs: Sender<RunInput>,

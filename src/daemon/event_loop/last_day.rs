@@ -33,19 +33,19 @@ impl LastDay {
         }
     }
 
-    /// Begins the intervals up to `now`.
+    /// Begins the intervals up to `now`; the first one with it.
     fn advance(&mut self, now: Timestamp) {
         let wanted = start_of_interval(now);
         let mut next = match self.intervals.back() {
-            None => wanted,
-            Some(last) => later(last.from, INTERVAL),
+            None => now,
+            Some(last) => later(start_of_interval(last.from), INTERVAL),
         };
         let day = INTERVAL.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
         if later(next, day) < wanted {
             self.intervals.clear();
             next = wanted;
         }
-        while next <= wanted {
+        while next <= wanted || self.intervals.is_empty() {
             if self.intervals.len() == INTERVALS {
                 self.intervals.pop_front();
             }
@@ -123,7 +123,7 @@ mod tests {
         day.note(totals("20T10:50:00", 9, 1, 0));
         assert_eq!(
             view(&day),
-            ["10:00 5 1 4", "10:15 0 0 4", "10:30 0 0 4", "10:45 4 0 4"]
+            ["10:07 5 1 4", "10:15 0 0 4", "10:30 0 0 4", "10:45 4 0 4"]
         );
         day.note(totals("20T11:00:00", 9, 1, 0));
         assert_eq!(view(&day).last().unwrap(), "11:00 0 0 0");

@@ -9,7 +9,7 @@ use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
     ChannelView, Condition, FellBehindView, MissingDirectory, MountStatus, MutedSet, SourceStatus,
-    Status,
+    Status, UnreachedHub,
 };
 
 /// A condition that an operator should know of.
@@ -106,10 +106,17 @@ impl Status {
             .iter()
             .for_each(|source| of_source(source, &mut alerts));
         self.of_muted(&mut alerts);
-        for summary in self.hubs() {
+        let hubs = self.hubs();
+        for summary in &hubs {
             let troubles = summary.troubles.iter();
             alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
         }
+        let is_failing = |hub: &Hub| {
+            let mut summaries = hubs.iter();
+            summaries.any(|summary| summary.hub == hub && !summary.troubles.is_empty())
+        };
+        let unreached = self.unreached.iter().filter(|one| !is_failing(&one.hub));
+        alerts.extend(unreached.map(of_unreached));
         alerts.extend(self.fell_behind.iter().map(of_fallen_behind));
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
         let lasting = self
@@ -250,6 +257,16 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
                   is too early";
     Alert {
         since: Some(behind.last),
+        ..Alert::new(Health::Look, Part::Hubs, what, advice)
+    }
+}
+
+fn of_unreached(unreached: &UnreachedHub) -> Alert {
+    let UnreachedHub { hub, since, reason } = unreached;
+    let what = format!("{hub} cannot be reached: {reason}");
+    let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
+    Alert {
+        since: Some(*since),
         ..Alert::new(Health::Look, Part::Hubs, what, advice)
     }
 }

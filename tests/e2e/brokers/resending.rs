@@ -1,6 +1,7 @@
 //! `resend`: what is there now, once for a consumer that discards by `messageId`, whatever ends it or changes meanwhile.
 
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::Duration;
 
@@ -119,7 +120,9 @@ fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
         said.contains("no broker is named \"other\"; there is repository"),
         "{said}"
     );
-    fake.behave(Manner::RefuseMessage("Destination is forbidden"));
+    fake.behave(Manner::RefuseMessage(
+        "User a is not authorized to write to: topic://x",
+    ));
     let (code, _, said) = resend("repository");
     assert_eq!(code, Some(69), "{said}");
     // Nothing was sent, so another destination is no other run in between.
@@ -291,6 +294,59 @@ fn a_list_that_is_written_anew_midway_is_read_again_from_its_start() {
     assert!(old < 2_000, "what is not there any more is not told");
     let ids = messages.iter().map(|message| message.header("messageId"));
     assert_eq!(ids.collect::<HashSet<_>>().len(), messages.len());
+}
+
+#[test]
+fn a_set_is_sent_whole_while_one_of_its_lists_is_written_anew_all_the_time() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ATOM));
+    // The list that is written anew is read, and sent, before one that takes long to be read.
+    story.site.remove("a/resourcelist.xml");
+    story
+        .site
+        .write("a/a.xml", &resource_list(numbered("", 60)));
+    let list = change_list("a", &["created last.txt".to_owned()]);
+    story.site.write("a/b.xml", &list);
+    let large: Vec<String> = (0..40_000).map(|at| format!("deleted x{at}.txt")).collect();
+    story
+        .site
+        .write("a/changelist.xml", &change_list("a", &large));
+    let capabilities = capability_list("a", &["a", "b", "changelist"]);
+    let capabilities = capabilities.replace("\"a\"", "\"resourcelist\"");
+    let capabilities = capabilities.replace("\"b\"", "\"changelist\"");
+    story.site.write("a/capabilitylist.xml", &capabilities);
+    let mut process = resend(&story, "20").spawn().unwrap();
+    fake.messages(20);
+    while process.try_wait().unwrap().is_none() {
+        story.site.write("a/b.xml", &list);
+    }
+    assert!(process.wait().unwrap().success());
+    let mut want = added(numbered("", 60));
+    want.push("ADD a/last.txt".to_owned());
+    assert_eq!(told(&fake.messages(61)), want);
+}
+
+#[test]
+fn a_resend_waits_for_a_broker_whose_node_is_down() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ATOM));
+    story
+        .site
+        .write("a/resourcelist.xml", &resource_list(numbered("", 3)));
+    fake.behave(Manner::RefuseMessage(
+        "NOT_FOUND - home node 'rabbit@a' of durable queue 'b' in vhost '/' is down or inaccessible",
+    ));
+    let mut command = resend(&story, "1000");
+    let mut process = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let waits = |line: std::io::Result<String>| line.unwrap().contains("trying again in");
+    assert!(lines.any(waits));
+    fake.behave(Manner::Take);
+    assert!(process.wait().unwrap().success());
+    assert_eq!(told(&fake.messages(3)), added(numbered("", 3)));
 }
 
 #[test]

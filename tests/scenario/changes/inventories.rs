@@ -39,6 +39,24 @@ fn world() -> World {
     world
 }
 
+/// C7: no round of this run has seen its lists.
+#[test]
+fn a_list_that_was_deleted_for_good_is_told_when_it_comes_back_although_nothing_is_compared() {
+    let mut world = world();
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.crash_and_start();
+    world.wait(60);
+    world.delete(LIST);
+    world.wait(1_000);
+    assert_eq!(world.keys_of(LIST), (0, 0));
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.wait(60);
+    assert_eq!(told(&mut world), ["u a 01:00"]);
+}
+
 #[test]
 fn what_resource_lists_gain_and_lose_is_told() {
     let mut world = world();
@@ -419,6 +437,26 @@ fn one_confirmation_deletes_more_than_a_round_takes() {
     world.accept_deletions();
     world.wait(600);
     assert_eq!(told(&mut world).len(), 24_999);
+}
+
+/// C29: nobody confirmed what the round under way finds missing.
+#[test]
+fn a_confirmation_during_a_round_is_of_what_was_missing_before() {
+    let mut world = world();
+    write_resources(&mut world, RESOURCES, 0..30);
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(800);
+    world.reading = std::time::Duration::from_secs(100);
+    write_resources(&mut world, RESOURCES, 0..3);
+    world.wait(60);
+    world.accept_deletions();
+    world.wait(250);
+    assert_eq!(told(&mut world).len(), 26);
+    world.wait(800);
+    assert_eq!(told(&mut world), ["d r3"]);
 }
 
 /// C29: what is confirmed is counted first, and stays so if the daemon stops before it is said.

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
+use rsnotify::announce::steps::change_sets;
 use rstest::rstest;
 
 use crate::changes::{
@@ -535,6 +536,45 @@ fn a_list_that_cannot_be_read_is_learned_when_it_can() {
     assert_eq!(world.changes(), ["[03:00, 04:00] u d 04:00"]);
 }
 
+/// C10: a start is ready once what is there was learned.
+#[rstest]
+fn a_start_waits_for_a_list_that_changes_while_it_is_read_unless_it_cannot_be_read(
+    #[values(true, false)] is_alone: bool,
+    #[values(true, false)] is_mended: bool,
+) {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    if !is_alone {
+        world.write_changes(SECOND, &["u z 00:00"]);
+    }
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(10);
+    world.start();
+    let text = change_list(UP, &["u a 01:00", "u b 02:00"]);
+    let end = if is_mended {
+        text.len()
+    } else {
+        text.len() - 20
+    };
+    world.unseen(|world| world.write_text(LIST, &text.as_bytes()[..end]));
+    world.write(UP, set_a(TOPIC, &[]));
+    let is_learning = |world: &World| change_sets::is_learning(world.db()).unwrap();
+    for _ in 0..2 {
+        world.wait(2);
+        assert!(is_learning(&world), "it was asked for once");
+        world.see(LIST);
+        world.wait(10);
+        assert!(!is_learning(&world));
+        world.wait(1_000);
+        assert!(!is_learning(&world));
+        world.crash_and_start();
+        if is_mended {
+            return;
+        }
+    }
+}
+
 /// As resync-build writes it: updated, deleted, created, without datetimes, and the deleted one with its old `lastmod`.
 #[test]
 fn a_generator_without_datetimes_that_begins_anew_each_time_tells_each_run() {
@@ -790,5 +830,56 @@ fn a_list_found_in_its_set_by_a_new_alias_is_learned() {
         world.write_changes_of(SECOND, up, &["u a 01:00", "u b 02:00"]);
         world.wait(1);
         assert_eq!(world.changes(), ["[00:00, 02:00] u b 02:00"]);
+    }
+}
+
+/// C7: a list is rotated into a directory that nobody else may read yet.
+#[test]
+fn entries_below_a_directory_that_cannot_be_read_are_not_forgotten() {
+    let old = ["u z 00:00", "u a 01:00"];
+    let mut world = world_with(plan(), &old);
+    world.deny_directories(&["a/archive"]);
+    world.write_changes(LIST, &["u b 02:00"]);
+    world.wait(1_000);
+    world.write_changes(LIST, &["u b 02:00", "u c 03:00"]);
+    world.wait(60);
+    world.changes();
+    world.deny_directories(&[]);
+    world.write_changes(LIST, &["u b 02:00", "u c 03:00", "u d 04:00"]);
+    world.wait(60);
+    assert_eq!(world.changes(), ["[03:00, 04:00] u d 04:00"]);
+    world.write_changes_of("/a/archive/1.xml", UP, &old);
+    world.wait(60);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+/// C7: many trees have a file or a directory that is never read.
+#[rstest]
+fn entries_are_forgotten_after_a_day_although_something_cannot_be_read(
+    #[values(true, false)] is_file: bool,
+    #[values(true, false)] is_deleted: bool,
+) {
+    let mut world = world_of(plan());
+    if is_file {
+        world.write_text("/a/empty.xml", b"");
+    } else {
+        world.deny_directories(&["lost+found"]);
+    }
+    world.write_changes(SECOND, &["d a"]);
+    world.wait(60);
+    assert_eq!(world.changes().len(), 1);
+    for (hours, told) in [(1, 0), (25, 1)] {
+        if is_deleted {
+            world.delete(SECOND);
+        } else {
+            world.write_changes(SECOND, &["u b 01:00"]);
+        }
+        world.wait(hours * 3_600);
+        world.write_changes(LIST, &["u z 00:00", &format!("u c {hours:02}:00")]);
+        world.wait(60);
+        world.changes();
+        world.write_changes(SECOND, &["d a"]);
+        world.wait(60);
+        assert_eq!(world.changes().len(), told, "after {hours} hours");
     }
 }

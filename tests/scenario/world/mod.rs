@@ -283,6 +283,7 @@ impl World {
     pub fn deny_directories(&mut self, below: &[&str]) {
         let mount = self.mount_at(0);
         let directories = below.iter().map(|below| UnreadableDirectory {
+            below: below.as_bytes().to_vec(),
             directory: mount.directory.join(below).display().to_string(),
             reason: "permission denied".to_owned(),
             remedy: None,
@@ -448,7 +449,7 @@ impl World {
         };
         let mut unchanged = Vec::new();
         let known = engine.db().all::<Vec<(DocumentPath, Stat, bool)>>(
-            "SELECT mount, path, size, modified, changed, inode, presence = 1 FROM document WHERE presence BETWEEN 1 AND 3", ());
+            "SELECT mount, path, size, modified, changed, inode, presence = 1 AND looked > 0 FROM document WHERE presence BETWEEN 1 AND 3", ());
         for (path, stat, is_present) in known.unwrap() {
             let name = uri_of(&self.plan, &path).to_string();
             match is_present && self.tree.stat(&name) == Some(stat) {

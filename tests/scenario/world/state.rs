@@ -95,6 +95,13 @@ impl World {
         self.db().all::<Vec<_>>(sql, ()).unwrap()
     }
 
+    /// Returns true if nothing that is known need be compared with the configuration, as far as mounts say.
+    pub fn is_as_configured(&self) -> bool {
+        let sources = self.engine().live.sources.iter();
+        let mut mounts = sources.flat_map(|source| source.mounts.values());
+        mounts.all(|mount| mount.baseline.is_as_configured())
+    }
+
     pub fn directories(&self) -> Vec<String> {
         self.texts("SELECT directory FROM mount ORDER BY id")
     }

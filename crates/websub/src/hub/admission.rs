@@ -52,20 +52,14 @@ impl Admission {
         self.limits = limits;
     }
 
-    /// Counts a request of any kind. Times count from any one start.
-    pub fn request(&mut self, from: Option<Requester>, now: Duration) -> Result<(), LimitExceeded> {
-        self.requests(from, 1, now)
-    }
-
-    /// Counts as many requests, or none of them beyond a limit.
+    /// Counts as many requests of any kind, or none of them beyond a limit. Times count from any one start.
     pub fn requests(
         &mut self,
         from: Option<Requester>,
         count: u32,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
-        let buckets = from.as_ref().map(requester_buckets).unwrap_or_default();
-        self.acquire(&buckets, count, now)
+        self.acquire(&requester_buckets(from), count, now)
     }
 
     /// Checks whether the quota of subscriptions, of which these exist, has room for another one.
@@ -106,7 +100,7 @@ impl Admission {
             self.renewals.add(quota_key);
             return Ok(());
         }
-        self.acquire(&quota_key.host_buckets(), 1, now)?;
+        self.acquire(&quota_key.hosts, 1, now)?;
         self.verifications.add(quota_key);
         Ok(())
     }
@@ -148,13 +142,15 @@ impl Admission {
 /// Returns the scope of the first quota that the sum of the usages has reached, as an error.
 fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result<(), LimitScope> {
     let sum = |count: &dyn Fn(&Usage) -> u32| usages.iter().map(|usage| count(usage)).sum::<u32>();
-    let requesters = quota_key.requester_buckets().into_iter();
-    let requesters = requesters.map(|(bucket, times)| (bucket, quota.per_address, times));
-    let hosts = quota_key.host_buckets().into_iter();
-    let hosts = hosts.map(|(bucket, times)| (bucket, quota.per_host, times));
-    for (bucket, limit, times) in requesters.chain(hosts) {
-        if sum(&|usage| usage.of(&bucket)) >= limit.saturating_mul(times) {
-            return Err(bucket.scope());
+    let limits = [
+        (&quota_key.requesters, quota.per_address),
+        (&quota_key.hosts, quota.per_host),
+    ];
+    for (buckets, limit) in limits {
+        for (bucket, times) in buckets {
+            if sum(&|usage| usage.of(bucket)) >= limit.saturating_mul(*times) {
+                return Err(bucket.scope());
+            }
         }
     }
     if sum(&|usage| usage.total) >= quota.in_all {
@@ -205,16 +201,16 @@ mod tests {
     fn one_requester_cannot_use_the_quota_of_others() {
         let mut admission = admission(|limits| limits.requests_per_minute = 2);
         let one = Some(requester(1));
-        assert_eq!(admission.request(one, START), Ok(()));
-        assert_eq!(admission.request(one, START), Ok(()));
-        let exceeded = admission.request(one, START).unwrap_err();
+        assert_eq!(admission.requests(one, 1, START), Ok(()));
+        assert_eq!(admission.requests(one, 1, START), Ok(()));
+        let exceeded = admission.requests(one, 1, START).unwrap_err();
         assert_eq!(exceeded.to_string(), "too many requests from your address");
         assert_eq!(
             (exceeded.status(), exceeded.retry_after.as_secs()),
             (429, 30)
         );
-        assert_eq!(admission.request(Some(requester(2)), START), Ok(()));
-        assert_eq!(admission.request(None, START), Ok(()));
+        assert_eq!(admission.requests(Some(requester(2)), 1, START), Ok(()));
+        assert_eq!(admission.requests(None, 1, START), Ok(()));
     }
 
     #[test]

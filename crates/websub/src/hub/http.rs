@@ -120,8 +120,8 @@ impl EmbeddedHub {
         self.table.record(HubRecord::Unverified(unverified));
     }
 
-    /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
-    /// dropped.
+    /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits, and of
+    /// topics that are gone, are dropped.
     pub fn resume(&self, unverified: Vec<(SubscriptionKey, SubscriptionRequest)>) {
         if unverified.is_empty() {
             return;
@@ -129,8 +129,8 @@ impl EmbeddedHub {
         self.table.record(HubRecord::Unverified(Vec::new()));
         for (key, request) in unverified {
             let callback = key.callback.clone();
-            if let Err(exceeded) = self.verifications.begin(key, request, None) {
-                warn!(%callback, "a request of {callback} is not verified: {exceeded}");
+            if let Err(why) = self.endpoint.resume(key, request) {
+                warn!(%callback, "a request of {callback} is not verified: {why}");
             }
         }
     }

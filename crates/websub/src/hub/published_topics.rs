@@ -1,6 +1,6 @@
 //! The topics of a hub for many Sources: which publications are relayed, which are repeats, and which topics are forgotten.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use resourcesync::uri::Topic;
 use crate::hub::RelayHeaders;
 use crate::hub::publication::BodyDigest;
 use crate::hub::publication::{PublicationRefusal, PublishedTopic};
+use crate::hub::usage::decrement;
 use crate::topics::normalized;
 
 #[cfg(feature = "hub")]
@@ -51,7 +52,7 @@ pub struct PublishedTopics {
     topics: HashMap<Topic, PublishedTopic>,
     by_normal_form: HashMap<String, Topic>,
     /// The number of topics of each publisher.
-    counts: HashMap<String, usize>,
+    counts: BTreeMap<String, u32>,
 }
 
 impl PublishedTopics {
@@ -103,7 +104,7 @@ impl PublishedTopics {
         };
         let new = topics.iter().filter(is_new).count();
         let count = self.counts.get(publisher).copied().unwrap_or(0);
-        if new == 0 || count + new <= max {
+        if new == 0 || count as usize + new <= max {
             Ok(())
         } else {
             Err(PublicationRefusal::TooManyTopics { max })
@@ -180,7 +181,7 @@ impl PublishedTopics {
         let over: Vec<Topic> = over.map(|published| published.topic.clone()).collect();
         for topic in &over {
             if let Some(forgotten) = self.topics.remove(topic) {
-                self.uncount(&forgotten.publisher);
+                decrement(&mut self.counts, &*forgotten.publisher);
             }
         }
         if !over.is_empty() {
@@ -196,7 +197,7 @@ impl PublishedTopics {
         let is_others = |entry: &PublishedTopic| entry.publisher != publisher;
         if let Some(entry) = self.topics.get_mut(topic).filter(|entry| is_others(entry)) {
             let before = mem::replace(&mut entry.publisher, publisher.to_owned());
-            self.uncount(&before);
+            decrement(&mut self.counts, &*before);
             self.count(publisher);
         }
         self.topics
@@ -219,22 +220,13 @@ impl PublishedTopics {
         *self.counts.entry(publisher.to_owned()).or_default() += 1;
     }
 
-    fn uncount(&mut self, publisher: &str) {
-        if let Some(count) = self.counts.get_mut(publisher) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(publisher);
-            }
-        }
-    }
-
     fn insert(&mut self, published: PublishedTopic) {
         let topic = published.topic.clone();
         self.by_normal_form
             .insert(normalized(topic.as_str()), topic.clone());
         self.count(&published.publisher);
         if let Some(before) = self.topics.insert(topic, published) {
-            self.uncount(&before.publisher);
+            decrement(&mut self.counts, &*before.publisher);
         }
     }
 }

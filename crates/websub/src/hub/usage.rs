@@ -2,6 +2,7 @@
 
 // `core::net` has the addresses without the sockets.
 use core::net::IpAddr;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
@@ -32,60 +33,39 @@ impl Bucket {
     }
 }
 
-/// The callback host and the requester under which a request or subscription is counted.
+/// The buckets under which a request or subscription is counted, each with the multiple of the quota that it allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaKey {
-    host: CallbackHost,
-    /// Unknown behind a proxy that does not forward it, and for subscriptions of an earlier run.
-    requester: Option<Requester>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum CallbackHost {
-    Name(String),
-    Address(IpAddr),
+    /// Those of the callback host as the URL has it.
+    pub hosts: Vec<(Bucket, u32)>,
+    /// None behind a proxy that does not forward the requester, and for subscriptions of an earlier run.
+    pub requesters: Vec<(Bucket, u32)>,
 }
 
 impl QuotaKey {
     pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaKey {
         let url = Url::parse(callback.as_str()).ok();
-        let host = match url.as_ref().and_then(Url::host) {
-            Some(Host::Domain(name)) => CallbackHost::Name(name.trim_end_matches('.').to_owned()),
-            Some(Host::Ipv4(address)) => CallbackHost::Address(address.into()),
-            Some(Host::Ipv6(address)) => CallbackHost::Address(address.into()),
-            None => CallbackHost::Name(String::new()),
-        };
-        QuotaKey { host, requester }
-    }
-
-    /// Returns the buckets of the requester, each with the multiple of the quota that it allows.
-    pub fn requester_buckets(&self) -> Vec<(Bucket, u32)> {
-        self.requester
-            .as_ref()
-            .map(requester_buckets)
-            .unwrap_or_default()
-    }
-
-    /// Returns the buckets of the callback host as the URL has it, each with the multiple of the quota that it allows.
-    pub fn host_buckets(&self) -> Vec<(Bucket, u32)> {
-        match &self.host {
-            CallbackHost::Name(name) => vec![(Bucket::HostName(name.clone()), 1)],
-            CallbackHost::Address(address) => address_buckets(*address),
+        let of_name = |name: &str| vec![(Bucket::HostName(name.trim_end_matches('.').into()), 1)];
+        QuotaKey {
+            hosts: match url.as_ref().and_then(Url::host) {
+                Some(Host::Domain(name)) => of_name(name),
+                Some(Host::Ipv4(address)) => address_buckets(address.into()),
+                Some(Host::Ipv6(address)) => address_buckets(address.into()),
+                None => of_name(""),
+            },
+            requesters: requester_buckets(requester),
         }
     }
 
-    fn buckets(&self) -> impl Iterator<Item = Bucket> {
-        let buckets = self
-            .requester_buckets()
-            .into_iter()
-            .chain(self.host_buckets());
+    fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+        let buckets = self.requesters.iter().chain(&self.hosts);
         buckets.map(|(bucket, _)| bucket)
     }
 }
 
-/// Returns the buckets of a requester.
-pub fn requester_buckets(requester: &Requester) -> Vec<(Bucket, u32)> {
-    let networks = requester.networks().into_iter();
+/// Returns the buckets of a requester, if it is known.
+pub fn requester_buckets(requester: Option<Requester>) -> Vec<(Bucket, u32)> {
+    let networks = requester.iter().flat_map(Requester::networks);
     networks
         .map(|(network, times)| (Bucket::Requester(network), times))
         .collect()
@@ -110,24 +90,33 @@ impl Usage {
     pub fn add(&mut self, key: &QuotaKey) {
         self.total += 1;
         for bucket in key.buckets() {
-            *self.by_bucket.entry(bucket).or_default() += 1;
+            *self.by_bucket.entry(bucket.clone()).or_default() += 1;
         }
     }
 
     pub fn remove(&mut self, key: &QuotaKey) {
         self.total = self.total.saturating_sub(1);
         for bucket in key.buckets() {
-            if let Some(count) = self.by_bucket.get_mut(&bucket) {
-                *count -= 1;
-                if *count == 0 {
-                    self.by_bucket.remove(&bucket);
-                }
-            }
+            decrement(&mut self.by_bucket, bucket);
         }
     }
 
     /// Returns the count of one bucket.
     pub fn of(&self, bucket: &Bucket) -> u32 {
         self.by_bucket.get(bucket).copied().unwrap_or(0)
+    }
+}
+
+/// Counts one less for a key. A count that drops to zero is removed.
+pub fn decrement<K, Q>(counts: &mut BTreeMap<K, u32>, key: &Q)
+where
+    K: Ord + Borrow<Q>,
+    Q: Ord + ?Sized,
+{
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
     }
 }

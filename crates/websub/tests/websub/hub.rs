@@ -248,15 +248,23 @@ async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
     // It is served until the other work of the process has ended.
     assert_eq!(running.ask("unsubscribe", &callback, "").await.0, 202);
     running.hub.record_unverified();
-    let HubRecord::Unverified(unverified) = running.record().await else {
+    let HubRecord::Unverified(mut unverified) = running.record().await else {
         panic!("they are recorded");
     };
     assert_eq!(unverified.len(), 2);
+    // A topic that the next run does not have.
+    let (mut gone, request) = unverified[0].clone();
+    gone.topic = Topic::new("https://e.org/gone");
+    unverified.insert(0, (gone, request));
 
     let mut next = start(Restored::default()).await;
     next.hub.resume(unverified);
     assert_eq!(next.record().await, HubRecord::Unverified(Vec::new()));
-    assert!(matches!(next.record().await, HubRecord::Subscribed(..)));
+    let subscribed = next.record().await;
+    assert!(
+        matches!(&subscribed, HubRecord::Subscribed(one, _) if one.key() == key(&callback)),
+        "{subscribed:?}"
+    );
     assert_eq!(next.record().await, unsubscribed(&callback));
 }
 

@@ -1,7 +1,7 @@
 //! A hub for many Sources over HTTP: takes notifications and pings from publishers, and leaves the rest to the hub that
 //! serves subscribers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -38,6 +38,7 @@ use crate::hub::publisher::{Publisher, Publishers};
 use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::request::http::{FORM_BYTES, limit_exceeded, only_post, plain_text};
+use crate::hub::usage::decrement;
 
 /// Timeout for receiving a notification.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -102,7 +103,7 @@ pub struct PublicHub {
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
     /// Publications without a token under way, by network.
-    networks: Mutex<HashMap<IpNet, u32>>,
+    networks: Mutex<BTreeMap<IpNet, u32>>,
     lines: LogLimit,
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
@@ -142,6 +143,13 @@ impl Payer {
             Payer::Address(_) => None,
         }
     }
+}
+
+/// The credentials of a request, and the publishers of which one may have them.
+struct Credentials {
+    publishers: Arc<Publishers>,
+    token: Option<String>,
+    payer: Payer,
 }
 
 /// A publication under way, counted until this is dropped: for the publisher whose token it has, else for the address that
@@ -234,10 +242,10 @@ impl PublicHub {
         }
         let content_type = text_of(request.headers(), CONTENT_TYPE);
         let kind = kind(content_type.as_deref());
-        let publishers = self.directory.publishers();
-        let payer = self.payer(&publishers, &request);
-        let charged = self.charge(&payer, 1).inspect_err(|refused| {
-            if matches!((&kind, &payer), (Ok(RequestKind::Form), Payer::Address(_))) {
+        let credentials = self.credentials(&request);
+        let payer = &credentials.payer;
+        let charged = self.charge(payer, 1).inspect_err(|refused| {
+            if matches!((&kind, payer), (Ok(RequestKind::Form), Payer::Address(_))) {
                 self.embedded
                     .endpoint
                     .count_request(refused.status().as_u16());
@@ -245,14 +253,11 @@ impl PublicHub {
         });
         let refused = match (charged, kind) {
             (Ok(()), Ok(RequestKind::Form)) => {
-                return self
-                    .answer_form(&publishers, &payer, request, body_timeout)
-                    .await;
+                return self.answer_form(&credentials, request, body_timeout).await;
             }
-            (Ok(()), Ok(RequestKind::Content)) => self
-                .take_content(&publishers, &payer, &mut request)
-                .await
-                .err(),
+            (Ok(()), Ok(RequestKind::Content)) => {
+                self.take_content(&credentials, &mut request).await.err()
+            }
             (Ok(()), Err(refusal)) => Some(self.note(payer.publisher(), None, refusal)),
             (Err(refused), _) => Some(refused),
         };
@@ -265,13 +270,36 @@ impl PublicHub {
         }
     }
 
-    /// Finds the publisher or address whose rate limit a request counts against.
-    fn payer(&self, publishers: &Publishers, request: &Request<Incoming>) -> Payer {
+    fn credentials(&self, request: &Request<Incoming>) -> Credentials {
+        let publishers = self.directory.publishers();
         let token = token_of(request.headers());
-        match token.and_then(|token| publishers.with_token(&token)) {
+        let publisher = token
+            .as_deref()
+            .and_then(|token| publishers.with_token(token));
+        let payer = match publisher {
             Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
             None => Payer::Address(self.embedded.endpoint.requester(request)),
+        };
+        Credentials {
+            publishers,
+            token,
+            payer,
         }
+    }
+
+    /// Finds the publisher of a topic that has these credentials.
+    fn authorize<'c>(
+        &self,
+        credentials: &'c Credentials,
+        topic: &Topic,
+    ) -> Result<&'c Publisher, RefusedPublication> {
+        let Credentials {
+            publishers,
+            token,
+            payer,
+        } = credentials;
+        let authorized = publishers.authorize(topic, token.as_deref());
+        authorized.map_err(|refusal| self.note(payer.publisher(), Some(topic), refusal))
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
@@ -302,19 +330,16 @@ impl PublicHub {
 
     async fn take_content(
         self: &Arc<Self>,
-        publishers: &Publishers,
-        payer: &Payer,
+        credentials: &Credentials,
         request: &mut Request<Incoming>,
     ) -> Result<(), RefusedPublication> {
+        let payer = &credentials.payer;
         let values = header_values(request.headers(), LINK);
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let read = links(&values, request.uri().query());
         let published = read.map_err(|refusal| self.note(payer.publisher(), None, refusal))?;
         let topic = published.topic.clone();
-        let token = token_of(request.headers());
-        let publisher = publishers
-            .authorize(&topic, token.as_deref())
-            .map_err(|refusal| self.note(payer.publisher(), Some(&topic), refusal))?;
+        let publisher = self.authorize(credentials, &topic)?;
         // Bytes that are not text are no encoding that is known.
         let encodings = request.headers().get_all(CONTENT_ENCODING).iter();
         let encodings: Vec<&str> = encodings
@@ -362,14 +387,12 @@ impl PublicHub {
 
     async fn answer_form(
         self: &Arc<Self>,
-        publishers: &Publishers,
-        payer: &Payer,
+        credentials: &Credentials,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
         let requester = self.embedded.endpoint.requester(&request);
-        let (head, body) = request.into_parts();
-        let form = match small_body(body, FORM_BYTES, body_timeout).await {
+        let form = match small_body(request.into_body(), FORM_BYTES, body_timeout).await {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
@@ -377,74 +400,56 @@ impl PublicHub {
             Ok(FormRequest::Subscription) => {
                 return self.embedded.endpoint.answer_form(&form, requester);
             }
-            Ok(FormRequest::Ping(topics)) => {
-                self.take_pings(publishers, payer, topics, &head.headers)
-                    .await
-            }
-            Ok(FormRequest::Check(topics)) => {
-                self.check(publishers, payer, topics, &head.headers).await
-            }
-            Err(refusal) => Err(self.note(payer.publisher(), None, refusal)),
+            Ok(FormRequest::Ping(topics)) => self.take_topics(credentials, topics, false).await,
+            Ok(FormRequest::Check(topics)) => self.take_topics(credentials, topics, true).await,
+            Err(refusal) => Err(self.note(credentials.payer.publisher(), None, refusal)),
         };
         answered.unwrap_or_else(|refused| *refused)
     }
 
-    async fn take_pings(
+    /// Takes pings of topics; of a check, answers if a publication would be accepted, and publishes nothing.
+    async fn take_topics(
         self: &Arc<Self>,
-        publishers: &Publishers,
-        payer: &Payer,
+        credentials: &Credentials,
         topics: Vec<Topic>,
-        headers: &HeaderMap,
+        is_check: bool,
     ) -> Result<FullResponse, RefusedPublication> {
-        let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
-        self.charge(payer, all_but_one(&topics))?;
-        let _under_way = self.verify_all(publisher, payer, &topics).await?;
-        let name = Arc::clone(&publisher.name);
+        let payer = &credentials.payer;
+        let publisher = self.authorize_all(credentials, &topics)?;
+        // Otherwise a check is charged nothing else: `rsnotify check` must not use up the quota of its Source.
+        if publisher.verify_topic || !is_check {
+            self.charge(payer, all_but_one(&topics))?;
+        }
+        let _under_way = self.begin(publisher, payer, topics.first())?;
+        for topic in &topics {
+            self.verify(publisher, topic).await?;
+        }
+        let name = &publisher.name;
+        if is_check {
+            let hub = &self.settings().hub;
+            let lines = topics.iter().map(|topic| {
+                format!("{name} may publish {topic} at {hub}; nothing was published\n")
+            });
+            return Ok(text(StatusCode::OK, lines.collect::<String>()));
+        }
         let pings = AcceptedRequest::Pings {
-            publisher: Arc::clone(&name),
+            publisher: Arc::clone(name),
             topics,
         };
         let saved = self.save(pings).await;
-        saved.map_err(|refusal| self.note(Some(&name), None, refusal))?;
+        saved.map_err(|refusal| self.note(Some(name), None, refusal))?;
         Ok(text(StatusCode::ACCEPTED, "the topic will be fetched\n"))
     }
 
-    /// Answers if a publication would be accepted; publishes nothing.
-    async fn check(
-        self: &Arc<Self>,
-        publishers: &Publishers,
-        payer: &Payer,
-        topics: Vec<Topic>,
-        headers: &HeaderMap,
-    ) -> Result<FullResponse, RefusedPublication> {
-        let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
-        // Nothing else is charged: `rsnotify check` must not use up the quota of its Source.
-        if publisher.verify_topic {
-            self.charge(payer, all_but_one(&topics))?;
-        }
-        let _under_way = self.verify_all(publisher, payer, &topics).await?;
-        let name = &publisher.name;
-        let hub = &self.settings().hub;
-        let lines = topics
-            .iter()
-            .map(|topic| format!("{name} may publish {topic} at {hub}; nothing was published\n"));
-        Ok(text(StatusCode::OK, lines.collect::<String>()))
-    }
-
     /// Authorizes all topics of one form, which are those of one publisher.
-    fn authorize_all<'p>(
+    fn authorize_all<'c>(
         &self,
-        publishers: &'p Publishers,
-        payer: &Payer,
+        credentials: &'c Credentials,
         topics: &[Topic],
-        headers: &HeaderMap,
-    ) -> Result<&'p Publisher, RefusedPublication> {
-        let token = token_of(headers);
-        let mut found: Option<&'p Publisher> = None;
+    ) -> Result<&'c Publisher, RefusedPublication> {
+        let mut found: Option<&Publisher> = None;
         for topic in topics {
-            let publisher = publishers
-                .authorize(topic, token.as_deref())
-                .map_err(|refusal| self.note(payer.publisher(), Some(topic), refusal))?;
+            let publisher = self.authorize(credentials, topic)?;
             if let Some(before) = found
                 && before.name != publisher.name
             {
@@ -455,21 +460,8 @@ impl PublicHub {
             }
             found = Some(publisher);
         }
+        let payer = &credentials.payer;
         found.ok_or_else(|| self.note(payer.publisher(), None, PublicationRefusal::NoTopic))
-    }
-
-    /// Verifies all topics of one form.
-    async fn verify_all(
-        self: &Arc<Self>,
-        publisher: &Publisher,
-        payer: &Payer,
-        topics: &[Topic],
-    ) -> Result<UnderWay, RefusedPublication> {
-        let under_way = self.begin(publisher, payer, topics.first())?;
-        for topic in topics {
-            self.verify(publisher, topic).await?;
-        }
-        Ok(under_way)
     }
 
     async fn verify(&self, publisher: &Publisher, topic: &Topic) -> Result<(), RefusedPublication> {
@@ -566,8 +558,6 @@ impl PublicHub {
         payer: &Payer,
         topic: Option<&Topic>,
     ) -> Result<UnderWay, RefusedPublication> {
-        let name = &publisher.name;
-        let busy = || self.note(Some(name), topic, PublicationRefusal::Busy);
         let is_one_more = match payer {
             Payer::Publisher(name) => self.with_use(name, |of_publisher| {
                 let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
@@ -577,7 +567,7 @@ impl PublicHub {
             payer => occupy(&mut lock(&self.networks), &payer.networks()),
         };
         if !is_one_more {
-            return Err(busy());
+            return Err(self.note(Some(&publisher.name), topic, PublicationRefusal::Busy));
         }
         Ok(UnderWay {
             hub: Arc::clone(self),
@@ -641,7 +631,7 @@ impl PublicHub {
 }
 
 /// Counts one more publication for each of these networks, or for none if one of them has no more slots.
-fn occupy(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> bool {
+fn occupy(under_way: &mut BTreeMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> bool {
     let has_slot = |(network, times): &(IpNet, u32)| {
         let count = under_way.get(network).copied().unwrap_or(0);
         count < CONCURRENT_OF_ADDRESS * times
@@ -656,14 +646,9 @@ fn occupy(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> boo
 }
 
 /// Counts one publication less for each of these networks.
-fn free(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
+fn free(under_way: &mut BTreeMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
     for (network, _) in networks {
-        if let Some(count) = under_way.get_mut(network) {
-            *count -= 1;
-            if *count == 0 {
-                under_way.remove(network);
-            }
-        }
+        decrement(under_way, network);
     }
 }
 
@@ -689,8 +674,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn requests_without_an_address_have_slots_together() {
+        let mut under_way = BTreeMap::new();
+        let unknown = Payer::Address(None).networks();
+        for _ in 0..64 {
+            assert!(occupy(&mut under_way, &unknown));
+        }
+        assert!(!occupy(&mut under_way, &unknown));
+        let known = Requester::new("2001:db8::1".parse().unwrap()).networks();
+        assert!(occupy(&mut under_way, &known));
+        free(&mut under_way, &unknown);
+        assert!(occupy(&mut under_way, &unknown));
+    }
+
+    #[test]
     fn an_address_has_few_slots_and_its_neighbours_have_their_own() {
-        let mut under_way = HashMap::new();
+        let mut under_way = BTreeMap::new();
         let networks = |address: &str| Requester::new(address.parse().unwrap()).networks();
         let (one, other) = (networks("203.0.113.1"), networks("203.0.113.2"));
         for _ in 0..4 {

@@ -23,7 +23,7 @@ use crate::hub::http::settings::EffectiveSettings;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::HUB_GREETING;
-use crate::hub::request::{Rejection, parse};
+use crate::hub::request::{Rejection, SubscriptionRequest, parse};
 use crate::hub::verification::Verifications;
 
 /// The answer to a request under another host name, or from a page of another origin.
@@ -143,6 +143,18 @@ impl SubscriptionEndpoint {
         Ok(caution)
     }
 
+    /// Begins to verify what an earlier run accepted, if its topic is still there.
+    pub fn resume(
+        &self,
+        key: SubscriptionKey,
+        request: SubscriptionRequest,
+    ) -> Result<(), NotAccepted> {
+        self.topics
+            .find(key.topic.as_str())
+            .ok_or(Rejection::Topic)?;
+        Ok(self.verifications.begin(key, request, None)?)
+    }
+
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
     /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
     fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
@@ -189,8 +201,9 @@ impl SubscriptionEndpoint {
     }
 }
 
+/// The reason why a request is not accepted.
 #[derive(Debug, thiserror::Error)]
-enum NotAccepted {
+pub enum NotAccepted {
     #[error(transparent)]
     Rejected(#[from] Rejection),
     #[error(transparent)]

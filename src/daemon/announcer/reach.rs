@@ -1,0 +1,100 @@
+//! Attempts to reach each hub and broker at the start, before there is anything to tell it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use resourcesync::uri::Hub;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+use websub::probe::http as probe;
+use websub::publisher::settings::PublishSettings;
+
+use crate::broker::client::Brokers;
+use crate::report::status::UnreachedHub;
+
+/// Time until one that could not be reached is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The hubs and brokers that could not be reached since the start or the last reload.
+#[derive(Debug, Default)]
+pub struct Reach {
+    unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>,
+    attempts: JoinSet<()>,
+}
+
+/// One that is to be reached.
+enum Reached {
+    Hub(Box<PublishSettings>),
+    Broker(Hub, Arc<Brokers>),
+}
+
+impl Reach {
+    /// Tries to reach all of these, each until it was reached once. Must be called within a tokio runtime.
+    pub fn begin(&mut self, hubs: Vec<PublishSettings>, brokers: &Arc<Brokers>) {
+        *self = Reach::default();
+        let hubs = hubs.into_iter().map(|hub| Reached::Hub(Box::new(hub)));
+        let names = brokers.durations().into_keys();
+        let brokers = names.map(|name| Reached::Broker(name, Arc::clone(brokers)));
+        for reached in hubs.chain(brokers) {
+            let unreached = Arc::clone(&self.unreached);
+            self.attempts.spawn(until_reached(reached, unreached));
+        }
+    }
+
+    /// Returns those that could not be reached yet.
+    pub fn unreached(&self) -> Vec<UnreachedHub> {
+        lock(&self.unreached).values().cloned().collect()
+    }
+}
+
+impl Reached {
+    fn hub(&self) -> &Hub {
+        match self {
+            Reached::Hub(settings) => &settings.hub,
+            Reached::Broker(name, _) => name,
+        }
+    }
+
+    /// Returns the reason why it cannot be reached.
+    async fn failure(&self) -> Option<String> {
+        match self {
+            Reached::Hub(settings) => {
+                let answers = probe::hubs(vec![PublishSettings::clone(settings)]).await;
+                let failure = answers.into_iter().find_map(Result::err);
+                failure.map(|failure| failure.to_string())
+            }
+            Reached::Broker(name, brokers) => {
+                let failure = brokers.connect(name).await.err();
+                failure.map(|failure| failure.to_string())
+            }
+        }
+    }
+}
+
+async fn until_reached(reached: Reached, unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>) {
+    let hub = reached.hub();
+    while let Some(reason) = reached.failure().await {
+        let since = lock(&unreached).get(hub).map(|known| known.since);
+        if since.is_none() {
+            warn!(%hub, reason, "{hub} cannot be reached: {reason}");
+        }
+        let failed = UnreachedHub {
+            hub: hub.clone(),
+            since: since.unwrap_or_else(Timestamp::now),
+            reason,
+        };
+        lock(&unreached).insert(hub.clone(), failed);
+        tokio::time::sleep(AGAIN).await;
+    }
+    if lock(&unreached).remove(hub).is_some() {
+        info!(%hub, "{hub} can be reached");
+    }
+}
+
+fn lock(
+    unreached: &Mutex<BTreeMap<Hub, UnreachedHub>>,
+) -> MutexGuard<'_, BTreeMap<Hub, UnreachedHub>> {
+    unreached.lock().unwrap_or_else(PoisonError::into_inner)
+}
