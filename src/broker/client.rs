@@ -469,8 +469,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_broker_that_reads_slowly_is_awaited() {
-        let (session, settings, mut broker) = connected(Duration::from_millis(1_500)).await;
-        let (request, answer) = request(1, vec![b'a'; 24 << 20]);
+        let (session, settings, mut broker) = connected(Duration::from_secs(5)).await;
+        // What the kernel holds at the end is read in a tenth of that, and all of it takes longer.
+        let (request, answer) = request(1, vec![b'a'; 48 << 20]);
         let (requests, mut received) = unbounded_channel();
         drop(requests);
         let broker = async move {
@@ -479,7 +480,7 @@ mod tests {
             while ends < 3 {
                 let length = broker.stream.read(&mut chunk).await.unwrap();
                 ends += chunk[..length].iter().filter(|byte| **byte == 0).count();
-                sleep(Duration::from_millis(25)).await;
+                sleep(Duration::from_millis(30)).await;
             }
             for id in ["1-0", "1-1"] {
                 broker
