@@ -201,8 +201,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         let values = client::header_values(response.headers(), name);
         (!values.is_empty()).then(|| mask.hide(&values.join(", ")))
     };
-    let link_values = client::header_values(response.headers(), LINK);
-    let links = parse_links(link_values.iter().map(String::as_str));
+    let links = parse_links(client::header_values(response.headers(), LINK));
     let of = |relation| targets(&links, relation).map(str::to_owned).collect();
     Ok(ProbeReply {
         status: response.status().as_u16(),
