@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use websub::answer::{Answer, BrokerAnswer};
 use websub::histogram::Histogram;
+use websub::http::lock;
 
 use crate::announce::delivery::Submission;
 use crate::broker::frame::Frame;
@@ -28,7 +29,7 @@ const IN_FLIGHT: usize = 8;
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
 pub struct Brokers {
-    brokers: RwLock<HashMap<Hub, Arc<BrokerTask>>>,
+    brokers: Mutex<HashMap<Hub, Arc<BrokerTask>>>,
 }
 
 /// One broker, with the task that has its connection.
@@ -50,7 +51,7 @@ impl Brokers {
     /// Starts a task for each broker on `runtime`. They connect when there is something to send, or when asked to.
     pub fn new(settings: Vec<BrokerSettings>, runtime: &Handle) -> Brokers {
         let brokers = Brokers {
-            brokers: RwLock::default(),
+            brokers: Mutex::default(),
         };
         brokers.change(settings, runtime);
         brokers
@@ -59,14 +60,17 @@ impl Brokers {
     /// Replaces the brokers. One whose settings stay the same keeps its connection; of others, what is under way finishes
     /// on the connection that it began on.
     pub fn change(&self, settings: Vec<BrokerSettings>, runtime: &Handle) {
-        let mut current = self.brokers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.brokers);
         let mut before = std::mem::take(&mut *current);
         for settings in settings {
             let name = settings.name.clone();
             let broker = match before.remove(&name) {
                 Some(broker) if *broker.settings == settings => broker,
-                Some(broker) => Arc::new(BrokerTask::new(settings, broker.durations(), runtime)),
-                None => Arc::new(BrokerTask::new(settings, Histogram::default(), runtime)),
+                before => {
+                    let durations = before.map(|broker| lock(&broker.durations).clone());
+                    let durations = durations.unwrap_or_default();
+                    Arc::new(BrokerTask::new(settings, durations, runtime))
+                }
             };
             current.insert(name, broker);
         }
@@ -79,11 +83,7 @@ impl Brokers {
         };
         let began = Instant::now();
         let sent = broker.send(submission).await;
-        let mut durations = broker
-            .durations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        durations.observe(began.elapsed());
+        lock(&broker.durations).observe(began.elapsed());
         match sent {
             Ok(()) => Answer::Broker(BrokerAnswer::Receipts),
             Err(error) => error.answer(),
@@ -99,22 +99,22 @@ impl Brokers {
     }
 
     fn find(&self, name: &Hub) -> Option<Arc<BrokerTask>> {
-        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
-        brokers.get(name).cloned()
+        lock(&self.brokers).get(name).cloned()
     }
 
     /// Returns the durations of the submissions to each broker.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
-        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
-        let durations =
-            |(name, broker): (&Hub, &Arc<BrokerTask>)| (name.clone(), broker.durations());
-        brokers.iter().map(durations).collect()
+        let brokers = lock(&self.brokers);
+        let named = brokers.iter();
+        named
+            .map(|(name, broker)| (name.clone(), lock(&broker.durations).clone()))
+            .collect()
     }
 }
 
 impl fmt::Debug for Brokers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
+        let brokers = lock(&self.brokers);
         let settings = brokers.values().map(|broker| &broker.settings);
         f.debug_list().entries(settings).finish()
     }
@@ -130,14 +130,6 @@ impl BrokerTask {
             requests,
             durations: Mutex::new(durations),
         }
-    }
-
-    fn durations(&self) -> Histogram {
-        let durations = self
-            .durations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        durations.clone()
     }
 
     async fn send(&self, submission: &Submission) -> Result<(), BrokerError> {

@@ -181,22 +181,15 @@ async fn stream(
     // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
     let _ = stream.set_nodelay(true);
     let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
-    Ok((over(stream, settings).await?, socket))
-}
-
-async fn over(
-    stream: TcpStream,
-    settings: &BrokerSettings,
-) -> Result<Box<dyn Stream>, BrokerError> {
     let Transport::Tls { ca_pem, identity } = &settings.transport else {
-        return Ok(Box::new(stream));
+        return Ok((Box::new(stream), socket));
     };
     let connector = tls::connector(ca_pem.as_ref(), identity.as_ref()).map_err(BrokerError::Tls)?;
     let name = ServerName::try_from(settings.host.clone());
     let name = name.map_err(|error| BrokerError::Tls(error.to_string()))?;
     let stream = connector.connect(name, stream).await;
     let stream = stream.map_err(|error| BrokerError::Tls(error.to_string()))?;
-    Ok(Box::new(stream))
+    Ok((Box::new(stream), socket))
 }
 
 /// Returns the times between heart-beats of the broker and of ours, from its header and ours.
