@@ -25,6 +25,8 @@ use crate::cli::output::{counted, grouped, print};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
+use crate::config::served_hub::ServedHub;
+use crate::config::server::ServerSettings;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::hub::HubTable;
@@ -80,7 +82,15 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let mut sections = Vec::new();
     let mut documents = 0;
     let mut unverified = unverified(&hubs);
-    unverified.extend(unnamed_proxy(&config));
+    if let (Some(embedded), Some(public_url)) = (&config.embedded_hub, &config.server.public_url) {
+        let table = HubTable::EmbeddedHub;
+        unverified.extend(unnamed_proxy(
+            public_url.as_str(),
+            &config.server,
+            embedded,
+            table,
+        ));
+    }
     if options.no_environment {
         sections.push(CheckSection::new("hubs", unverified));
     } else {
@@ -167,19 +177,17 @@ fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
         .collect()
 }
 
-fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
-    let embedded = config.embedded_hub.as_ref()?;
-    let public_url = config.server.public_url.as_ref()?;
-    let Address::Tcp(listen) = &config.server.listen else {
+/// Judges the address at which a hub listens, and the one at which it is reached.
+fn unnamed_proxy(
+    url: &str,
+    server: &ServerSettings,
+    hub: &ServedHub,
+    table: HubTable,
+) -> Option<Diagnostic> {
+    let Address::Tcp(listen) = &server.listen else {
         return None;
     };
-    let has_proxies = !embedded.trusted_proxies.is_empty();
-    about_hub::unnamed_proxy(
-        public_url.as_str(),
-        *listen,
-        has_proxies,
-        HubTable::EmbeddedHub,
-    )
+    about_hub::unnamed_proxy(url, *listen, !hub.trusted_proxies.is_empty(), table)
 }
 
 fn tree(

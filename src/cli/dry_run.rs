@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use websub::hub::delivery::{headers, signature};
-use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
 use websub::publisher::preview::Preview;
 use websub::publisher::settings::PublishSettings;
@@ -188,18 +187,13 @@ impl<'a> EmbeddedDeliveries<'a> {
     }
 
     fn relayed(&self, submission: &Submission, at: Timestamp, now: Timestamp) -> Vec<Shown> {
-        let NotificationToRelay {
-            topic,
-            seq,
-            body,
-            headers,
-        } = submission.relayed();
+        let notification = submission.relayed();
         let relay = Relay {
             id: RelayId(u64::MAX),
-            topic,
-            seq,
-            body,
-            headers,
+            topic: notification.topic,
+            seq: notification.seq,
+            body: notification.body,
+            headers: notification.headers,
         };
         let subscriptions = self.subscriptions.iter();
         subscriptions

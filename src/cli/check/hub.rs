@@ -6,12 +6,11 @@ use anyhow::Context;
 use websub::probe::http as probe;
 
 use crate::cli::block_on;
-use crate::cli::check::{CheckSection, machine, network};
-use crate::config::address::Address;
+use crate::cli::check::{CheckSection, machine, network, unnamed_proxy};
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::diagnostics::hub::HubTable;
-use crate::diagnostics::{Diagnostic, hub};
+use crate::diagnostics::{Diagnostic, hub as about_hub};
 
 /// Returns the sections about the hub; of the configuration alone if `no_environment`.
 pub(super) fn sections(
@@ -25,9 +24,10 @@ pub(super) fn sections(
         .iter()
         .filter(|settings| settings.bearer_token_file.is_none());
     let mut of_publishers: Vec<Diagnostic> = publishers
-        .map(|settings| hub::open_publisher(&settings.name))
+        .map(|settings| about_hub::open_publisher(&settings.name))
         .collect();
-    of_publishers.extend(unnamed_proxy(&config));
+    let (hub, server) = (&config.hub, &config.server);
+    of_publishers.extend(unnamed_proxy(hub.url.as_str(), server, hub, HubTable::Hub));
     let mut sections = vec![CheckSection::new("publishers", of_publishers)];
     if no_environment {
         return Ok(sections);
@@ -36,18 +36,10 @@ pub(super) fn sections(
     let (is_running, note) = network::is_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
-        let get = block_on(probe::hub_in_public(&config.hub.url))?;
+        let get = block_on(probe::hub_in_public(&hub.url))?;
         let get = get.context("cannot prepare requests")?;
-        of_hub.extend(hub::embedded(&config.hub.url, &get, HubTable::Hub));
+        of_hub.extend(about_hub::embedded(&hub.url, &get, HubTable::Hub));
     }
     sections.push(CheckSection::new("hub", of_hub));
     Ok(sections)
-}
-
-fn unnamed_proxy(config: &HubConfig) -> Option<Diagnostic> {
-    let Address::Tcp(listen) = &config.server.listen else {
-        return None;
-    };
-    let has_proxies = !config.hub.trusted_proxies.is_empty();
-    hub::unnamed_proxy(config.hub.url.as_str(), *listen, has_proxies, HubTable::Hub)
 }

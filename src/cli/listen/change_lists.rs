@@ -241,14 +241,8 @@ impl Unreadable {
 
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
-        match self {
-            Unreadable::Retrieve(error) => error.is_temporary() || error.may_return(),
-            Unreadable::Document { .. } => true,
-            Unreadable::NoCapabilityList
-            | Unreadable::NoChangeList(_)
-            | Unreadable::TooMany
-            | Unreadable::GivenUp { .. } => false,
-        }
+        let is_retrieval = matches!(self, Unreadable::Retrieve(error) if error.is_temporary());
+        is_retrieval || self.may_return()
     }
 
     /// Returns true if a document is missing or not as expected, as it may be while a generator writes it again.

@@ -255,25 +255,19 @@ impl Subscriptions {
             .subscribers
             .values()
             .find(|subscriber| now < subscriber.expires)?;
-        let NotificationToRelay {
-            topic,
-            seq,
-            body,
-            headers,
-        } = notification;
         self.last = RelayId(self.last.0 + 1);
         let before = on_topic.backlog.size().bytes;
         on_topic.backlog.relay(PendingRelay {
             id: self.last,
-            size: body.len() as u64,
+            size: notification.body.len() as u64,
         });
         self.backlog_bytes += on_topic.backlog.size().bytes - before;
         Some(Relay {
             id: self.last,
-            topic,
-            seq,
-            body,
-            headers,
+            topic: notification.topic,
+            seq: notification.seq,
+            body: notification.body,
+            headers: notification.headers,
         })
     }
 
