@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::cli::logging::queue::LineQueue;
-use crate::config::log::{Log, LogFormat, LogLevel};
+use crate::config::log::{Log, LogFormat, LogLevel, word};
 
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ pub fn set_level(level: LogLevel) {
 }
 
 fn filter(level: LogLevel) -> EnvFilter {
-    let level = level.as_str();
+    let level = word(level);
     // The `notify` crate warns of each removed directory, because it removes the watch twice. The certificate verifier
     // names no hub; its result is logged elsewhere with the hub's name.
     EnvFilter::new(format!(

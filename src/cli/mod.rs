@@ -4,13 +4,11 @@ mod accept;
 mod advertise;
 mod backup;
 mod check;
-mod completions;
 mod config;
 mod daemon_client;
 mod dry_run;
 pub mod exit;
 mod health;
-mod hub;
 mod hub_state;
 mod inference;
 mod listen;
@@ -27,7 +25,6 @@ mod resend;
 mod run;
 mod scan;
 mod scan_file;
-mod schema;
 mod snippet;
 mod status;
 mod subscriptions;
@@ -66,7 +63,7 @@ pub fn main() -> Exit {
     let file = options.config.as_deref();
     let outcome = match &options.command {
         Command::Run(run) => run::run(file, run),
-        Command::Hub(hub) => hub::hub(file, hub),
+        Command::Hub(hub) => run::hub(file, hub),
         Command::Check(check) => check::check(file, check),
         Command::Scan(scan) => scan::scan(file, scan),
         Command::Accept(accept) => accept::accept(file, accept),
@@ -80,10 +77,10 @@ pub fn main() -> Exit {
         Command::Token(token) => token::token(file, token),
         Command::Reload(state) => reload::reload(file, state),
         Command::Health(health) => health::health(file, health),
-        Command::Completions(completions) => completions::completions(completions),
+        Command::Completions(completions) => man::completions(completions),
         Command::Man(man) => man::man(man),
         Command::Config(config) => config::config(file, config),
-        Command::Schema => schema::schema(),
+        Command::Schema => config::schema(),
         Command::Snippet(snippet) => snippet::snippet(file, snippet),
     };
     match outcome {

@@ -9,7 +9,7 @@ use websub::hub::publisher::{Publisher, Publishers};
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
 use crate::config::secret::{Held, read_secret};
-use crate::config::text::Written;
+use crate::config::text::{Written, values};
 use crate::config::web_uri::with_slash;
 
 /// A publisher with the holder of its token.
@@ -57,11 +57,7 @@ pub fn plan(publishers: &[PublisherSettings]) -> Publishers {
             .as_ref()
             .map(|held| held.content.clone()),
         verify_topic: settings.verify.is_some(),
-        topic_networks: settings
-            .allow_topic_networks
-            .iter()
-            .map(|network| network.0)
-            .collect(),
+        topic_networks: values(&settings.allow_topic_networks),
     });
     Publishers::new(publishers.collect())
 }
