@@ -9,7 +9,6 @@ mod daemon_client;
 mod dry_run;
 pub mod exit;
 mod health;
-mod hub_state;
 mod inference;
 mod listen;
 mod logging;

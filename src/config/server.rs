@@ -67,12 +67,9 @@ impl ServerSettings {
 
     /// Returns the URL of the public listener, as far as it is known before the listener is bound.
     pub fn known_public_url(&self) -> Option<Uri> {
-        match (&self.public_url, &self.listen) {
-            (Some(configured), _) => Some(configured.clone()),
-            (None, Address::Tcp(address)) if address.port() != 0 => {
-                Some(default_public_url(*address))
-            }
-            (None, _) => None,
+        match self.listen {
+            Address::Tcp(address) if address.port() != 0 => Some(self.public_url_at(address)),
+            _ => self.public_url.clone(),
         }
     }
 

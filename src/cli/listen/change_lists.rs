@@ -123,7 +123,7 @@ pub async fn missed(
 }
 
 /// The documents that are still to be read, in the order in which they were named.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct UnreadLists {
     /// The time up to which nothing is missed.
     last: Option<Timestamp>,
@@ -139,10 +139,7 @@ impl UnreadLists {
     fn new(last: Option<Timestamp>) -> UnreadLists {
         UnreadLists {
             last,
-            urls: VecDeque::new(),
-            known: BTreeSet::new(),
-            taken: 0,
-            is_cut: false,
+            ..UnreadLists::default()
         }
     }
 

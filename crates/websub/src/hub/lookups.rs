@@ -53,14 +53,9 @@ pub struct Lookups {
     slots: Arc<FairSlots>,
     started: Instant,
     failed: Mutex<FailedLookups>,
-    found: Mutex<HashMap<String, Vec<ResolvedEntry>>>,
+    /// The addresses of each name, with the number of the request.
+    found: Mutex<HashMap<String, Vec<(u64, Vec<IpAddr>)>>>,
     last: AtomicU64,
-}
-
-#[derive(Debug)]
-struct ResolvedEntry {
-    number: u64,
-    addresses: Vec<IpAddr>,
 }
 
 /// The addresses of a name, to which requests may connect until this is dropped.
@@ -133,12 +128,9 @@ impl Lookups {
 
     fn keep(self: &Arc<Self>, name: String, addresses: Vec<IpAddr>) -> ResolvedName {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
-        let found = ResolvedEntry {
-            number,
-            addresses: addresses.clone(),
-        };
         let mut all = lock(&self.found);
-        all.entry(name.clone()).or_default().push(found);
+        let of_name = all.entry(name.clone()).or_default();
+        of_name.push((number, addresses.clone()));
         ResolvedName {
             lookups: Arc::clone(self),
             name,
@@ -151,9 +143,7 @@ impl Lookups {
     pub fn resolved(&self, name: &str) -> Vec<IpAddr> {
         let found = lock(&self.found);
         let latest = found.get(name).and_then(|found| found.last());
-        latest
-            .map(|found| found.addresses.clone())
-            .unwrap_or_default()
+        latest.map_or_else(Vec::new, |(_, addresses)| addresses.clone())
     }
 }
 
@@ -161,7 +151,7 @@ impl Drop for ResolvedName {
     fn drop(&mut self) {
         let mut found = lock(&self.lookups.found);
         if let Some(entries) = found.get_mut(&self.name) {
-            entries.retain(|entry| entry.number != self.number);
+            entries.retain(|(number, _)| *number != self.number);
             if entries.is_empty() {
                 found.remove(&self.name);
             }
