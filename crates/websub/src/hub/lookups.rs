@@ -53,9 +53,14 @@ pub struct Lookups {
     slots: Arc<FairSlots>,
     started: Instant,
     failed: Mutex<FailedLookups>,
-    /// The addresses of each name, with the number of the request.
-    found: Mutex<HashMap<String, Vec<(u64, Vec<IpAddr>)>>>,
+    found: Mutex<HashMap<String, Vec<ResolvedEntry>>>,
     last: AtomicU64,
+}
+
+#[derive(Debug)]
+struct ResolvedEntry {
+    number: u64,
+    addresses: Vec<IpAddr>,
 }
 
 /// The addresses of a name, to which requests may connect until this is dropped.
@@ -128,9 +133,12 @@ impl Lookups {
 
     fn keep(self: &Arc<Self>, name: String, addresses: Vec<IpAddr>) -> ResolvedName {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let found = ResolvedEntry {
+            number,
+            addresses: addresses.clone(),
+        };
         let mut all = lock(&self.found);
-        let of_name = all.entry(name.clone()).or_default();
-        of_name.push((number, addresses.clone()));
+        all.entry(name.clone()).or_default().push(found);
         ResolvedName {
             lookups: Arc::clone(self),
             name,
@@ -143,7 +151,9 @@ impl Lookups {
     pub fn resolved(&self, name: &str) -> Vec<IpAddr> {
         let found = lock(&self.found);
         let latest = found.get(name).and_then(|found| found.last());
-        latest.map_or_else(Vec::new, |(_, addresses)| addresses.clone())
+        latest
+            .map(|found| found.addresses.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -151,7 +161,7 @@ impl Drop for ResolvedName {
     fn drop(&mut self) {
         let mut found = lock(&self.lookups.found);
         if let Some(entries) = found.get_mut(&self.name) {
-            entries.retain(|(number, _)| *number != self.number);
+            entries.retain(|entry| entry.number != self.number);
             if entries.is_empty() {
                 found.remove(&self.name);
             }
