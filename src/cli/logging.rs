@@ -12,6 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber, warn};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
@@ -52,10 +53,12 @@ pub fn start(log: Log) -> Logging {
             "dropped {lines} log lines: nobody reads the log as fast as it is written"
         );
     });
-    // Without a thread to spare, lines are written where they are logged.
     let queue = queue.ok();
-    let output = queue.clone();
-    let lines = lines.with_writer(move || Out(output.clone()));
+    let lines = lines.with_writer(match queue.clone() {
+        Some(queue) => BoxMakeWriter::new(move || queue.clone()),
+        // Without a thread to spare, lines are written where they are logged.
+        None => BoxMakeWriter::new(io::stderr),
+    });
     match log.format {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
@@ -95,22 +98,6 @@ fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::new(format!(
         "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level}"
     ))
-}
-
-/// A writer of lines.
-struct Out(Option<LineQueue>);
-
-impl io::Write for Out {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match &mut self.0 {
-            Some(queue) => queue.write(line),
-            None => io::stderr().write(line),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Returns true if standard error leads to the journal, as systemd says and the file confirms (systemd.exec(5)).
