@@ -157,7 +157,7 @@ impl BrokerTask {
 /// Connects whenever there is something to send, until all senders are gone.
 async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<SendRequest>) {
     while let Some(first) = requests.recv().await {
-        match Session::open(&settings).await {
+        match Session::open(&settings, None).await {
             Ok(session) => {
                 Connection::new(session, &settings)
                     .run(first, &mut requests)
@@ -429,7 +429,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut settings = BrokerSettings::on_port(listener.local_addr().unwrap().port());
         settings.timeout = timeout;
-        let (session, broker) = tokio::join!(Session::open(&settings), Broker::accept(listener));
+        let (session, broker) =
+            tokio::join!(Session::open(&settings, None), Broker::accept(listener));
         (session.unwrap(), settings, broker)
     }
 

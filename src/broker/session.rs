@@ -60,21 +60,12 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Session {
-    /// Connects, within the timeout of the settings.
+    /// Connects, within the timeout of the settings; as a durable subscriber of this name, if one is given.
     ///
     /// # Errors
     ///
     /// If the broker cannot be reached, or refuses the connection.
-    pub async fn open(settings: &BrokerSettings) -> Result<Session, BrokerError> {
-        Session::open_as(settings, None).await
-    }
-
-    /// Connects as a durable subscriber of this name, if one is given.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::open`].
-    pub async fn open_as(
+    pub async fn open(
         settings: &BrokerSettings,
         durable: Option<&str>,
     ) -> Result<Session, BrokerError> {
@@ -355,7 +346,7 @@ mod tests {
             let beat = stream.read_u8().await.unwrap();
             (beat, stream)
         });
-        let mut session = Session::open(&settings).await.unwrap();
+        let mut session = Session::open(&settings, None).await.unwrap();
         let silent = timeout(DEADLINE, session.reader.frame()).await.unwrap();
         assert_eq!(silent, Err(BrokerError::Silent));
         let (beat, _open) = timeout(DEADLINE, broker).await.unwrap().unwrap();
@@ -395,7 +386,10 @@ mod tests {
             while stream.read_u8().await.unwrap() != 0 {}
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
-        let error = Session::open(&settings).await.unwrap_err().to_string();
+        let error = Session::open(&settings, None)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with(want), "{error}");
     }
 

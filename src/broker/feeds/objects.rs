@@ -6,6 +6,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher};
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
 use resourcesync::uri::compared;
+use uuid::Uuid;
 
 use crate::broker::feeds::feed::{
     ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
@@ -14,7 +15,7 @@ use crate::broker::feeds::identifier::{
     Identifiers, ObjectKind, ObjectType, Relocation, directory,
 };
 use crate::broker::feeds::message::{
-    BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
+    BrokerNotification, LONGEST_PROPERTY, Message, MessagePosition, headers, message_id, properties,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -180,7 +181,9 @@ fn feed(
     form: &AtomForm,
 ) -> Feed {
     let mut feed = Feed {
-        id: MessageId::of(notification, object.position()).urn(),
+        id: message_id(notification, object.position())
+            .urn()
+            .to_string(),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
         author: object.author.unwrap_or(SERVER).to_owned(),
@@ -193,7 +196,7 @@ fn feed(
         skipped: 0,
     };
     let items = object.changes.iter().map(|(number, change)| {
-        let id = MessageId::of(notification, MessagePosition::Entry(*number));
+        let id = message_id(notification, MessagePosition::Entry(*number));
         item(id, change, &feed, form)
     });
     feed.items = items.collect();
@@ -203,7 +206,7 @@ fn feed(
 }
 
 /// Returns the entry of a change, whose feed has the time of changes without one.
-fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
+fn item(id: Uuid, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
     let modification = Modification::from(change.kind);
     // The version that the change made, where the list names it.
     let version = linked(change, "memento").unwrap_or(&change.loc);
@@ -215,7 +218,7 @@ fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemCha
         media_type: change.mime_type.as_deref().map(str::to_owned),
     };
     ItemChange {
-        id: id.urn(),
+        id: id.urn().to_string(),
         author: feed.author.clone(),
         title: feed.title.clone(),
         updated: change.datetime.unwrap_or(feed.updated),
@@ -246,7 +249,7 @@ fn title(object: &Object<'_>) -> String {
 }
 
 fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'_>) -> Message {
-    let id = MessageId::of(notification, object.position());
+    let id = message_id(notification, object.position());
     let types: BTreeSet<&str> = feed
         .items
         .iter()
