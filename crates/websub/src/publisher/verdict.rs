@@ -100,17 +100,11 @@ fn of_broker(answer: &BrokerAnswer, attempts: u32, now: Timestamp, jitter: f64) 
     let BrokerAnswer::Refused { refusal, excerpt } = answer else {
         return Verdict::Accepted;
     };
-    let text = excerpt.clone();
-    let at = after(now, OPERATOR_WAIT);
+    let (text, at) = (excerpt.clone(), after(now, OPERATOR_WAIT));
+    let operator = |reason| Verdict::NeedsOperator { at, reason };
     match refusal {
-        BrokerRefusal::Credentials => Verdict::NeedsOperator {
-            at,
-            reason: Reason::BrokerLogin(text),
-        },
-        BrokerRefusal::Destination => Verdict::NeedsOperator {
-            at,
-            reason: Reason::Destination(text),
-        },
+        BrokerRefusal::Credentials => operator(Reason::BrokerLogin(text)),
+        BrokerRefusal::Destination => operator(Reason::Destination(text)),
         BrokerRefusal::Other => Verdict::Retry {
             at: after(now, backoff(attempts, jitter)),
             reason: Reason::BrokerFailure(text),
