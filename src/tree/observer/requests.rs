@@ -62,7 +62,7 @@ impl Observer<'_> {
         }
     }
 
-    fn report_denied(&mut self, path: DocumentPath, reason: String) {
+    pub(super) fn report_denied(&mut self, path: DocumentPath, reason: String) {
         let reason = Incomplete::Denied(reason);
         self.reports.observe(path, Look::Incomplete(reason));
     }
