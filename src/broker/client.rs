@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
@@ -15,7 +15,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use websub::answer::{Answer, BrokerAnswer};
 use websub::histogram::Histogram;
-use websub::http::lock;
 
 use crate::announce::delivery::Submission;
 use crate::broker::feeds::message::{
@@ -113,6 +112,11 @@ impl Brokers {
             .map(|(name, broker)| (name.clone(), lock(&broker.durations).clone()))
             .collect()
     }
+}
+
+/// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Brokers {

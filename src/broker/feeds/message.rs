@@ -1,9 +1,10 @@
 //! Messages as a broker gets them: headers, properties that consumers select by, and ids that make repeats discardable.
 
+use std::fmt;
+
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
-use uuid::Uuid;
 
 /// The `type` of each message, which JMS has as `JMSType`.
 pub const MESSAGE_TYPE: &str = "content-change";
@@ -85,34 +86,66 @@ pub enum MessagePosition {
     Entry(u64),
 }
 
-/// Returns the identity of a message or of an entry (F4): a UUID of version 8, which is blake3 over the notification and
-/// the position in it. A repeat has the same one, and nothing else has.
-///
-/// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded as
-/// repeats of old ones.
-pub fn message_id(notification: &BrokerNotification<'_>, position: MessagePosition) -> Uuid {
-    let (kind, number, count) = match position {
-        MessagePosition::Whole => (0_u8, 0, 0),
-        MessagePosition::Feed { first, count } => (1, first, count),
-        MessagePosition::Entry(number) => (2, number, 1),
-    };
-    let mut hasher = blake3::Hasher::new();
-    // Of a fixed length, or with its length, so that two positions never yield the same bytes.
-    hasher.update(&(notification.topic.len() as u64).to_le_bytes());
-    hasher.update(notification.topic.as_bytes());
-    hasher.update(&notification.seq.to_le_bytes());
-    hasher.update(&[kind]);
-    hasher.update(&number.to_le_bytes());
-    hasher.update(&count.to_le_bytes());
-    hasher.update(notification.body.hash.as_bytes());
-    let mut bytes = [0; 16];
-    hasher.finalize_xof().fill(&mut bytes);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+/// The identity of a message or of an entry (F4): a UUID of version 8, which is blake3 over the notification and the
+/// position in it. A repeat has the same one, and nothing else has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId([u8; 16]);
+
+impl MessageId {
+    /// Returns the id at a position of a notification.
+    ///
+    /// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded
+    /// as repeats of old ones.
+    pub fn of(notification: &BrokerNotification<'_>, position: MessagePosition) -> MessageId {
+        let (kind, number, count) = match position {
+            MessagePosition::Whole => (0_u8, 0, 0),
+            MessagePosition::Feed { first, count } => (1, first, count),
+            MessagePosition::Entry(number) => (2, number, 1),
+        };
+        let mut hasher = blake3::Hasher::new();
+        // Of a fixed length, or with its length, so that two positions never yield the same bytes.
+        hasher.update(&(notification.topic.len() as u64).to_le_bytes());
+        hasher.update(notification.topic.as_bytes());
+        hasher.update(&notification.seq.to_le_bytes());
+        hasher.update(&[kind]);
+        hasher.update(&number.to_le_bytes());
+        hasher.update(&count.to_le_bytes());
+        hasher.update(notification.body.hash.as_bytes());
+        let mut bytes = [0; 16];
+        hasher.finalize_xof().fill(&mut bytes);
+        // RFC 9562 section 5.8: version and variant.
+        bytes[6] = bytes[6] & 0x0f | 0x80;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        MessageId(bytes)
+    }
+
+    /// Returns the id as a URI: `urn:uuid:` and the UUID.
+    pub fn urn(&self) -> String {
+        format!("urn:uuid:{self}")
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Returns the one message of a notification that is sent as hubs get it: `payload = "resourcesync"` (F3, F6).
 pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
-    let id = message_id(notification, MessagePosition::Whole);
+    let id = MessageId::of(notification, MessagePosition::Whole);
     Message {
         headers: headers(id, notification.topic, "application/xml"),
         properties: properties(id, "resourcesync", notification),
@@ -122,8 +155,8 @@ pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
 
 /// Returns the headers of a message about an object (F3). Messages of one `group` are received in order even by
 /// consumers that compete.
-pub(crate) fn headers(id: Uuid, group: &str, content_type: &str) -> Vec<(String, String)> {
-    let urn = id.urn().to_string();
+pub(crate) fn headers(id: MessageId, group: &str, content_type: &str) -> Vec<(String, String)> {
+    let urn = id.urn();
     let hash;
     let group = if group.len() <= LONGEST_PROPERTY {
         group
@@ -146,7 +179,7 @@ pub(crate) fn headers(id: Uuid, group: &str, content_type: &str) -> Vec<(String,
 
 /// Returns the properties that each message has.
 pub(crate) fn properties(
-    id: Uuid,
+    id: MessageId,
     format: &str,
     notification: &BrokerNotification<'_>,
 ) -> Vec<(String, String)> {
@@ -172,7 +205,7 @@ mod tests {
     use resourcesync::channel_kind::ChannelKind;
 
     use super::{
-        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, MessagePosition, message_id,
+        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, MessageId, MessagePosition,
         resourcesync_message,
     };
 
@@ -206,7 +239,7 @@ mod tests {
     fn a_message_repeats_the_payload_and_says_what_it_is() {
         let notification = notification();
         let message = resourcesync_message(&notification);
-        let id = message_id(&notification, MessagePosition::Whole);
+        let id = MessageId::of(&notification, MessagePosition::Whole);
         assert_eq!(message.body, notification.body.bytes);
         for (name, want) in [
             ("messageId", id.to_string().as_str()),
@@ -220,8 +253,8 @@ mod tests {
         }
         for (name, want) in [
             ("type", MESSAGE_TYPE),
-            ("correlation-id", id.urn().to_string().as_str()),
-            ("_AMQ_DUPL_ID", id.urn().to_string().as_str()),
+            ("correlation-id", id.urn().as_str()),
+            ("_AMQ_DUPL_ID", id.urn().as_str()),
             ("JMSXGroupID", "https://e.org/changes"),
             ("persistent", "true"),
             ("amq-msg-type", "text"),
@@ -243,12 +276,14 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_8() {
-        let id = message_id(
+        let id = MessageId::of(
             &notification(),
             MessagePosition::Feed { first: 0, count: 1 },
         );
-        assert_eq!(id.get_version_num(), 8);
-        assert_eq!(id.get_variant(), uuid::Variant::RFC4122);
+        let parsed = uuid::Uuid::parse_str(&id.to_string()).unwrap();
+        assert_eq!(parsed.get_version_num(), 8);
+        assert_eq!(parsed.get_variant(), uuid::Variant::RFC4122);
+        assert_eq!(id.urn(), parsed.urn().to_string());
         assert_eq!(id.to_string(), "d38aff5e-6775-884a-8b6d-a109c12aaa50");
     }
 
@@ -281,8 +316,8 @@ mod tests {
         });
         for position in positions.chain([MessagePosition::Whole]) {
             for notification in &others {
-                let id = message_id(notification, position);
-                assert_eq!(id, message_id(notification, position));
+                let id = MessageId::of(notification, position);
+                assert_eq!(id, MessageId::of(notification, position));
                 assert!(ids.insert(id), "{position:?}");
             }
         }

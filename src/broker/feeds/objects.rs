@@ -6,7 +6,6 @@ use globset::{Glob, GlobBuilder, GlobMatcher};
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
 use resourcesync::uri::compared;
-use uuid::Uuid;
 
 use crate::broker::feeds::feed::{
     ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
@@ -15,7 +14,7 @@ use crate::broker::feeds::identifier::{
     Identifiers, ObjectKind, ObjectType, Relocation, directory,
 };
 use crate::broker::feeds::message::{
-    BrokerNotification, LONGEST_PROPERTY, Message, MessagePosition, headers, message_id, properties,
+    BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -181,9 +180,7 @@ fn feed(
     form: &AtomForm,
 ) -> Feed {
     let mut feed = Feed {
-        id: message_id(notification, object.position())
-            .urn()
-            .to_string(),
+        id: MessageId::of(notification, object.position()).urn(),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
         author: object.author.unwrap_or(SERVER).to_owned(),
@@ -196,7 +193,7 @@ fn feed(
         skipped: 0,
     };
     let items = object.changes.iter().map(|(number, change)| {
-        let id = message_id(notification, MessagePosition::Entry(*number));
+        let id = MessageId::of(notification, MessagePosition::Entry(*number));
         item(id, change, &feed, form)
     });
     feed.items = items.collect();
@@ -206,7 +203,7 @@ fn feed(
 }
 
 /// Returns the entry of a change, whose feed has the time of changes without one.
-fn item(id: Uuid, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
+fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
     let modification = Modification::from(change.kind);
     // The version that the change made, where the list names it.
     let version = linked(change, "memento").unwrap_or(&change.loc);
@@ -218,7 +215,7 @@ fn item(id: Uuid, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
         media_type: change.mime_type.as_deref().map(str::to_owned),
     };
     ItemChange {
-        id: id.urn().to_string(),
+        id: id.urn(),
         author: feed.author.clone(),
         title: feed.title.clone(),
         updated: change.datetime.unwrap_or(feed.updated),
@@ -249,7 +246,7 @@ fn title(object: &Object<'_>) -> String {
 }
 
 fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'_>) -> Message {
-    let id = message_id(notification, object.position());
+    let id = MessageId::of(notification, object.position());
     let types: BTreeSet<&str> = feed
         .items
         .iter()
