@@ -20,7 +20,7 @@ use crate::report::status::words::counted;
 use crate::report::{self, Reader, sources};
 use crate::state::open::{copy_to_memory, in_memory};
 use crate::state::{self, last_time_saved};
-use crate::tree::{self, TreeNotice, TreeReport};
+use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
 
 /// A one-shot scan, and what it found.
 pub struct OneShotScan {
@@ -69,13 +69,8 @@ impl OneShotScan {
             let words = "no file is read: no name in the tree is one that `include` matches";
             return Ok(Some(words.to_owned()));
         };
-        let plans = self.engine.plan.sources.iter();
-        let mut trees = config
-            .sources
-            .iter()
-            .zip(plans)
-            .map(|(source, plan)| source.tree(plan));
-        let why = trees.find_map(|tree| tree::explain(&tree, first));
+        let trees = self.trees(config);
+        let why = trees.iter().find_map(|tree| tree::explain(tree, first));
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let count = counted(others.len(), "file");
         Ok(Some(format!(
@@ -230,13 +225,7 @@ impl OneShotScan {
 
     /// Answers the questions that the steps left. The effects of this step are not performed.
     fn explain(&mut self, config: &Config) -> state::Result<()> {
-        let plan = &self.engine.plan;
-        let trees = config
-            .sources
-            .iter()
-            .zip(&plan.sources)
-            .map(|(source, plan)| source.tree(plan));
-        let trees: Vec<_> = trees.collect();
+        let trees = self.trees(config);
         let questions = std::mem::take(&mut self.questions).into_iter();
         let explained = questions.filter_map(|path| {
             let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
@@ -245,6 +234,11 @@ impl OneShotScan {
         let event = Event::Explained(explained.collect());
         let now = self.clock.now().into();
         self.engine.step(vec![event], now).map(|_| ())
+    }
+
+    fn trees(&self, config: &Config) -> Vec<TreeSettings> {
+        let sources = config.sources.iter().zip(&self.engine.plan.sources);
+        sources.map(|(source, plan)| source.tree(plan)).collect()
     }
 
     /// Returns the documents that the state knows, and the candidates that could not be read.

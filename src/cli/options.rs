@@ -7,7 +7,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use resourcesync::channel_kind::ChannelKind;
 use url::Url;
@@ -490,7 +490,7 @@ pub struct ScanOptions {
     /// Print only documents in these states, separated by commas
     #[arg(
         long,
-        value_enum,
+        value_parser = named(DocumentState::ALL, DocumentState::as_str),
         value_name = "STATE",
         env = "RSNOTIFY_STATE",
         value_delimiter = ','
@@ -499,16 +499,6 @@ pub struct ScanOptions {
 
     #[command(flatten)]
     pub output: OutputOptions,
-}
-
-impl ValueEnum for DocumentState {
-    fn value_variants<'a>() -> &'a [DocumentState] {
-        &DocumentState::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -630,7 +620,7 @@ pub struct OutboxListOptions {
     /// Print only hubs in these states, separated by commas
     #[arg(
         long,
-        value_enum,
+        value_parser = named(Condition::ALL, Condition::as_str),
         value_name = "STATE",
         env = "RSNOTIFY_STATE",
         value_delimiter = ','
@@ -641,23 +631,20 @@ pub struct OutboxListOptions {
     pub ask: RequestOptions,
 }
 
-impl ValueEnum for Condition {
-    fn value_variants<'a>() -> &'a [Condition] {
-        &Condition::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
+/// Parses a value by its name in configuration and reports.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(name)).map(move |word| {
+        let found = all.into_iter().find(|one| name(*one) == word);
+        found.expect("a possible value")
+    })
 }
 
-/// Parses a kind of channel, in the word that configuration and reports have for it.
+/// Parses a kind of channel.
 fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
-    PossibleValuesParser::new(ChannelKind::ALL.map(ChannelKind::as_str)).map(|word| {
-        let mut kinds = ChannelKind::ALL.into_iter();
-        let kind = kinds.find(|kind| kind.as_str() == word);
-        kind.expect("a possible value")
-    })
+    named(ChannelKind::ALL, ChannelKind::as_str)
 }
 
 /// The flag that tells the channels of one Capability List apart.

@@ -28,6 +28,7 @@ use crate::broker::client::Brokers;
 use crate::broker::feeds::message::INITIAL;
 use crate::broker::settings::{BrokerHeader, BrokerSettings};
 use crate::cli::exit::Exit;
+use crate::cli::no_broker;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
@@ -46,7 +47,9 @@ const READINGS: usize = 5;
 
 pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
-    let broker = broker(&config, &options.broker)?;
+    let mut brokers = config.brokers.iter();
+    let broker = brokers.find(|broker| broker.name.as_str() == options.broker);
+    let broker = broker.ok_or_else(|| no_broker(&config, &options.broker))?;
     if !broker.channels.contains(&ChannelKind::Change) {
         bail!(
             "broker {} gets no changes of resources, and so no resources: add \"change\" to its channels",
@@ -155,24 +158,6 @@ fn report(
             Ok(exit)
         }
         Err(ResendFailure::Other(error)) => Err(error),
-    }
-}
-
-/// Returns the broker with a name.
-fn broker<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a Broker> {
-    let mut brokers = config.brokers.iter();
-    if let Some(broker) = brokers.find(|broker| broker.name.as_str() == name) {
-        return Ok(broker);
-    }
-    let names = config.brokers.iter().map(|broker| broker.name.as_str());
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() {
-        bail!("no broker is named \"{name}\"; there is no [[broker]]")
-    } else {
-        bail!(
-            "no broker is named \"{name}\"; there is {}",
-            names.join(", ")
-        )
     }
 }
 

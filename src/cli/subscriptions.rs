@@ -10,22 +10,18 @@ use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::{
-    SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions, SubscriptionsCommand,
+    RequestOptions, SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions,
+    SubscriptionsCommand,
 };
 use crate::cli::output::{aligned, counted, next_try, print_answer, relative, when};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
-    let ask = match command {
-        SubscriptionsCommand::List(ask) => ask,
-        SubscriptionsCommand::Show(show) => &show.ask,
-        SubscriptionsCommand::Remove(remove) => &remove.ask,
-    };
-    let daemon = DaemonClient::new(file, &ask.tree)?;
+    let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
     match command {
-        SubscriptionsCommand::List(_) => list(&daemon, ask.output.json),
-        SubscriptionsCommand::Show(show) => self::show(&daemon, show),
-        SubscriptionsCommand::Remove(remove) => self::remove(&daemon, remove),
+        SubscriptionsCommand::List(ask) => list(&daemon(ask)?, ask.output.json),
+        SubscriptionsCommand::Show(options) => show(&daemon(&options.ask)?, options),
+        SubscriptionsCommand::Remove(options) => remove(&daemon(&options.ask)?, options),
     }
 }
 

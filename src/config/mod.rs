@@ -37,7 +37,6 @@ use std::path::{Path, PathBuf};
 use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces};
 use crate::broker::settings::{BrokerSettings, BrokerSettingsError};
 use crate::config::broker::Broker;
-use crate::config::effective::Comment;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
@@ -269,14 +268,13 @@ pub fn describe(
 ) -> Result<String, ConfigError> {
     let environment = Environment::of_this_process();
     with_file(&environment, path, overrides, |file| {
-        let config: Box<dyn Fn(Comment<'_>) -> String> = if is_of_hub(file) {
+        let page = if is_of_hub(file) {
             let config = HubConfig::of(file, overrides)?;
-            Box::new(move |comment| config.effective(comment))
+            config.effective(&|key| file.origin(key).map(comment))
         } else {
             let config = Config::of(file, overrides)?;
-            Box::new(move |comment| config.effective(comment))
+            config.effective(&|key| file.origin(key).map(comment))
         };
-        let page = config(&|key| file.origin(key).map(comment));
         Ok(match file.path {
             Some(path) => format!("# Without a comment: from {}.\n{page}", path.display()),
             None => format!("# No file was read.\n{page}"),

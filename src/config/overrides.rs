@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use crate::config::file::ConfigFile;
-use crate::config::log::{LogFormat, LogLevel};
+use crate::config::log::{LogFormat, LogLevel, word};
 
 /// One field per flag; a flag that was not given leaves the file's value, or its default.
 ///
@@ -45,12 +45,10 @@ impl Overrides {
             file.set(key, flag, text(socket.unwrap_or_else(|| given.clone())));
         }
         if let Some(level) = self.log_level {
-            let level = DeValue::String(level.as_str().into());
-            file.set("log.level", "--log-level", level);
+            file.set("log.level", "--log-level", text(word(level)));
         }
         if let Some(format) = self.log_format {
-            let format = DeValue::String(format.as_str().into());
-            file.set("log.format", "--log-format", format);
+            file.set("log.format", "--log-format", text(word(format)));
         }
         if let (Some(root), Some(url)) = (&self.root, &self.url) {
             file.select("source", ("name", "main"), &["path", "url", "mount"]);

@@ -18,7 +18,7 @@ use websub::hub::limits::HubLimits;
 use crate::config::duration::seconds;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
-use crate::config::text::{Size, Written};
+use crate::config::text::{Size, Written, values};
 use crate::config::web_uri;
 
 /// The largest notification that a key may permit.
@@ -140,16 +140,8 @@ impl ServedHub {
     pub fn callbacks(&self) -> CallbackPolicy {
         CallbackPolicy {
             https_only: self.https_callbacks_only,
-            ports: self
-                .callback_ports
-                .iter()
-                .map(|ports| ports.0.clone())
-                .collect(),
-            allowed: self
-                .allow_callback_networks
-                .iter()
-                .map(|network| network.0)
-                .collect(),
+            ports: values(&self.callback_ports),
+            allowed: values(&self.allow_callback_networks),
         }
     }
 
@@ -171,11 +163,7 @@ impl ServedHub {
         EmbeddedHubSettings {
             policy: self.callbacks(),
             limits: self.limits(),
-            trusted_proxies: self
-                .trusted_proxies
-                .iter()
-                .map(|network| network.0)
-                .collect(),
+            trusted_proxies: values(&self.trusted_proxies),
             // As many deliveries again may be slow ones.
             concurrent_deliveries: share(8, usual.concurrent_deliveries),
             concurrent_verifications: share(32, usual.concurrent_verifications),

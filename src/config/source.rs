@@ -16,7 +16,7 @@ use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan
 use crate::config::duration::seconds;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
-use crate::config::text::Written;
+use crate::config::text::{Written, values};
 use crate::config::web_uri::with_slash;
 use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
@@ -124,7 +124,6 @@ impl Source {
     /// Returns what the engine needs of it. Mounts are numbered over all sources.
     pub fn plan(&self, number: &mut u32) -> SourcePlan {
         let candidates = Candidates::new(self.include.clone(), self.exclude.clone());
-        let acknowledged = self.acknowledged.iter().map(|known| known.0.clone());
         let mounts = self.mount.iter().map(|mount| {
             let id = MountId(*number);
             *number += 1;
@@ -147,7 +146,7 @@ impl Source {
             unadvertised_channels: self.unadvertised_channels,
             change_notifications: self.change_notifications,
             changes_from_resource_lists: self.changes_from_resource_lists,
-            acknowledged: acknowledged.collect(),
+            acknowledged: values(&self.acknowledged),
         }
     }
 

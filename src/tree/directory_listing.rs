@@ -81,7 +81,7 @@ impl Observer<'_> {
             },
         };
         self.model.begin_listing();
-        for ListedName { name, kind } in found {
+        for (name, kind) in found {
             self.update_listed(mode, &fd, &name, kind);
         }
         self.remove_unmet(mode, &fd);
@@ -127,7 +127,7 @@ impl Observer<'_> {
         let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
         read_names(fd, path, &mut self.buffer, &mut take)?;
         // Neighbours have neighbouring rows in the state.
-        names.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        names.found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Ok(names.found)
     }
 
@@ -235,7 +235,7 @@ impl Observer<'_> {
             Some(sweep) => {
                 sweep.met += 1;
                 if must_read {
-                    sweep.push_file(file);
+                    sweep.files.push_back(file);
                 }
             }
             None if must_read => self.queue.push_file(file),
@@ -283,20 +283,14 @@ impl NamesToLookAt<'_> {
         if may_be && self.candidates.is_candidate(self.published, &self.below)
             || may_lead_on && self.candidates.may_enter(self.published, name, below)
         {
-            self.found.push(ListedName {
-                name: name.into(),
-                kind,
-            });
+            self.found.push((name.into(), kind));
         }
         self.below.truncate(length);
     }
 }
 
 /// A name in a directory, and its kind if the directory itself states it.
-struct ListedName {
-    name: Box<[u8]>,
-    kind: Option<FileKind>,
-}
+type ListedName = (Box<[u8]>, Option<FileKind>);
 
 /// Opens a directory, and identifies it.
 fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {

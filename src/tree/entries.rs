@@ -101,7 +101,7 @@ impl Observer<'_> {
         if let Some(depth) = depth {
             let sweep = sweep.and_then(|at| self.mounts[at].sweep.as_mut());
             match sweep {
-                Some(sweep) => sweep.push_directory(child),
+                Some(sweep) => sweep.directories.push_back(child),
                 None => self.queue.push_directory(child, depth),
             }
         }

@@ -1,7 +1,6 @@
 //! Directories that could not be read: when each is tried again, and what is reported of them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -89,21 +88,6 @@ impl UnreadableDirectories {
     ) -> Option<Event> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];
-        let (directories, more) = self.in_mount(at, &mount.directory, directories);
-        Some(Event::Unreadable {
-            mount: mount.id,
-            directories,
-            more,
-        })
-    }
-
-    /// Returns the first directories of a mount that cannot be read, and the number of others.
-    fn in_mount(
-        &self,
-        at: usize,
-        directory: &Path,
-        directories: &Directories,
-    ) -> (Vec<UnreadableDirectory>, usize) {
         let of_mount = self.denials.iter();
         let of_mount = of_mount.filter(|(id, _)| directories.mount_of(**id) == Some(at));
         let mut denials: Vec<(Vec<u8>, &Denial)> = of_mount
@@ -112,12 +96,16 @@ impl UnreadableDirectories {
         denials.sort_by(|(one, _), (other, _)| one.cmp(other));
         let named = denials.iter().take(MAX_NAMED);
         let named = named.map(|(below, denial)| UnreadableDirectory {
-            directory: join(directory, below).display().to_string(),
+            directory: join(&mount.directory, below).display().to_string(),
             below: below.clone(),
             reason: denial.reason.clone(),
             remedy: denial.remedy.map(str::to_owned),
             since: denial.since,
         });
-        (named.collect(), denials.len().saturating_sub(MAX_NAMED))
+        Some(Event::Unreadable {
+            mount: mount.id,
+            directories: named.collect(),
+            more: denials.len().saturating_sub(MAX_NAMED),
+        })
     }
 }

@@ -154,12 +154,7 @@ fn push_len(room: &mut Vec<u8>, len: usize) {
 /// Returns the kind that a value of `change` names, whatever its case and the white space around it (C2).
 pub(crate) fn kind(value: &str) -> Option<ChangeKind> {
     let value = value.trim();
-    let kinds = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ];
-    let mut kinds = kinds.into_iter();
+    let mut kinds = ChangeKind::ALL.into_iter();
     kinds.find(|kind| value.eq_ignore_ascii_case(kind.as_str()))
 }
 

@@ -9,9 +9,10 @@ use crate::namespaces::{RS, SITEMAP};
 use crate::uri::{Hub, Topic, Uri};
 
 /// The Sitemap format of a document (core 1.1 section 6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Form {
     /// Root element `urlset`.
+    #[default]
     List,
     /// Root element `sitemapindex`: it groups lists of its own capability.
     Index,

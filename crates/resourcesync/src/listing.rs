@@ -11,7 +11,7 @@ use crate::reader::{Element, Handler, Start};
 
 /// A document in the Sitemap format with its root-level `rs:md` and `rs:ln`. All values are texts as written, without
 /// the white space around them; nothing is required, and unknown elements and attributes are ignored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     pub form: Form,
     pub capability: Option<String>,
@@ -98,11 +98,7 @@ impl Handler for ListingHandler {
         let Some(listing) = &mut self.listing else {
             self.listing = Form::of_root(start.local).map(|form| Listing {
                 form,
-                capability: None,
-                up: None,
-                from: None,
-                until: None,
-                entries: Vec::new(),
+                ..Listing::default()
             });
             return;
         };

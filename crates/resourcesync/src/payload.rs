@@ -23,6 +23,12 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
+    pub const ALL: [ChangeKind; 3] = [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ];
+
     /// Returns the attribute's value.
     pub fn as_str(self) -> &'static str {
         match self {

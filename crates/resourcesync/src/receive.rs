@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::capability::UnknownCapability;
+use crate::change::kind;
 use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
 use crate::listing::{ListedEntry, Listing};
-use crate::parse::{ReadError, read};
+use crate::parse::ReadError;
 use crate::payload::{ChangeKind, Entry, Payload};
-use crate::reader::{Element, Handler, Start};
 use crate::uri::{NotAUri, Uri};
 
 /// A notification of either kind.
@@ -69,13 +69,10 @@ impl Notification {
             .capability
             .as_deref()
             .and_then(ChannelKind::of_capability);
-        match kind {
-            Some(ChannelKind::Change) if listing.is_list() => {
-                Ok(Notification::Change(listing.into()))
-            }
-            Some(ChannelKind::Framework) => Payload::parse(bytes).map(Notification::Framework),
-            Some(ChannelKind::Change) => Err(PayloadError::ForeignRoot),
-            None => Err(PayloadError::UnknownKind),
+        match kind.ok_or(PayloadError::UnknownKind)? {
+            _ if !listing.is_list() => Err(PayloadError::ForeignRoot),
+            ChannelKind::Change => Ok(Notification::Change(listing.into())),
+            ChannelKind::Framework => payload(listing).map(Notification::Framework),
         }
     }
 
@@ -110,7 +107,7 @@ impl ReceivedChange {
     /// Returns the change that an entry describes; `None` without a `loc` or a known `change`.
     pub fn of(entry: ListedEntry) -> Option<ReceivedChange> {
         Some(ReceivedChange {
-            change: change_kind(&entry.change?.to_ascii_lowercase())?,
+            change: kind(&entry.change?)?,
             loc: entry.loc?,
             datetime: entry.datetime,
             lastmod: entry.lastmod,
@@ -135,16 +132,6 @@ pub fn time_span(text: &str) -> Option<(Timestamp, Timestamp)> {
     };
     let start = datetime.at().to_zoned(jiff::tz::TimeZone::UTC);
     Some((datetime.at(), start.checked_add(unit).ok()?.timestamp()))
-}
-
-fn change_kind(value: &str) -> Option<ChangeKind> {
-    let mut kinds = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ]
-    .into_iter();
-    kinds.find(|kind| kind.as_str() == value)
 }
 
 /// The reason why bytes are not a notification.
@@ -179,113 +166,44 @@ impl Payload {
     /// Reads a notification as a Destination receives it, whatever its prefixes and the order of its
     /// elements (Framework Notification 1.0.1 section 3).
     pub fn parse(bytes: &[u8]) -> Result<Payload, PayloadError> {
-        match read(bytes, PayloadHandler::default())? {
-            Ok((handler, _)) if handler.is_urlset => handler.payload(),
-            _ => Err(PayloadError::ForeignRoot),
-        }
+        let listing = Listing::parse(bytes)?.filter(Listing::is_list);
+        payload(listing.ok_or(PayloadError::ForeignRoot)?)
     }
 }
 
-/// A notification as it is written.
-#[derive(Debug, Default)]
-struct PayloadHandler {
-    is_urlset: bool,
-    is_notification: bool,
-    up: Option<String>,
-    from: Option<String>,
-    until: Option<String>,
-    entries: Vec<EntryDraft>,
-    /// The entry that is being read.
-    entry: Option<EntryDraft>,
+fn payload(listing: Listing) -> Result<Payload, PayloadError> {
+    if listing.capability.as_deref() != Some(ChannelKind::Framework.capability()) {
+        return Err(PayloadError::NotANotification);
+    }
+    let entries = (1..).zip(listing.entries);
+    Ok(Payload {
+        up: listing.up.map(|up| Uri::parse(&up)).transpose()?,
+        from: listing.from.map(timestamp).transpose()?,
+        until: listing.until.map(timestamp).transpose()?,
+        entries: entries
+            .map(|(number, listed)| payload_entry(number, listed))
+            .collect::<Result<_, _>>()?,
+    })
 }
 
-/// An entry as it is written.
-#[derive(Debug, Default)]
-struct EntryDraft {
-    loc: Option<String>,
-    change: Option<String>,
-    capability: Option<String>,
-    datetime: Option<String>,
-    index: Option<String>,
-}
-
-impl Handler for PayloadHandler {
-    fn start(&mut self, start: &Start<'_>) {
-        let value = |name| {
-            let value = start.tag.value(name)?;
-            Some(value.trim().to_owned())
-        };
-        match (start.depth, start.element, &mut self.entry) {
-            (0, ..) => self.is_urlset = start.local == "urlset",
-            (1, Element::Entry, _) => self.entry = Some(EntryDraft::default()),
-            (1, Element::Md, _) => {
-                let framework = ChannelKind::Framework.capability();
-                self.is_notification |= value("capability").as_deref() == Some(framework);
-                self.from = value("from").or(self.from.take());
-                self.until = value("until").or(self.until.take());
-            }
-            (1, Element::Ln, _) if start.tag.has_relation("up") => self.up = value("href"),
-            (2, Element::Md, Some(entry)) => {
-                entry.change = value("change").or(entry.change.take());
-                entry.capability = value("capability").or(entry.capability.take());
-                entry.datetime = value("datetime").or(entry.datetime.take());
-            }
-            (2, Element::Ln, Some(entry)) if start.tag.has_relation("index") => {
-                entry.index = value("href");
-            }
-            _ => {}
-        }
-    }
-
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
-        if let (2, Element::Loc, Some(entry)) = (depth, element, &mut self.entry) {
-            entry.loc.get_or_insert_with(|| text.to_owned());
-        }
-    }
-
-    fn end(&mut self, depth: usize, _: usize) {
-        if depth == 1 {
-            self.entries.extend(self.entry.take());
-        }
-    }
-}
-
-impl PayloadHandler {
-    fn payload(self) -> Result<Payload, PayloadError> {
-        if !self.is_notification {
-            return Err(PayloadError::NotANotification);
-        }
-        let entries = (1..).zip(self.entries);
-        Ok(Payload {
-            up: self.up.map(|up| Uri::parse(&up)).transpose()?,
-            from: self.from.map(timestamp).transpose()?,
-            until: self.until.map(timestamp).transpose()?,
-            entries: entries
-                .map(|(number, draft)| draft.entry(number))
-                .collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl EntryDraft {
-    /// Returns the entry, the `number`th of its notification.
-    fn entry(self, number: usize) -> Result<Entry, PayloadError> {
-        let entry = number;
-        let missing = |part| PayloadError::Incomplete { entry, part };
-        let loc = self.loc.ok_or_else(|| missing("loc"))?;
-        let change = self.change.ok_or_else(|| missing("change"))?;
-        let capability = self.capability.ok_or_else(|| missing("capability"))?;
-        let kind = change_kind(&change);
-        Ok(Entry {
-            uri: Uri::parse(&loc)?,
-            change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
-            capability: capability
-                .parse()
-                .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
-            datetime: self.datetime.map(timestamp).transpose()?,
-            index: self.index.map(|index| Uri::parse(&index)).transpose()?,
-        })
-    }
+/// Returns an entry, the `entry`th of its notification.
+fn payload_entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
+    let missing = |part| PayloadError::Incomplete { entry, part };
+    let index = listed.targets("index").next().map(Uri::parse);
+    let loc = listed.loc.ok_or_else(|| missing("loc"))?;
+    let change = listed.change.ok_or_else(|| missing("change"))?;
+    let capability = listed.capability.ok_or_else(|| missing("capability"))?;
+    let mut kinds = ChangeKind::ALL.into_iter();
+    let kind = kinds.find(|kind| kind.as_str() == change);
+    Ok(Entry {
+        uri: Uri::parse(&loc)?,
+        change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
+        capability: capability
+            .parse()
+            .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
+        datetime: listed.datetime.map(timestamp).transpose()?,
+        index: index.transpose()?,
+    })
 }
 
 /// Reads a date and time, in UTC where it names no zone.

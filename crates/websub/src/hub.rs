@@ -106,12 +106,18 @@ pub struct Subscription {
     pub requester: Option<Requester>,
 }
 
+impl SubscriptionKey {
+    pub fn new(topic: &Topic, callback: &Callback) -> SubscriptionKey {
+        SubscriptionKey {
+            topic: topic.clone(),
+            callback: callback.clone(),
+        }
+    }
+}
+
 impl Subscription {
     pub fn key(&self) -> SubscriptionKey {
-        SubscriptionKey {
-            topic: self.topic.clone(),
-            callback: self.callback.clone(),
-        }
+        SubscriptionKey::new(&self.topic, &self.callback)
     }
 
     /// Returns the key under which it is counted.

@@ -76,13 +76,7 @@ impl Mask {
 
     /// Returns the text with secrets replaced by stars.
     pub fn hide(&self, text: &str) -> String {
-        let hidden = |text: String, secret: &Secret| {
-            if text.contains(secret.reveal()) {
-                text.replace(secret.reveal(), MASKED)
-            } else {
-                text
-            }
-        };
+        let hidden = |text: String, secret: &Secret| text.replace(secret.reveal(), MASKED);
         self.0.iter().fold(text.to_owned(), hidden)
     }
 }

@@ -54,15 +54,8 @@ struct AtomParts {
     categories: Vec<(String, String)>,
 }
 
-/// A text that is being read into a draft.
-#[derive(Debug, Clone, Copy)]
-enum Field {
-    Id,
-    Author,
-    Title,
-    Updated,
-    Summary,
-}
+/// Returns a text of a draft.
+type Field = fn(&mut AtomParts) -> &mut Option<String>;
 
 #[derive(Debug, Default)]
 struct FeedHandler {
@@ -76,16 +69,6 @@ struct FeedHandler {
 }
 
 impl AtomParts {
-    fn field(&mut self, field: Field) -> &mut Option<String> {
-        match field {
-            Field::Id => &mut self.id,
-            Field::Author => &mut self.author,
-            Field::Title => &mut self.title,
-            Field::Updated => &mut self.updated,
-            Field::Summary => &mut self.summary,
-        }
-    }
-
     /// Returns the term of the first category of a scheme.
     fn term(&self, scheme: &str) -> Option<String> {
         let mut categories = self.categories.iter();
@@ -157,13 +140,13 @@ impl Handler for FeedHandler {
             Some(entry) => (entry, 2),
             None => (&mut self.feed, 1),
         };
-        let field = match (start.depth, start.local, self.author) {
-            (depth, "name", Some(author)) if depth == author + 1 => Field::Author,
+        let field: Field = match (start.depth, start.local, self.author) {
+            (depth, "name", Some(author)) if depth == author + 1 => |parts| &mut parts.author,
             (depth, ..) if depth != inner => return,
-            (_, "id", _) => Field::Id,
-            (_, "title", _) => Field::Title,
-            (_, "updated", _) => Field::Updated,
-            (_, "summary", _) => Field::Summary,
+            (_, "id", _) => |parts| &mut parts.id,
+            (_, "title", _) => |parts| &mut parts.title,
+            (_, "updated", _) => |parts| &mut parts.updated,
+            (_, "summary", _) => |parts| &mut parts.summary,
             (depth, "author", _) => {
                 self.author = Some(depth);
                 return;
@@ -182,17 +165,17 @@ impl Handler for FeedHandler {
             _ => return,
         };
         // Of several, the first counts.
-        if self.field.is_none() && draft.field(field).is_none() {
+        if self.field.is_none() && field(draft).is_none() {
             self.field = Some((start.depth, field));
             // An empty element is a text too.
-            *draft.field(field) = Some(String::new());
+            *field(draft) = Some(String::new());
         }
     }
 
     fn text(&mut self, _: usize, _: Element, text: &str) {
         let draft = self.entry.as_mut().unwrap_or(&mut self.feed);
         if let Some((_, field)) = self.field
-            && let Some(read) = draft.field(field)
+            && let Some(read) = field(draft)
         {
             // The text of XHTML has parts.
             if !read.is_empty() {

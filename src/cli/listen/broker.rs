@@ -27,6 +27,7 @@ use crate::cli::listen::printer::Text;
 use crate::cli::listen::receiver::Recipient;
 use crate::cli::listen::report::{ListenEvent, Reporter};
 use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopped};
+use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
@@ -91,18 +92,10 @@ fn wanted(
     let all = config
         .broker_settings()
         .map_err(|error| wrong(error.into()))?;
-    let names: Vec<&str> = all.iter().map(|broker| broker.name.as_str()).collect();
-    let known = if names.is_empty() {
-        "there is no [[broker]]".to_owned()
-    } else {
-        format!("there is {}", names.join(", "))
-    };
-    let Some(settings) = all.iter().find(|broker| broker.name.as_str() == name) else {
-        return Err(anyhow::anyhow!("no broker is named \"{name}\"; {known}").into());
-    };
-    let plans = config.brokers.iter();
-    let sources = plans.filter(|plan| plan.name == settings.name);
-    let sources = sources.flat_map(|plan| &plan.sources).flatten();
+    let mut all = config.brokers.iter().zip(all);
+    let found = all.find(|(broker, _)| broker.name.as_str() == name);
+    let (broker, settings) = found.ok_or_else(|| no_broker(&config, name))?;
+    let sources = broker.sources.iter().flatten();
     let mut sources: Vec<&str> = sources.map(String::as_str).collect();
     if sources.is_empty() {
         let all = config.sources.iter();
@@ -122,7 +115,7 @@ fn wanted(
         durable: options.durable.clone(),
         leaves_damaged: options.strict,
     };
-    Ok((settings.clone(), wanted))
+    Ok((settings, wanted))
 }
 
 async fn read(

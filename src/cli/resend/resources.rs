@@ -12,7 +12,7 @@ use resourcesync::change::Change;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::document::{DeclaredSpan, is_structural};
-use resourcesync::gzip::unpacked;
+use resourcesync::gzip::{MAGIC, unpacked};
 use resourcesync::listing::Listing;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Topic, Uri, compared};
@@ -170,9 +170,6 @@ fn time(declared: &Option<Box<str>>) -> Option<Timestamp> {
     Some(Datetime::parse(declared.as_deref()?)?.at())
 }
 
-/// The bytes that a file begins with that is compressed with gzip.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
 /// Returns the key of a resource.
 fn key(loc: &str) -> [u8; 16] {
     let mut key = [0; 16];
@@ -272,7 +269,7 @@ fn is_readable(document: &DocumentView) -> bool {
 fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
     let failed = || format!("cannot read {}", path.display());
     let mut bytes = tree::content(path).with_context(failed)?;
-    if bytes.starts_with(&GZIP) {
+    if bytes.starts_with(&MAGIC) {
         let mut text = Vec::new();
         unpacked(&bytes[..])
             .read_to_end(&mut text)

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use crate::announce::event::Event;
-use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
 use crate::tree::mount::SweepStep;
 use crate::tree::observer::Observer;
@@ -83,8 +82,7 @@ impl Observer<'_> {
             self.reports.observe_missing(path, file);
         }
         for (path, reason) in unmet.unreachable {
-            let reason = Incomplete::Denied(reason.into());
-            self.reports.observe(path, Look::Incomplete(reason));
+            self.report_denied(path, reason.into());
         }
     }
 }

@@ -119,20 +119,16 @@ pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
         return false;
     };
     match method.to_ascii_lowercase().as_str() {
-        "sha256" => mac::<Sha256>(secret)
-            .chain_update(body)
-            .verify_slice(&given)
-            .is_ok(),
-        "sha384" => mac::<Sha384>(secret)
-            .chain_update(body)
-            .verify_slice(&given)
-            .is_ok(),
-        "sha512" => mac::<Sha512>(secret)
-            .chain_update(body)
-            .verify_slice(&given)
-            .is_ok(),
+        "sha256" => is_mac::<Sha256>(&given, secret, body),
+        "sha384" => is_mac::<Sha384>(&given, secret, body),
+        "sha512" => is_mac::<Sha512>(&given, secret, body),
         _ => false,
     }
+}
+
+fn is_mac<H: EagerHash>(given: &[u8], secret: &Secret, body: &[u8]) -> bool {
+    let verified = mac::<H>(secret).chain_update(body).verify_slice(given);
+    verified.is_ok()
 }
 
 fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {

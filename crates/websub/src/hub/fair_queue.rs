@@ -33,7 +33,7 @@ pub enum Priority {
 }
 
 /// The slots and the requests waiting for one. Times count from any one start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FairQueue {
     /// Maximum busy requests, and maximum slow ones.
     capacity: usize,
@@ -113,16 +113,8 @@ impl FairQueue {
     pub fn new(capacity: usize) -> FairQueue {
         FairQueue {
             capacity: capacity.max(1),
-            hosts: HashMap::new(),
             next_prune: MAX_IDLE_HOSTS,
-            rings: BTreeMap::new(),
-            running: HashMap::new(),
-            busy: BTreeSet::new(),
-            slow: BTreeSet::new(),
-            in_trouble: 0,
-            last: 0,
-            entries: 0,
-            waiting: 0,
+            ..FairQueue::default()
         }
     }
 

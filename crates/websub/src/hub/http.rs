@@ -112,7 +112,8 @@ impl EmbeddedHub {
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
     /// then. Deliveries not begun stay pending, and so do requests.
     pub async fn drain(&self) {
-        tokio::join!(self.verifications.drain(), self.deliveries.drain());
+        let (verifications, deliveries) = (&self.verifications.slots, &self.deliveries.slots);
+        tokio::join!(verifications.drain(), deliveries.drain());
     }
 
     /// Records the requests that were answered with 202 and are not verified, once no more come.

@@ -55,7 +55,7 @@ impl Default for HubLimits {
 
 /// A request that exceeds a limit. The text is for the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many {} {}", .kind.words(), .scope.words())]
+#[error("too many {kind} {scope}")]
 pub struct LimitExceeded {
     pub kind: LimitKind,
     pub scope: LimitScope,
@@ -64,39 +64,25 @@ pub struct LimitExceeded {
 }
 
 /// The thing that is limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitKind {
+    #[error("requests")]
     Requests,
+    #[error("verifications under way")]
     Verifications,
+    #[error("subscriptions")]
     Subscriptions,
 }
 
 /// The scope of a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitScope {
+    #[error("in all")]
     Total,
+    #[error("for callbacks on this host")]
     Host,
+    #[error("from your address")]
     Requester,
-}
-
-impl LimitKind {
-    fn words(self) -> &'static str {
-        match self {
-            LimitKind::Requests => "requests",
-            LimitKind::Verifications => "verifications under way",
-            LimitKind::Subscriptions => "subscriptions",
-        }
-    }
-}
-
-impl LimitScope {
-    fn words(self) -> &'static str {
-        match self {
-            LimitScope::Total => "in all",
-            LimitScope::Host => "for callbacks on this host",
-            LimitScope::Requester => "from your address",
-        }
-    }
 }
 
 impl LimitExceeded {

@@ -101,25 +101,17 @@ impl Lookups {
             return Err(LookupError::Known(name.to_owned()));
         }
         let outcome = tokio::time::timeout(TIMEOUT, self.look_up(name, slot)).await;
-        let outcome = match outcome {
-            Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(source)) => Err(LookupError::Failed {
-                name: name.to_owned(),
-                source,
-            }),
-            Err(_) => Err(LookupError::Timeout(name.to_owned())),
-        };
         let mut failed = lock(&self.failed);
-        match outcome {
-            Ok(addresses) => {
-                failed.remove(name);
-                Ok(self.keep(name, addresses))
-            }
-            Err(error) => {
-                failed.insert(name, self.started.elapsed());
-                Err(error)
-            }
+        let name = name.to_owned();
+        if let Ok(Ok(addresses)) = outcome {
+            failed.remove(&name);
+            return Ok(self.keep(name, addresses));
         }
+        failed.insert(&name, self.started.elapsed());
+        Err(match outcome {
+            Ok(Err(source)) => LookupError::Failed { name, source },
+            _ => LookupError::Timeout(name),
+        })
     }
 
     async fn look_up(&self, name: &str, mut slot: FairSlot) -> io::Result<Vec<IpAddr>> {
@@ -139,18 +131,17 @@ impl Lookups {
         lookup.await.map_err(io::Error::other)?
     }
 
-    fn keep(self: &Arc<Self>, name: &str, addresses: Vec<IpAddr>) -> ResolvedName {
+    fn keep(self: &Arc<Self>, name: String, addresses: Vec<IpAddr>) -> ResolvedName {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let found = ResolvedEntry {
             number,
             addresses: addresses.clone(),
         };
         let mut all = lock(&self.found);
-        all.entry(name.to_owned()).or_default().push(found);
-        drop(all);
+        all.entry(name.clone()).or_default().push(found);
         ResolvedName {
             lookups: Arc::clone(self),
-            name: name.to_owned(),
+            name,
             number,
             addresses,
         }

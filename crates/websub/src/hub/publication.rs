@@ -9,9 +9,9 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
-use crate::form::FORM_TYPE;
+use crate::form::{FORM_TYPE, form_value, is_form, media_type};
 use crate::hub::publisher::checked_topic;
-use crate::link::{parse_links, targets};
+use crate::link::{Link, parse_links, targets};
 
 #[cfg(feature = "hub")]
 pub mod http;
@@ -123,11 +123,9 @@ impl PublicationRefusal {
 /// # Errors
 /// 415 for any other content type.
 pub fn kind(content_type: Option<&str>) -> Result<RequestKind, PublicationRefusal> {
-    let media_type = content_type.and_then(|value| value.split(';').next());
-    let media_type = media_type.unwrap_or_default().trim();
-    match media_type {
-        form if form.eq_ignore_ascii_case(FORM_TYPE) => Ok(RequestKind::Form),
-        xml if xml.eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(RequestKind::Content),
+    match content_type.unwrap_or_default() {
+        form if is_form(form) => Ok(RequestKind::Form),
+        xml if media_type(xml).eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(RequestKind::Content),
         _ => Err(PublicationRefusal::MediaType),
     }
 }
@@ -184,7 +182,7 @@ pub fn links(
     link_headers: &[&str],
     query: Option<&str>,
 ) -> Result<PublishedLinks, PublicationRefusal> {
-    let links = parse_links(link_headers.iter().copied());
+    let links = parse_links(link_headers);
     let by_link = targets(&links, "self").map(str::to_owned);
     let by_query = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .filter(|(name, value)| matches!(&**name, "hub.topic" | "hub.url") && !value.is_empty())
@@ -196,15 +194,14 @@ pub fn links(
     }
     Ok(PublishedLinks {
         topic: checked_topic(&topic)?,
-        capability_list: capability_list(link_headers),
+        capability_list: capability_list(&links),
         hubs: targets(&links, "hub").map(str::to_owned).collect(),
     })
 }
 
 /// Returns the target of `rel="resourcesync"`.
-pub fn capability_list(link_headers: &[&str]) -> Option<Uri> {
-    let links = parse_links(link_headers.iter().copied());
-    let list = targets(&links, "resourcesync").find_map(|list| Uri::parse(list).ok());
+pub fn capability_list(links: &[Link]) -> Option<Uri> {
+    let list = targets(links, "resourcesync").find_map(|list| Uri::parse(list).ok());
     list.filter(Uri::is_clean)
 }
 
@@ -225,8 +222,8 @@ pub enum FormRequest {
 /// # Errors
 /// 400 without a topic, or with one that is no plain URI.
 pub fn form_request(form: &[u8]) -> Result<FormRequest, PublicationRefusal> {
-    let mode = form_urlencoded::parse(form).find(|(name, _)| name == "hub.mode");
-    let request: fn(Vec<Topic>) -> FormRequest = match mode.as_ref().map(|(_, mode)| &**mode) {
+    let mode = form_value(form, "hub.mode");
+    let request: fn(Vec<Topic>) -> FormRequest = match mode.as_deref() {
         Some("publish") => FormRequest::Ping,
         Some(CHECK_MODE) => FormRequest::Check,
         _ => return Ok(FormRequest::Subscription),
@@ -417,7 +414,7 @@ mod tests {
             ("<cl.xml>; rel=\"resourcesync\"", None),
             ("<https://e.org/cl.xml>; rel=\"hub\"", None),
         ] {
-            let list = capability_list(&[header]);
+            let list = capability_list(&parse_links([header]));
             assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
         }
     }

@@ -77,30 +77,22 @@ pub struct PublisherView {
     pub counts: PublisherCounts,
 }
 
-impl PublisherView {
-    /// Returns the view of a publisher of which nothing else is known.
-    pub fn new(publisher: &Publisher, counts: PublisherCounts) -> PublisherView {
-        PublisherView {
-            name: publisher.name.to_string(),
-            topics: publisher.topics.iter().map(ToString::to_string).collect(),
-            token: publisher.token.is_some(),
-            verify_topic: publisher.verify_topic,
-            published_topics: 0,
-            published: None,
-            waiting_fetches: 0,
-            counts,
-        }
-    }
-}
-
 /// Returns the views of all publishers, with the figures of their topics.
 pub fn views<'a>(
     publishers: impl Iterator<Item = (&'a Publisher, PublisherCounts)>,
     topics: &PublishedTopics,
 ) -> Vec<PublisherView> {
-    let mut views: Vec<PublisherView> = publishers
-        .map(|(publisher, counts)| PublisherView::new(publisher, counts))
-        .collect();
+    let views = publishers.map(|(publisher, counts)| PublisherView {
+        name: publisher.name.to_string(),
+        topics: publisher.topics.iter().map(ToString::to_string).collect(),
+        token: publisher.token.is_some(),
+        verify_topic: publisher.verify_topic,
+        published_topics: 0,
+        published: None,
+        waiting_fetches: 0,
+        counts,
+    });
+    let mut views: Vec<PublisherView> = views.collect();
     for published in topics.iter() {
         let view = views
             .iter_mut()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode;
 use url::form_urlencoded;
 
+use crate::form::form_value;
 use crate::hub::Callback;
 use crate::hub::callback::CallbackPolicy;
 use crate::secret::Secret;
@@ -88,12 +89,7 @@ impl Rejection {
 /// Parses a form body. Unknown parameters, and `hub.verify` of older versions, are ignored; of several values of one
 /// parameter the first counts.
 pub fn parse(form: &[u8], policy: &CallbackPolicy) -> Result<SubscriptionRequest, Rejection> {
-    let value = |wanted: &'static str| {
-        form_urlencoded::parse(form)
-            .find(|(name, _)| name == wanted)
-            .map(|(_, value)| value.into_owned())
-            .filter(|value| !value.is_empty())
-    };
+    let value = |name| form_value(form, name).filter(|value| !value.is_empty());
     let need = |wanted: &'static str| value(wanted).ok_or(Rejection::Missing(wanted));
     let action = match need("hub.mode")?.as_str() {
         "subscribe" => Action::Subscribe {

@@ -100,15 +100,6 @@ pub struct Delivery {
     pub priority: Priority,
 }
 
-/// The subscriptions to one topic that are furthest behind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LargestDebt {
-    pub topic: Topic,
-    pub callbacks: Vec<Callback>,
-    /// The notifications that are pending for each of them.
-    pub owed: Extent,
-}
-
 impl Subscriptions {
     /// Restores the state of earlier runs. Returns the records that remove what is obsolete.
     pub fn restore(saved: SavedHub) -> (Subscriptions, Vec<HubRecord>) {
@@ -234,10 +225,7 @@ impl Subscriptions {
                     .subscribers
                     .iter()
                     .filter(|(_, subscriber)| subscriber.expires <= now);
-                ended.map(|(callback, _)| SubscriptionKey {
-                    topic: topic.clone(),
-                    callback: callback.clone(),
-                })
+                ended.map(|(callback, _)| SubscriptionKey::new(topic, callback))
             })
             .collect();
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
@@ -267,25 +255,19 @@ impl Subscriptions {
             .subscribers
             .values()
             .find(|subscriber| now < subscriber.expires)?;
-        let NotificationToRelay {
-            topic,
-            seq,
-            body,
-            headers,
-        } = notification;
         self.last = RelayId(self.last.0 + 1);
         let before = on_topic.backlog.size().bytes;
         on_topic.backlog.relay(PendingRelay {
             id: self.last,
-            size: body.len() as u64,
+            size: notification.body.len() as u64,
         });
         self.backlog_bytes += on_topic.backlog.size().bytes - before;
         Some(Relay {
             id: self.last,
-            topic,
-            seq,
-            body,
-            headers,
+            topic: notification.topic,
+            seq: notification.seq,
+            body: notification.body,
+            headers: notification.headers,
         })
     }
 
@@ -298,7 +280,7 @@ impl Subscriptions {
 
     /// Returns the subscriptions for which most bytes are pending, if all topics together have more than `max`. A
     /// subscription for which only the last notification of its topic is pending is none of them.
-    pub fn largest_debt(&self, max: u64) -> Option<LargestDebt> {
+    pub fn largest_debt(&self, max: u64) -> Option<(Vec<SubscriptionKey>, Extent)> {
         if self.backlog_bytes <= max {
             return None;
         }
@@ -311,11 +293,8 @@ impl Subscriptions {
         let behind = on_topic.subscribers.iter().filter(|(_, subscriber)| {
             lowest.is_some_and(|lowest| lowest.heard == subscriber.heard)
         });
-        Some(LargestDebt {
-            topic: topic.clone(),
-            callbacks: behind.map(|(callback, _)| callback.clone()).collect(),
-            owed: on_topic.backlog.size(),
-        })
+        let keys = behind.map(|(callback, _)| SubscriptionKey::new(topic, callback));
+        Some((keys.collect(), on_topic.backlog.size()))
     }
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
@@ -328,10 +307,7 @@ impl Subscriptions {
         let idle = on_topic.subscribers.iter_mut();
         let idle = idle.filter(|(_, subscriber)| subscriber.is_idle(backlog));
         let assign = |(callback, subscriber): (&Callback, &mut Subscriber)| {
-            let key = SubscriptionKey {
-                topic: topic.clone(),
-                callback: callback.clone(),
-            };
+            let key = SubscriptionKey::new(topic, callback);
             let assignment = subscriber.assign(key, &mut self.assignments);
             (subscriber.priority(), assignment)
         };

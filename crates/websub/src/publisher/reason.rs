@@ -89,25 +89,21 @@ pub enum RefusalKind {
     Refused,
 }
 
-const KINDS: [RefusalKind; 12] = [
-    RefusalKind::NoAnswer,
-    RefusalKind::Unavailable,
-    RefusalKind::NoSubscribersLikely,
-    RefusalKind::Redirected,
-    RefusalKind::WrongMode,
-    RefusalKind::NotAllowed,
-    RefusalKind::NotAllowedByProxy,
-    RefusalKind::NotThere,
-    RefusalKind::Denied,
-    RefusalKind::DestinationRefused,
-    RefusalKind::TooLarge,
-    RefusalKind::Refused,
-];
-
 impl RefusalKind {
-    pub fn all() -> impl Iterator<Item = RefusalKind> {
-        KINDS.into_iter()
-    }
+    pub const ALL: [RefusalKind; 12] = [
+        RefusalKind::NoAnswer,
+        RefusalKind::Unavailable,
+        RefusalKind::NoSubscribersLikely,
+        RefusalKind::Redirected,
+        RefusalKind::WrongMode,
+        RefusalKind::NotAllowed,
+        RefusalKind::NotAllowedByProxy,
+        RefusalKind::NotThere,
+        RefusalKind::Denied,
+        RefusalKind::DestinationRefused,
+        RefusalKind::TooLarge,
+        RefusalKind::Refused,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -182,7 +178,8 @@ impl FromStr for RefusalKind {
     type Err = UnknownKind;
 
     fn from_str(text: &str) -> Result<RefusalKind, UnknownKind> {
-        let known = KINDS.into_iter().find(|kind| kind.as_str() == text);
+        let mut kinds = RefusalKind::ALL.into_iter();
+        let known = kinds.find(|kind| kind.as_str() == text);
         known.ok_or_else(|| UnknownKind(text.to_owned()))
     }
 }
@@ -193,7 +190,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_read_as_it_is_written() {
-        for kind in KINDS {
+        for kind in RefusalKind::ALL {
             assert_eq!(kind.as_str().parse(), Ok(kind));
             assert_eq!(serde_json::json!(kind), kind.as_str());
         }

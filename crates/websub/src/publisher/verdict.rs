@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use url::form_urlencoded;
 
 use crate::answer::{Answer, BrokerAnswer, BrokerRefusal};
-use crate::form::FORM_TYPE;
+use crate::form::{form_value, is_form};
 use crate::publisher::reason::Reason;
 use crate::retry::{after, backoff, next_try};
 
@@ -101,17 +100,11 @@ fn of_broker(answer: &BrokerAnswer, attempts: u32, now: Timestamp, jitter: f64) 
     let BrokerAnswer::Refused { refusal, excerpt } = answer else {
         return Verdict::Accepted;
     };
-    let text = excerpt.clone();
-    let at = after(now, OPERATOR_WAIT);
+    let (text, at) = (excerpt.clone(), after(now, OPERATOR_WAIT));
+    let operator = |reason| Verdict::NeedsOperator { at, reason };
     match refusal {
-        BrokerRefusal::Credentials => Verdict::NeedsOperator {
-            at,
-            reason: Reason::BrokerLogin(text),
-        },
-        BrokerRefusal::Destination => Verdict::NeedsOperator {
-            at,
-            reason: Reason::Destination(text),
-        },
+        BrokerRefusal::Credentials => operator(Reason::BrokerLogin(text)),
+        BrokerRefusal::Destination => operator(Reason::Destination(text)),
         BrokerRefusal::Other => Verdict::Retry {
             at: after(now, backoff(attempts, jitter)),
             reason: Reason::BrokerFailure(text),
@@ -121,15 +114,10 @@ fn of_broker(answer: &BrokerAnswer, attempts: u32, now: Timestamp, jitter: f64) 
 
 /// Returns the reason in a form body that says `hub.mode=denied`.
 fn denial(content_type: Option<&str>, body: &str) -> Option<String> {
-    let content_type = content_type?.split(';').next()?.trim();
-    if !content_type.eq_ignore_ascii_case(FORM_TYPE) {
+    if !is_form(content_type?) {
         return None;
     }
-    let value = |wanted: &str| {
-        form_urlencoded::parse(body.trim().as_bytes())
-            .find(|(name, _)| name == wanted)
-            .map(|(_, value)| value.into_owned())
-    };
+    let value = |name| form_value(body.trim().as_bytes(), name);
     (value("hub.mode")? == "denied").then(|| match value("hub.reason") {
         Some(reason) => reason.chars().take(DENIAL_CHARS).collect(),
         None => "no reason given".to_owned(),

@@ -83,8 +83,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
 }
 
 fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
-    let values = client::header_values(headers, LINK);
-    let links = parse_links(values.iter().map(String::as_str));
+    let links = parse_links(client::header_values(headers, LINK));
     // An absolute URI is kept byte for byte: hubs compare it so.
     let absolute = |target: &str| match Url::parse(target) {
         Ok(_) => target.to_owned(),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use reqwest::header::{ACCEPT_ENCODING, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
-use resourcesync::gzip::unpacked;
+use resourcesync::gzip::{MAGIC, unpacked};
 use url::{Origin, Url};
 
 use crate::answer::is_temporary;
@@ -19,8 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a document: that of a list (core 1.1 section 6), and some more.
 const DOCUMENT_BYTES: usize = 64 << 20;
 const MAX_REDIRECTIONS: usize = 5;
-/// First bytes of data compressed with gzip, and of no XML.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Maximum number of nested compressions: a list may be a compressed file, which a server compresses once more.
 const MAX_COMPRESSIONS: usize = 2;
 
@@ -171,7 +169,7 @@ impl Retriever {
             (body, None) => body,
         };
         for _ in 0..MAX_COMPRESSIONS {
-            if !body.starts_with(&GZIP) || body.len() >= DOCUMENT_BYTES {
+            if !body.starts_with(&MAGIC) || body.len() >= DOCUMENT_BYTES {
                 break;
             }
             let plain = unpack(&body);

@@ -51,7 +51,6 @@ pub enum FailedAttempt {
 }
 
 /// A fetch under way.
-#[derive(Debug)]
 struct Fetch {
     /// The publisher that pinged last.
     publisher: Arc<str>,

@@ -59,7 +59,8 @@ impl EmbeddedHubSettings {
 #[derive(Debug)]
 pub struct PreparedHub {
     pub settings: EmbeddedHubSettings,
-    path: String,
+    /// The path of its URI.
+    pub path: String,
     /// The client for requests to callbacks.
     pub client: CallbackClient,
 }
@@ -77,11 +78,6 @@ impl PreparedHub {
             client,
             settings,
         })
-    }
-
-    /// Returns true if this path is the hub's endpoint.
-    pub fn is_at(&self, path: &str) -> bool {
-        self.path == path
     }
 }
 

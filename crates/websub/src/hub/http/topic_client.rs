@@ -17,6 +17,7 @@ use resourcesync::uri::{Hub, Topic};
 use url::Url;
 
 use crate::answer::is_temporary;
+use crate::form::media_type;
 use crate::http::client;
 use crate::http::failure::describe;
 use crate::http::lock;
@@ -114,15 +115,12 @@ impl TopicClient {
     /// # Errors
     /// 403 if it names another hub or none, 503 if it cannot be read at the moment.
     pub async fn verify(&self, topic: &Topic, hub: &Hub) -> Result<(), PublicationRefusal> {
-        let names_us = match self.known(topic) {
-            Some(known) => known,
-            None => {
-                let names_us = self.ask(topic, hub).await?;
-                self.remember(topic, names_us);
-                names_us
-            }
+        let verified = lock(&self.verified).get(topic).copied();
+        let verified = match verified.filter(|verified| Instant::now() < verified.until) {
+            Some(verified) => verified,
+            None => self.remember(topic, self.ask(topic, hub).await?),
         };
-        if names_us {
+        if verified.names_us {
             Ok(())
         } else {
             Err(PublicationRefusal::OtherHub {
@@ -148,14 +146,7 @@ impl TopicClient {
         lock(&self.verified).clear();
     }
 
-    fn known(&self, topic: &Topic) -> Option<bool> {
-        let now = Instant::now();
-        let verified = lock(&self.verified).get(topic).copied();
-        let current = verified.filter(|verified| now < verified.until);
-        current.map(|verified| verified.names_us)
-    }
-
-    fn remember(&self, topic: &Topic, names_us: bool) {
+    fn remember(&self, topic: &Topic, names_us: bool) -> Verified {
         let now = Instant::now();
         let kept = if names_us { CACHED } else { CACHED_REFUSAL };
         let verified = Verified {
@@ -169,6 +160,7 @@ impl TopicClient {
         if cache.len() < MAX_CACHED {
             cache.insert(topic.clone(), verified);
         }
+        verified
     }
 
     /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
@@ -177,8 +169,7 @@ impl TopicClient {
         for method in [Method::HEAD, Method::GET] {
             match self.client.request(method, topic.as_str()).send().await {
                 Ok(response) if response.status().is_success() => {
-                    let values = client::header_values(response.headers(), LINK);
-                    let links = parse_links(values.iter().map(String::as_str));
+                    let links = parse_links(client::header_values(response.headers(), LINK));
                     if targets(&links, "hub").any(|target| target == hub.as_str()) {
                         return Ok(is_itself(topic, &links));
                     }
@@ -247,9 +238,7 @@ impl TopicClient {
             ));
         }
         let etag = header(ETAG);
-        let links = client::header_values(response.headers(), LINK);
-        let links: Vec<&str> = links.iter().map(String::as_str).collect();
-        let capability_list = capability_list(&links);
+        let links = parse_links(client::header_values(response.headers(), LINK));
         match client::beginning(&mut response, max.saturating_add(1)).await {
             (_, Some(error)) => Err(failed(error)),
             (body, None) if body.len() > max => Err(format!("{topic} is larger than {max} bytes")),
@@ -258,7 +247,7 @@ impl TopicClient {
                 body: body.into(),
                 headers: RelayHeaders {
                     content_type,
-                    capability_list,
+                    capability_list: capability_list(&links),
                 },
                 etag,
             }),
@@ -278,8 +267,7 @@ fn is_itself(topic: &Topic, links: &[Link]) -> bool {
 }
 
 fn is_xml(content_type: &str) -> bool {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let media_type = media_type.to_ascii_lowercase();
+    let media_type = media_type(content_type).to_ascii_lowercase();
     media_type == PAYLOAD_TYPE || media_type == "text/xml" || media_type.ends_with("+xml")
 }
 

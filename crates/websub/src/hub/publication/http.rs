@@ -293,12 +293,9 @@ impl PublicHub {
         credentials: &'c Credentials,
         topic: &Topic,
     ) -> Result<&'c Publisher, RefusedPublication> {
-        let Credentials {
-            publishers,
-            token,
-            payer,
-        } = credentials;
-        let authorized = publishers.authorize(topic, token.as_deref());
+        let token = credentials.token.as_deref();
+        let authorized = credentials.publishers.authorize(topic, token);
+        let payer = &credentials.payer;
         authorized.map_err(|refusal| self.note(payer.publisher(), Some(topic), refusal))
     }
 

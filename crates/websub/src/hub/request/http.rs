@@ -10,7 +10,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER}
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tracing::warn;
 
-use crate::form::FORM_TYPE;
+use crate::form::{FORM_TYPE, is_form};
 use crate::host::is_addressed_to;
 use crate::http::lock;
 use crate::http::server::{FullResponse, Peer, small_body, text};
@@ -62,7 +62,7 @@ impl SubscriptionEndpoint {
 
     /// Returns true if this is the path of the endpoint.
     pub fn is_at(&self, path: &str) -> bool {
-        self.settings.current().is_at(path)
+        self.settings.current().path == path
     }
 
     /// Answers a request for the hub's path.
@@ -88,7 +88,7 @@ impl SubscriptionEndpoint {
         if let Err(exceeded) = self.admit(requester, 1) {
             return limit_exceeded(&exceeded);
         }
-        if !is_form(request.headers()) {
+        if !has_form(request.headers()) {
             let words = format!("a subscription is a form: Content-Type {FORM_TYPE}\n");
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
         }
@@ -135,10 +135,7 @@ impl SubscriptionEndpoint {
         let request = parse(form, &self.settings.current().settings.policy)?;
         let topic = self.topics.find(&request.topic).ok_or(Rejection::Topic)?;
         let caution = self.topics.caution(&topic);
-        let key = SubscriptionKey {
-            topic,
-            callback: request.callback.clone(),
-        };
+        let key = SubscriptionKey::new(&topic, &request.callback);
         self.verifications.begin(key, request, requester)?;
         Ok(caution)
     }
@@ -221,10 +218,9 @@ pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
     reply
 }
 
-fn is_form(headers: &HeaderMap) -> bool {
+fn has_form(headers: &HeaderMap) -> bool {
     headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|value| value.trim().eq_ignore_ascii_case(FORM_TYPE))
+        .is_some_and(is_form)
 }

@@ -245,10 +245,7 @@ impl<'a> LiveSubscription<'a> {
     }
 
     fn key(&self) -> SubscriptionKey {
-        SubscriptionKey {
-            topic: self.topic.clone(),
-            callback: self.callback.clone(),
-        }
+        SubscriptionKey::new(self.topic, self.callback)
     }
 
     fn view(&self, seq_after: SeqAfter<'_>) -> SubscriptionView {
