@@ -13,7 +13,7 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
-use websub::hub::publisher_counts::PublisherView;
+use websub::hub::publisher_counts::{PublisherView, UnknownToken};
 use websub::hub::subscriptions::view::HubStatus;
 use websub::publisher::reason::RefusalKind;
 
@@ -67,6 +67,9 @@ pub struct Status {
     /// The publishers of `rsnotify hub`, whose part that serves subscribers is `embedded_hub`.
     #[serde(default)]
     pub publishers: Vec<PublisherView>,
+    /// Requests with tokens that no publisher has, those sent last at the end.
+    #[serde(default)]
+    pub unknown_tokens: Vec<UnknownToken>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
     /// cannot be read for longest. Without a daemon, only those that could not be read when their mount was first swept
     /// (R13).

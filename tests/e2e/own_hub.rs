@@ -295,6 +295,45 @@ fn refusals_are_limited_and_counted_by_publisher() {
 }
 
 #[test]
+fn a_wrong_token_is_shown_by_its_beginning() {
+    let mut setup = HubSetup::library();
+    setup.publishers += &open_publisher("open", "https://open.example/");
+    let hub = setup.start();
+    let wrong = "0123456789abcdef0123456789abcdef";
+    for topic in [TOPIC, TOPIC, "https://nobody.example/t"] {
+        let refused = setup.publish(topic, wrong, "<a/>");
+        refused.assert_refused(401);
+        let challenge = "www-authenticate: bearer error=\"invalid_token\"";
+        assert!(refused.head.contains(challenge), "{}", refused.head);
+    }
+    setup.publish(TOPIC, "boks", "<a/>").assert_refused(401);
+    // Without a token, a stranger learns no more than that one is needed.
+    setup
+        .ping("https://nobody.example/t", None)
+        .assert_refused(401);
+    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    for line in [
+        "unknown token b…: 1 request, the last ",
+        "unknown token 012345…: 3 requests, the last ",
+    ] {
+        assert!(printed.contains(line), "{printed}");
+    }
+    assert!(printed.contains(" for a topic of library\n"), "{printed}");
+    let (_, page) = hub.get_admin("/");
+    assert!(
+        page.contains("<li>012345…: 3 requests, the last <time"),
+        "{page}"
+    );
+    let (_, metrics) = hub.get_admin("/metrics");
+    let line = "rsnotify_unknown_token_requests_total{token=\"012345…\"} 3";
+    assert!(metrics.contains(line), "{metrics}");
+    for shown in [printed, page, metrics, hub.status().to_string()] {
+        assert!(!shown.contains("0123456"), "{shown}");
+    }
+    hub.stop();
+}
+
+#[test]
 fn a_host_that_hangs_delays_nobody_else() {
     let setup = HubSetup::library();
     let hub = setup.start();

@@ -180,6 +180,7 @@ fn status(channels: usize, words: &str) -> Status {
         notifications: vec![told; 50],
         last_day: vec![interval; 96],
         publishers: Vec::new(),
+        unknown_tokens: Vec::new(),
         configuration: Some(ConfigurationStatus {
             loaded: NOW,
             refused: Some(RefusedConfiguration {

@@ -172,6 +172,7 @@ mod tests {
             content_type: None,
             retry_after: retry_after.map(Into::into),
             excerpt: String::new(),
+            credentials: None,
         }
     }
 

@@ -19,6 +19,8 @@ pub enum Reason {
     WrongMode(u16),
     #[error("it wants credentials, or the topic to be registered first ({0})")]
     NotAllowed(u16),
+    #[error("it refuses the {0} (401)")]
+    WrongCredentials(&'static str),
     #[error(
         "the proxy wants credentials (407): put them into the variable that names it, such as HTTPS_PROXY"
     )]
@@ -45,7 +47,7 @@ impl Reason {
             Reason::NoSubscribersLikely(_) => RefusalKind::NoSubscribersLikely,
             Reason::Redirected { .. } => RefusalKind::Redirected,
             Reason::WrongMode(_) => RefusalKind::WrongMode,
-            Reason::NotAllowed(_) => RefusalKind::NotAllowed,
+            Reason::NotAllowed(_) | Reason::WrongCredentials(_) => RefusalKind::NotAllowed,
             Reason::NotAllowedByProxy => RefusalKind::NotAllowedByProxy,
             Reason::NotThere(_) => RefusalKind::NotThere,
             Reason::Denied(_) => RefusalKind::Denied,
