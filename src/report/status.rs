@@ -14,7 +14,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 use websub::hub::publisher_counts::{PublisherView, UnknownToken};
-use websub::hub::subscriptions::view::HubStatus;
+use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
 use websub::publisher::reason::RefusalKind;
 
 use crate::announce::delivery::attempt::{Attempt, Refusal};
@@ -37,6 +37,8 @@ pub enum Detail {
     Everything,
     /// The figures of the metrics, without the lists, which take longer to make: Prometheus asks every few seconds.
     Figures,
+    /// The figures, and the subscriptions at the hub in this process.
+    Subscriptions,
 }
 
 /// The daemon's status.
@@ -91,6 +93,9 @@ pub struct Status {
     /// Figures that only the metrics show.
     #[serde(skip)]
     pub figures: Figures,
+    /// Subscriptions, where they were asked for.
+    #[serde(skip)]
+    pub subscriptions: SubscriptionList,
 }
 
 impl Status {

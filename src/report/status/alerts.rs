@@ -31,6 +31,7 @@ pub enum Part {
     Configuration,
     Sources,
     Hubs,
+    Subscriptions,
     Broken,
     Findings,
 }
@@ -118,6 +119,13 @@ impl Status {
         let unreached = self.unreached.iter().filter(|one| !is_failing(&one.hub));
         alerts.extend(unreached.map(of_unreached));
         alerts.extend(self.fell_behind.iter().map(of_fallen_behind));
+        let failing = self.embedded_hub.as_ref().map_or(0, |hub| hub.failing);
+        if failing > 0 {
+            let verb = if failing == 1 { "fails" } else { "fail" };
+            let what = format!("{} {verb}", counted(failing, "subscription"));
+            let advice = "deliveries are retried; `rsnotify subscriptions list` names them, and `remove` ends one";
+            alerts.push(Alert::new(Health::Look, Part::Subscriptions, what, advice));
+        }
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
         let lasting = self
             .broken
