@@ -12,6 +12,7 @@ use websub::hub::subscriptions::view::SubscriptionView;
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::{NotificationView, Outcome};
 use crate::announce::plan::Mode;
+pub use crate::announce::plan::is_broker_name;
 use crate::report::status::alerts::{Health, Part};
 use crate::report::status::{Condition, HubView, SourceStatus, words};
 

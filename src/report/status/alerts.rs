@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 
+use crate::announce::plan::is_broker_name;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
@@ -260,7 +261,7 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
     let FellBehindView { hub, topic, .. } = behind;
     let changes = counted(behind.changes, "change");
     let what =
-        format!("{hub} fell behind on {topic}: {changes} that it was never sent count as told");
+        format!("{hub} fell behind on {topic}: {changes} that it was never sent, counted as told");
     let advice = "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that \
                   is too early";
     Alert {
@@ -294,7 +295,7 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
     };
     let cause = trouble.kind.map_or(
         "the hub cannot reach the topic at its URI, or it was never advertised with this hub",
-        |kind| kind.usual_cause(),
+        |kind| kind.usual_cause(is_broker_name(hub)),
     );
     Alert {
         since: trouble.since,

@@ -128,9 +128,19 @@ impl RefusalKind {
         }
     }
 
-    /// Returns the usual cause and the remedy.
-    pub fn usual_cause(self) -> &'static str {
+    /// Returns the usual cause and the remedy, for a hub or a message broker.
+    pub fn usual_cause(self, is_broker: bool) -> &'static str {
         match self {
+            RefusalKind::NoAnswer if is_broker => {
+                "the broker is down, or a wrong address, a firewall or a certificate is in the way; \
+                 `rsnotify check` tries to reach it"
+            }
+            RefusalKind::Unavailable if is_broker => {
+                "the broker is short of resources or being restarted: see its log; this passes by itself"
+            }
+            RefusalKind::NotAllowed if is_broker => {
+                "username, password_file or vhost of its [[broker]] is wrong or out of date"
+            }
             RefusalKind::NoAnswer => {
                 "the hub is down, or a wrong address, a firewall, a proxy or a certificate is in the way; \
                  `rsnotify check` tries to reach it"

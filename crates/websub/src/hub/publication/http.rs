@@ -611,7 +611,7 @@ impl PublicHub {
             *since = Instant::now();
             let count = self.lines.next_interval();
             if count > 0 {
-                info!(count, "{count} more publications were refused");
+                info!(count, "more refused publications: {count}");
             }
         }
         let (status, topic) = (refusal.status(), topic.map(Topic::as_str));
