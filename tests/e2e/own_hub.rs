@@ -420,6 +420,44 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
     hub.stop();
 }
 
+#[test]
+fn a_pinged_topic_is_relayed_in_its_own_content_type() {
+    let mut setup = HubSetup::library();
+    let url = setup.url();
+    let site = Callback::that(move |request| {
+        let content_type = match request.target.trim_start_matches('/') {
+            "none" => String::new(),
+            path => format!("Content-Type: {}\r\n", path.replacen('-', "/", 1)),
+        };
+        Say {
+            status: "200 OK".to_owned(),
+            headers: format!("{content_type}Link: <{url}>; rel=\"hub\"\r\n"),
+            body: match request.method.as_str() {
+                "HEAD" => String::new(),
+                _ => request.target.clone(),
+            },
+        }
+    });
+    setup.publishers = open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let callback = Callback::start();
+    for (path, want) in [
+        ("/text-html;charset=utf-8", "text/html;charset=utf-8"),
+        ("/application-json", "application/json"),
+        ("/text-plain", "text/plain"),
+        ("/application-atom+xml", "application/atom+xml"),
+        ("/none", "application/octet-stream"),
+    ] {
+        let topic = site.url(path);
+        setup.subscribe(&topic, &callback.url("/"));
+        assert_eq!(setup.ping(&topic, None).status, 202);
+        let heard = callback.next("POST");
+        assert_eq!(heard.body, path.as_bytes());
+        assert_eq!(heard.headers["content-type"], want);
+    }
+    hub.stop();
+}
+
 /// Begins to publish without a token, and never sends the body.
 fn begin_to_publish(setup: &HubSetup, topic: &str) -> TcpStream {
     begin_to_publish_from("127.0.0.1", setup, topic)
