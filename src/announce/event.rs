@@ -115,6 +115,11 @@ pub enum Effect {
 /// A fact that the operator should know, told once.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
+    /// Files of a source were read, and none is a document.
+    WithoutDocument {
+        source: String,
+        reason: String,
+    },
     Baselined {
         source: String,
         mount: MountId,

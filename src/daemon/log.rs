@@ -66,6 +66,9 @@ pub fn log_fact(fact: &Fact) {
                 documents, "baseline of {source} complete: {existing} {verb} not announced"
             );
         }
+        Fact::WithoutDocument { source, reason } => {
+            warn!(source, reason, "nothing is announced of {source}: {reason}");
+        }
         Fact::MountLost { source, reason, .. } => {
             warn!(
                 source,

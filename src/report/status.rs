@@ -167,6 +167,9 @@ pub struct SourceStatus {
     pub suspended: bool,
     pub suspension: Option<String>,
     pub documents: usize,
+    /// What was read instead, where there is no document.
+    #[serde(default)]
+    pub without_document: Option<String>,
     pub missing: usize,
     /// While deletions are suspended, the directories with most of what is missing, and how many more there are.
     pub missing_in: Vec<MissingDirectory>,

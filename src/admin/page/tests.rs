@@ -150,6 +150,7 @@ fn status(channels: usize, words: &str) -> Status {
             suspended: true,
             suspension: Some(words.to_owned()),
             documents: 41_200,
+            without_document: Some(words.to_owned()),
             missing: 1,
             missing_in: Vec::new(),
             more_missing_in: 0,

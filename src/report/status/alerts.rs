@@ -202,6 +202,11 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
         let what = format!("{} ({}) is not there{reason}", mount.directory, source.name);
         alerts.push(Alert::new(Health::Act, Part::Sources, what, advice));
     }
+    if let Some(reason) = &source.without_document {
+        let what = format!("nothing is announced of {}: {reason}", source.name);
+        let advice = "`rsnotify scan FILE` explains one file";
+        alerts.push(Alert::new(Health::Look, Part::Sources, what, advice));
+    }
     if let Some(suspension) = &source.suspension {
         let missing_in = &source.missing_in;
         let named = &missing_in[..missing_in.len().min(MAX_DIRECTORIES)];

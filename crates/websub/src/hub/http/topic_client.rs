@@ -242,7 +242,8 @@ impl TopicClient {
                 .next()
         };
         // Relayed as it is (WebSub section 7); without one, a topic is bytes (RFC 9110 section 8.3).
-        let content_type = header(CONTENT_TYPE).unwrap_or_else(|| "application/octet-stream".into());
+        let content_type =
+            header(CONTENT_TYPE).unwrap_or_else(|| "application/octet-stream".into());
         let etag = header(ETAG);
         let links = client::header_values(response.headers(), LINK);
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
