@@ -470,10 +470,10 @@ impl fmt::Display for Finding {
             Finding::TooLarge { uri, oversize } => {
                 write!(
                     f,
-                    "{uri} has {entries} entries in {size} bytes, and a list may have {most} in {largest}: \
+                    "{uri} has {entries} in {size} bytes, and a list may have {most} in {largest}: \
                      its changes are announced, and what it lists beyond that is not remembered; split it, and list \
                      the parts in an index",
-                    entries = oversize.entries,
+                    entries = counted(oversize.entries, "entry", "entries"),
                     size = oversize.size,
                     most = MAX_ENTRIES,
                     largest = MAX_SIZE,
