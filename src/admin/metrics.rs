@@ -25,7 +25,7 @@ pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> Stri
         embedded::expose(&mut exposition, hub);
     }
     if status.is_of_hub() {
-        publishers::expose(&mut exposition, &status.publishers);
+        publishers::expose(&mut exposition, &status.publishers, &status.unknown_tokens);
     }
     process::expose(&mut exposition, status.figures.counts.began);
     exposition.encode(format)

@@ -179,7 +179,8 @@ fn report_sections(
         match (count, documents.filter(|_| !options.no_environment)) {
             (0, None) => writeln!(out, "the configuration is fine"),
             (0, Some(documents)) => {
-                writeln!(out, "the configuration and {documents} documents are fine")
+                let documents = counted(documents, "document");
+                writeln!(out, "the configuration and {documents} are fine")
             }
             (1, _) => writeln!(out, "1 finding"),
             (count, _) => writeln!(out, "{} findings", grouped(count)),

@@ -21,7 +21,7 @@ use crate::broker::client::{messages, send_frame};
 use crate::broker::settings::BrokerSettings;
 use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
-use crate::cli::output::{print, say};
+use crate::cli::output::{counted, print, say};
 use crate::cli::play_forward::play_forward;
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
@@ -73,7 +73,8 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     print(|out| shown.iter().try_for_each(|shown| writeln!(out, "{shown}")))?;
     let count = shown.len();
     say(format_args!(
-        "{count} requests would be sent; none was, and nothing was saved"
+        "{} would be sent; none was, and nothing was saved",
+        counted(count, "request")
     ));
     if !scan.has_state {
         say("there is no state yet: the first run takes what is there as known");

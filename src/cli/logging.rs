@@ -21,6 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::cli::logging::queue::LineQueue;
+use crate::cli::output::counted;
 use crate::config::log::{Log, LogFormat, LogLevel, word};
 
 /// Longest time for which the end of the process waits until lines are read.
@@ -50,7 +51,8 @@ pub fn start(log: Log) -> Logging {
     let queue = LineQueue::start(io::stderr(), |lines| {
         warn!(
             lines,
-            "dropped {lines} log lines: nobody reads the log as fast as it is written"
+            "dropped {} of the log: nobody reads it as fast as it is written",
+            counted(lines as usize, "line")
         );
     });
     let queue = queue.ok();

@@ -11,12 +11,12 @@ use websub::http::clock::Clock;
 use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Incomplete, Look, Observation};
 use crate::announce::plan::Plan;
+use crate::announce::steps::mounts;
 use crate::announce::steps::step::Engine;
 use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::report::status::alerts::missing;
-use crate::report::status::words::counted;
 use crate::report::{self, Reader, sources};
 use crate::state::open::{copy_to_memory, in_memory};
 use crate::state::{self, last_time_saved};
@@ -56,27 +56,19 @@ impl OneShotScan {
 
     /// Returns what was read instead, if there is no document, with the reason why the first file is none.
     pub fn without_document(&self, config: &Config) -> state::Result<Option<String>> {
-        let db = self.engine.db();
-        if db.exists(
-            "SELECT 1 FROM document WHERE presence > 0 UNION ALL SELECT 1 FROM trouble",
-            (),
-        )? {
-            return Ok(None);
-        }
-        let others = "SELECT mount, path FROM other_file ORDER BY mount, path";
-        let others = db.all::<Vec<DocumentPath>>(others, ())?;
-        let Some(first) = others.first() else {
-            let words = "no file is read: no name in the tree is one that `include` matches";
-            return Ok(Some(words.to_owned()));
-        };
         let trees = self.trees(config);
-        let why = trees.iter().find_map(|tree| tree::explain(tree, first));
-        let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        let count = counted(others.len(), "file");
-        Ok(Some(format!(
-            "{count} read, none is a ResourceSync document; {}{why}",
-            first.text()
-        )))
+        let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
+        let db = self.engine.db();
+        for (_, live) in self.reader().sources() {
+            let nothing = mounts::without_document(db, live, explain)?;
+            if nothing.is_some() {
+                return Ok(nothing);
+            }
+        }
+        let sql = "SELECT 1 FROM document WHERE presence > 0 UNION ALL SELECT 1 FROM trouble \
+                   UNION ALL SELECT 1 FROM other_file";
+        let words = "no file is read: no name in the tree is one that `include` matches";
+        Ok((!db.exists(sql, ())?).then(|| words.to_owned()))
     }
 
     /// Returns the sources whose deletions are suspended, with the remedy (R15) and the directories of the missing

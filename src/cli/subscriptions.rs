@@ -110,7 +110,7 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
     ];
     let lines = list.subscriptions.iter().map(|subscription| {
         [
-            state(subscription).to_owned(),
+            subscription.state().to_owned(),
             subscription.owed.to_string(),
             subscription.attempts.to_string(),
             next_try(subscription.next_try, now),
@@ -131,14 +131,6 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
     }
 }
 
-fn state(subscription: &SubscriptionView) -> &'static str {
-    match (subscription.attempts, subscription.owed) {
-        (0, 0) => "fine",
-        (0, _) => "owed",
-        (1.., _) => "failing",
-    }
-}
-
 fn write_one(
     out: &mut impl Write,
     subscription: &SubscriptionView,
@@ -153,7 +145,7 @@ fn write_one(
     };
     writeln!(out, "           {signed}")?;
     writeln!(out, "lease      ends {}", when(subscription.expires, now))?;
-    writeln!(out, "state      {}", state(subscription))?;
+    writeln!(out, "state      {}", subscription.state())?;
     match &subscription.last {
         Some(last) => writeln!(out, "last try   {}: {last}", when(last.at, now))?,
         None => writeln!(out, "last try   none since rsnotify was started")?,

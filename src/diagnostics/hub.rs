@@ -8,9 +8,9 @@ use url::{Host, Url};
 use websub::hub::publication::PUBLIC_HUB_GREETING;
 use websub::hub::request::HUB_GREETING;
 use websub::probe::{FailureCause, ProbeResult};
-use websub::publisher::reason::RefusalKind;
 use websub::publisher::redirect::next_hop;
 
+use crate::announce::plan::is_broker_name;
 use crate::diagnostics::Diagnostic;
 use crate::report::status::Condition;
 use crate::report::status::hubs::HubTrouble;
@@ -80,7 +80,9 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
     let reason = trouble.reason;
     let message =
         format!("{hub}: it did not accept the last notifications of {channels}: {reason}");
-    let remedy = trouble.kind.map_or("", RefusalKind::usual_cause);
+    let remedy = trouble
+        .kind
+        .map_or("", |kind| kind.usual_cause(is_broker_name(hub)));
     match trouble.state {
         Condition::Failing => Diagnostic::note(message, remedy),
         Condition::Unfetched => Diagnostic::finding(

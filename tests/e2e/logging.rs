@@ -91,6 +91,8 @@ fn the_life_of_a_notification_can_be_followed_by_topic_and_number() {
         events.map(|(said, _)| said.as_str()).collect()
     };
     assert_eq!(life[0], (format!("cut notification 1 of {TOPIC}"), None));
+    let changed = "notification 1: updated https://source.example/a/changelist.xml";
+    assert_eq!(life[1], (changed.to_owned(), None));
     let hub = content.url();
     let (submitting, refused, delivered) = (
         format!("submitting notification 1 to {hub}"),

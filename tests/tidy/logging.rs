@@ -175,6 +175,42 @@ fn the_page_has_each_line_that_is_logged_and_no_other() {
     );
 }
 
+/// Returns true if a plural follows a number, which may be one: `{changes} changes`.
+fn has_number_with_plural(message: &str) -> bool {
+    const NUMBERS: [&str; 11] = [
+        "changes",
+        "channels",
+        "documents",
+        "entries",
+        "files",
+        "findings",
+        "limit",
+        "lines",
+        "lists",
+        "notifications",
+        "requests",
+    ];
+    let mut parts = message
+        .split('{')
+        .skip(1)
+        .filter_map(|part| part.split_once('}'));
+    parts.any(|(name, rest)| {
+        let mut words = rest.split([' ', ',', ':', ';']).skip(1).take(2);
+        NUMBERS.contains(&name) && words.any(|word| word.ends_with('s') && word.len() > 3)
+    })
+}
+
+#[test]
+fn no_line_says_one_of_several() {
+    assert!(has_number_with_plural("took {changes} changes from a list"));
+    assert!(!has_number_with_plural("took {taken} from {from}"));
+    let mut messages = logged().into_keys();
+    assert_eq!(
+        messages.find(|message| has_number_with_plural(message)),
+        None
+    );
+}
+
 #[test]
 fn the_page_says_what_each_field_means() {
     let page = fs::read_to_string(repository().join("docs/logging.md")).unwrap();

@@ -15,6 +15,8 @@ pub enum Answer {
         retry_after: Option<String>,
         /// The beginning of the body: a few hundred characters, and more of a form, which may decide.
         excerpt: String,
+        /// The credentials that the request had, in words, such as `bearer token`.
+        credentials: Option<&'static str>,
     },
     /// No answer: the error message.
     Failed(String),
@@ -56,6 +58,7 @@ impl Answer {
         content_type: None,
         retry_after: None,
         excerpt: String::new(),
+        credentials: None,
     };
 
     /// Returns the wait of its `Retry-After`, clamped (R23).

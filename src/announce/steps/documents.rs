@@ -216,7 +216,11 @@ pub fn observe(
                 before => seen(step, position, &uri, sighting, before)?,
             }
         }
-        Look::Other { stat, .. } => {
+        Look::Other { stat, reason } => {
+            let first = &mut step.live.sources[position].other_file;
+            if first.as_ref().is_none_or(|(before, _)| path <= *before) {
+                *first = Some((path.clone(), reason));
+            }
             if let Some(before) = step.db.document_at(&uri)? {
                 vanished(step, position, before, at, true)?;
             }

@@ -81,6 +81,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
         content_type,
         retry_after,
         excerpt: excerpt(&said, max_chars),
+        credentials: None,
     }
 }
 

@@ -86,6 +86,7 @@ mod tests {
             content_type: None,
             retry_after: None,
             excerpt: String::new(),
+            credentials: None,
         };
         let retry = DeliveryOutcome::Retry { at: Timestamp::MAX };
         let mut deliveries = DeliveryCounts::default();

@@ -168,6 +168,7 @@ mod tests {
             content_type: None,
             retry_after: retry_after.map(Into::into),
             excerpt: String::new(),
+            credentials: None,
         }
     }
 

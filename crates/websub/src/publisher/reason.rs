@@ -19,6 +19,8 @@ pub enum Reason {
     WrongMode(u16),
     #[error("it wants credentials, or the topic to be registered first ({0})")]
     NotAllowed(u16),
+    #[error("it refuses the {0} (401)")]
+    WrongCredentials(&'static str),
     #[error(
         "the proxy wants credentials (407): put them into the variable that names it, such as HTTPS_PROXY"
     )]
@@ -45,7 +47,7 @@ impl Reason {
             Reason::NoSubscribersLikely(_) => RefusalKind::NoSubscribersLikely,
             Reason::Redirected { .. } => RefusalKind::Redirected,
             Reason::WrongMode(_) => RefusalKind::WrongMode,
-            Reason::NotAllowed(_) => RefusalKind::NotAllowed,
+            Reason::NotAllowed(_) | Reason::WrongCredentials(_) => RefusalKind::NotAllowed,
             Reason::NotAllowedByProxy => RefusalKind::NotAllowedByProxy,
             Reason::NotThere(_) => RefusalKind::NotThere,
             Reason::Denied(_) => RefusalKind::Denied,
@@ -122,9 +124,19 @@ impl RefusalKind {
         }
     }
 
-    /// Returns the usual cause and the remedy.
-    pub fn usual_cause(self) -> &'static str {
+    /// Returns the usual cause and the remedy, for a hub or a message broker.
+    pub fn usual_cause(self, is_broker: bool) -> &'static str {
         match self {
+            RefusalKind::NoAnswer if is_broker => {
+                "the broker is down, or a wrong address, a firewall or a certificate is in the way; \
+                 `rsnotify check` tries to reach it"
+            }
+            RefusalKind::Unavailable if is_broker => {
+                "the broker is short of resources or being restarted: see its log; this passes by itself"
+            }
+            RefusalKind::NotAllowed if is_broker => {
+                "username, password_file or vhost of its [[broker]] is wrong or out of date"
+            }
             RefusalKind::NoAnswer => {
                 "the hub is down, or a wrong address, a firewall, a proxy or a certificate is in the way; \
                  `rsnotify check` tries to reach it"

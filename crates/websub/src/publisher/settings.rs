@@ -191,6 +191,14 @@ impl PublishSettings {
 }
 
 impl HubCredentials {
+    /// Returns what a hub refuses that answers 401, in words.
+    pub(crate) fn in_words(&self) -> &'static str {
+        match self {
+            HubCredentials::Bearer(_) => "bearer token",
+            HubCredentials::Basic { .. } => "user name or password",
+        }
+    }
+
     /// Returns the value of the `Authorization` header.
     fn authorization(&self) -> Secret {
         match self {

@@ -36,7 +36,7 @@ const OPERATOR_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Judges the answer to the `attempts`th try. `jitter` is random, from 0 to 1.
 pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> Verdict {
-    let (status, content_type, retry_after, excerpt) = match answer {
+    let (status, content_type, retry_after, excerpt, credentials) = match answer {
         Answer::Failed(what) => {
             let at = after(now, backoff(attempts, jitter));
             return Verdict::Retry {
@@ -50,11 +50,13 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
             content_type,
             retry_after,
             excerpt,
+            credentials,
         } => (
             *status,
             content_type.as_deref(),
             retry_after.as_deref(),
             excerpt,
+            *credentials,
         ),
     };
     let later = |reason| Verdict::Retry {
@@ -88,7 +90,10 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
                 .map(str::to_owned),
         }),
         400 | 405 | 406 | 415 => operator(Reason::WrongMode(status)),
-        401 | 403 => operator(Reason::NotAllowed(status)),
+        401 | 403 => operator(match credentials {
+            Some(refused) if status == 401 => Reason::WrongCredentials(refused),
+            _ => Reason::NotAllowed(status),
+        }),
         407 => operator(Reason::NotAllowedByProxy),
         404 | 410 => operator(Reason::NotThere(status)),
         _ => operator(Reason::Refused(status)),
@@ -156,6 +161,7 @@ mod tests {
             content_type: None,
             retry_after: None,
             excerpt: "words".into(),
+            credentials: None,
         }
     }
 
@@ -271,6 +277,7 @@ mod tests {
             content_type: Some(content_type.into()),
             retry_after: None,
             excerpt: body.into(),
+            credentials: None,
         };
         let want = want.map_or(Verdict::Accepted, |why| Verdict::NeedsOperator {
             at: now() + OPERATOR_WAIT,
@@ -301,6 +308,7 @@ mod tests {
             content_type: None,
             retry_after: None,
             excerpt: excerpt.into(),
+            credentials: None,
         };
         let (reason, calls) = match verdict(&answer, 1, now(), 0.5) {
             Verdict::Retry { reason, .. } => (reason, false),

@@ -117,7 +117,7 @@ impl CallbackClient {
         if count > 0 {
             info!(
                 count,
-                "{count} more callbacks not called: their addresses are not public, or belong to this machine"
+                "more callbacks not called, whose addresses are not public, or belong to this machine: {count}"
             );
         }
     }

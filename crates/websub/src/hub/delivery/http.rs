@@ -122,7 +122,7 @@ impl Deliveries {
         if abandoned > 0 {
             warn!(
                 count = abandoned,
-                "giving up on {abandoned} more deliveries to failing subscribers"
+                "giving up on more deliveries to failing subscribers: {abandoned}"
             );
         }
     }

@@ -17,7 +17,6 @@ use resourcesync::uri::{Hub, Topic};
 use url::Url;
 
 use crate::answer::is_temporary;
-use crate::form::media_type;
 use crate::http::client;
 use crate::http::failure::describe;
 use crate::http::lock;
@@ -207,7 +206,8 @@ impl TopicClient {
         max: usize,
     ) -> Result<FetchedTopic, String> {
         let failed = |error| format!("cannot read {topic}: {}", describe(error));
-        let get = self.client.get(topic.as_str()).header(ACCEPT, PAYLOAD_TYPE);
+        let accepted = format!("{PAYLOAD_TYPE}, */*;q=0.5");
+        let get = self.client.get(topic.as_str()).header(ACCEPT, accepted);
         let mut get = get.header(ACCEPT_ENCODING, "identity");
         if let Some(etag) = etag {
             get = get.header(IF_NONE_MATCH, etag);
@@ -231,12 +231,9 @@ impl TopicClient {
                 .into_iter()
                 .next()
         };
-        let content_type = header(CONTENT_TYPE).unwrap_or_default();
-        if !is_xml(&content_type) {
-            return Err(format!(
-                "{topic} is {content_type}, and a notification is {PAYLOAD_TYPE}"
-            ));
-        }
+        // Relayed as it is (WebSub section 7); without one, a topic is bytes (RFC 9110 section 8.3).
+        let content_type =
+            header(CONTENT_TYPE).unwrap_or_else(|| "application/octet-stream".into());
         let etag = header(ETAG);
         let links = parse_links(client::header_values(response.headers(), LINK));
         match client::beginning(&mut response, max.saturating_add(1)).await {
@@ -264,11 +261,6 @@ fn is_itself(topic: &Topic, links: &[Link]) -> bool {
         target == topic.as_str() || resolved.is_some_and(|resolved| base == Some(resolved))
     };
     named.peek().is_none() || named.any(is_topic)
-}
-
-fn is_xml(content_type: &str) -> bool {
-    let media_type = media_type(content_type).to_ascii_lowercase();
-    media_type == PAYLOAD_TYPE || media_type == "text/xml" || media_type.ends_with("+xml")
 }
 
 #[cfg(test)]

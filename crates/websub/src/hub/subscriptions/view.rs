@@ -62,6 +62,17 @@ pub struct SubscriptionView {
     pub last: Option<LastAttempt>,
 }
 
+impl SubscriptionView {
+    /// Returns the state in a word.
+    pub fn state(&self) -> &'static str {
+        match (self.attempts, self.owed) {
+            (0, 0) => "fine",
+            (0, _) => "owed",
+            (1.., _) => "failing",
+        }
+    }
+}
+
 /// The last attempt to deliver to a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastAttempt {
