@@ -87,7 +87,7 @@ pub enum Command {
     /// continues where it stopped. The exit status is 1 if a list cannot be read, 69 if the
     /// broker refuses a message, and 75 if it cannot be reached.
     Resend(ResendOptions),
-    /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
+    /// Print patches by which Capability Lists advertise their channels, and commands to subscribe; or write the lists
     Advertise(AdvertiseOptions),
     /// Make a bearer token for a publisher of `rsnotify hub`, and print the lines for both configurations
     Token(TokenOptions),
@@ -568,6 +568,15 @@ pub struct AdvertiseOptions {
     /// Print only the entries, for authors of generators
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
     pub entry: bool,
+
+    /// Write what is missing into the Capability Lists, each at once, instead of printing patches
+    #[arg(
+        long,
+        env = "RSNOTIFY_WRITE",
+        value_parser = FalseyValueParser::new(),
+        conflicts_with = "entry"
+    )]
+    pub write: bool,
 
     #[command(flatten)]
     pub output: OutputOptions,

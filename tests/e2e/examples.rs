@@ -1,6 +1,7 @@
 //! The examples and the image: the files that they name exist, they agree with each other, and they work together.
 
 mod compose;
+mod cron;
 mod image;
 mod kustomize;
 mod manifest;
