@@ -23,11 +23,9 @@ use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::config::Config;
-use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
-use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, Severity, changes, clock};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
@@ -79,8 +77,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let brokers = config.broker_settings()?;
     let mut sections = Vec::new();
     let mut documents = 0;
-    let mut unverified = unverified(&hubs);
-    unverified.extend(unnamed_proxy(&config));
+    let unverified = unverified(&hubs);
     if options.no_environment {
         sections.push(CheckSection::new("hubs", unverified));
     } else {
@@ -165,21 +162,6 @@ fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
     trusting
         .map(|settings| about_hub::unverified(&settings.hub))
         .collect()
-}
-
-fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
-    let embedded = config.embedded_hub.as_ref()?;
-    let public_url = config.server.public_url.as_ref()?;
-    let Address::Tcp(listen) = &config.server.listen else {
-        return None;
-    };
-    let has_proxies = !embedded.trusted_proxies.is_empty();
-    about_hub::unnamed_proxy(
-        public_url.as_str(),
-        *listen,
-        has_proxies,
-        HubTable::EmbeddedHub,
-    )
 }
 
 fn tree(

@@ -7,7 +7,6 @@ use websub::probe::http as probe;
 
 use crate::cli::block_on;
 use crate::cli::check::{CheckSection, machine, network};
-use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::diagnostics::hub::HubTable;
@@ -24,10 +23,9 @@ pub(super) fn sections(
         .publishers
         .iter()
         .filter(|settings| settings.bearer_token_file.is_none());
-    let mut of_publishers: Vec<Diagnostic> = publishers
+    let of_publishers: Vec<Diagnostic> = publishers
         .map(|settings| hub::open_publisher(&settings.name))
         .collect();
-    of_publishers.extend(unnamed_proxy(&config));
     let mut sections = vec![CheckSection::new("publishers", of_publishers)];
     if no_environment {
         return Ok(sections);
@@ -42,12 +40,4 @@ pub(super) fn sections(
     }
     sections.push(CheckSection::new("hub", of_hub));
     Ok(sections)
-}
-
-fn unnamed_proxy(config: &HubConfig) -> Option<Diagnostic> {
-    let Address::Tcp(listen) = &config.server.listen else {
-        return None;
-    };
-    let has_proxies = !config.hub.trusted_proxies.is_empty();
-    hub::unnamed_proxy(config.hub.url.as_str(), *listen, has_proxies, HubTable::Hub)
 }
