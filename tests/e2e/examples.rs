@@ -5,4 +5,5 @@ mod cron;
 mod image;
 mod kustomize;
 mod manifest;
+mod mirror;
 mod site;
