@@ -87,7 +87,7 @@ pub enum Command {
     /// continues where it stopped. The exit status is 1 if a list cannot be read, 69 if the
     /// broker refuses a message, and 75 if it cannot be reached.
     Resend(ResendOptions),
-    /// Print patches by which Capability Lists advertise their channels, and commands to subscribe; or write the lists
+    /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
     /// Make a bearer token for a publisher of `rsnotify hub`, and print the lines for both configurations
     Token(TokenOptions),
@@ -569,7 +569,7 @@ pub struct AdvertiseOptions {
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
     pub entry: bool,
 
-    /// Write what is missing into the Capability Lists, each at once, instead of printing patches
+    /// Write what is missing into the Capability Lists, each as a whole, instead of printing patches
     #[arg(
         long,
         env = "RSNOTIFY_WRITE",
