@@ -161,12 +161,13 @@ fn written_lists_are_those_that_patch_leaves_and_a_second_run_changes_nothing() 
     add_various_lists(&site);
     patch(&advertised(&setup(&patched, "")));
     // Where the file is, not the link to it.
-    let list = site.path("b/list.xml");
+    let list = site.path("b/list.txt");
     fs::rename(site.path("b/capabilitylist.xml"), &list).unwrap();
-    symlink("list.xml", site.path("b/capabilitylist.xml")).unwrap();
+    symlink("list.txt", site.path("b/capabilitylist.xml")).unwrap();
     let setup = setup(
         &site,
-        "[[channel]]\ncapability_list = \"https://source.example/cgi\"\n",
+        "[[channel]]\ncapability_list = \"https://source.example/cgi\"\n\
+         topic = \"https://source.example/t/\"\n",
     );
     let write = || output(setup.command("advertise").arg("--write"));
 
@@ -347,7 +348,8 @@ fn a_list_behind_links_is_patched_where_it_is() {
     let (code, out, err) = output(&mut setup.command("advertise"));
     assert_eq!((code, patches(&out)), (Some(1), 1), "{out}");
     assert!(
-        err.contains("b/capabilitylist.xml is the same file as another set's"),
+        err.contains("is the same file as another set's")
+            && err.contains(&format!("not {TOPICS}topics/main/b/capabilitylist/")),
         "{err}"
     );
 }

@@ -206,9 +206,10 @@ fn compared(
     }
     Ok(match after {
         None => AdvertiseOutcome::Complete,
-        Some(_) if !patched.insert(path.to_owned()) => {
-            failed("is the same file as another set's, and can advertise the channels of one only")
-        }
+        Some(_) if !patched.insert(path.to_owned()) => failed(format!(
+            "is the same file as another set's, and can advertise the channels of one only: not {}",
+            channels[0].topic.as_str()
+        )),
         Some(after) => AdvertiseOutcome::Lacks {
             patch: unified(path, &before, &after),
             before,

@@ -133,6 +133,15 @@ fn each_web_server_is_told_in_its_own_words() {
         charset off;
         gzip off;
     }
+    location ^~ "/changes/" {
+        proxy_pass http://unix:/run/a.sock;
+        proxy_set_header Host $http_host;
+        proxy_set_header Forwarded "";
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_cache off;
+        charset off;
+        gzip off;
+    }
     location = "/a b.c/${X}" {
         proxy_pass http://unix:/run/a.sock;
         proxy_set_header Host $http_host;
@@ -147,6 +156,7 @@ fn each_web_server_is_told_in_its_own_words() {
     # a2enmod headers proxy proxy_http rewrite
     RewriteEngine On
     RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/topics/[^? ]*)[? ]" [OR]
+    RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/changes/[^? ]*)[? ]" [OR]
     RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/%61%20b[.]c/%24%7BX%7D)[? ]" [OR]
     RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/a%20b[.]c/%24%7BX%7D)[? ]"
     RewriteRule "^" "http://[::1]:8400%1" [P,NE,E=rsnotify:1]
@@ -154,7 +164,7 @@ fn each_web_server_is_told_in_its_own_words() {
     RequestHeader unset Forwarded env=rsnotify
     "##);
     insta::assert_snapshot!(told(WebServer::Caddy, unix()), @r"
-    @rsnotify path_regexp `^(?:/topics/|/a\x20b[.]c/\x24\x7bX\x7d$|/a\x20b[.]c/\x24\x7bX\x7d$)`
+    @rsnotify path_regexp `^(?:/topics/|/changes/|/a\x20b[.]c/\x24\x7bX\x7d$|/a\x20b[.]c/\x24\x7bX\x7d$)`
     handle @rsnotify {
         reverse_proxy unix//run/a.sock {
             header_up -Forwarded
