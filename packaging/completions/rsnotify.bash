@@ -272,7 +272,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__advertise)
-            opts="-h --root --url --state-dir --hub --listen --public-url --kind --entry --json --config --help"
+            opts="-h --root --url --state-dir --hub --listen --public-url --kind --entry --write --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

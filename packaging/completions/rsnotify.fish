@@ -233,6 +233,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l kind -d 
 change\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l entry -d 'Print only the entries, for authors of generators'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l write -d 'Write what is missing into the Capability Lists, each as a whole, instead of printing patches'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand token" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F

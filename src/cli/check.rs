@@ -25,11 +25,8 @@ use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::config::Config;
-use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
-use crate::config::served_hub::ServedHub;
-use crate::config::server::ServerSettings;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::hub::HubTable;
@@ -84,16 +81,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let brokers = config.broker_settings()?;
     let mut sections = Vec::new();
     let mut documents = 0;
-    let mut unverified = unverified(&hubs);
-    if let (Some(embedded), Some(public_url)) = (&config.embedded_hub, &config.server.public_url) {
-        let table = HubTable::EmbeddedHub;
-        unverified.extend(unnamed_proxy(
-            public_url.as_str(),
-            &config.server,
-            embedded,
-            table,
-        ));
-    }
+    let unverified = unverified(&hubs);
     if options.no_environment {
         sections.push(CheckSection::new("hubs", unverified));
     } else {
@@ -126,11 +114,10 @@ fn hub_sections(
         .publishers
         .iter()
         .filter(|settings| settings.bearer_token_file.is_none());
-    let mut of_publishers: Vec<Diagnostic> = publishers
+    let of_publishers: Vec<Diagnostic> = publishers
         .map(|settings| about_hub::open_publisher(&settings.name))
         .collect();
-    let (hub, server) = (&config.hub, &config.server);
-    of_publishers.extend(unnamed_proxy(hub.url.as_str(), server, hub, HubTable::Hub));
+    let hub = &config.hub;
     let mut sections = vec![CheckSection::new("publishers", of_publishers)];
     if no_environment {
         return Ok(sections);
@@ -211,19 +198,6 @@ fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
     trusting
         .map(|settings| about_hub::unverified(&settings.hub))
         .collect()
-}
-
-/// Judges the address at which a hub listens, and the one at which it is reached.
-fn unnamed_proxy(
-    url: &str,
-    server: &ServerSettings,
-    hub: &ServedHub,
-    table: HubTable,
-) -> Option<Diagnostic> {
-    let Address::Tcp(listen) = &server.listen else {
-        return None;
-    };
-    about_hub::unnamed_proxy(url, *listen, !hub.trusted_proxies.is_empty(), table)
 }
 
 fn tree(

@@ -553,6 +553,15 @@ pub struct AdvertiseOptions {
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
     pub entry: bool,
 
+    /// Write what is missing into the Capability Lists, each as a whole, instead of printing patches
+    #[arg(
+        long,
+        env = "RSNOTIFY_WRITE",
+        value_parser = FalseyValueParser::new(),
+        conflicts_with = "entry"
+    )]
+    pub write: bool,
+
     #[command(flatten)]
     pub output: OutputOptions,
 }

@@ -235,6 +235,7 @@ impl Config {
             let message = "no hub is left to notify: add a [[hub]], or leave this one enabled";
             return Err(file.error("embedded_hub.enabled", message));
         }
+        embedded.trust_loopback(file, "embedded_hub", &self.server.listen);
         // An installation has a file; a trial on this machine needs none.
         if file.path.is_none() && self.server.is_on_this_machine() {
             embedded.allow_this_machine();

@@ -14,7 +14,9 @@ use websub::http::server;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::HubLimits;
+use websub::hub::network::LOOPBACK;
 
+use crate::config::address::Address;
 use crate::config::duration::seconds;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
@@ -60,17 +62,22 @@ pub struct ServedHub {
     /// Refuse callbacks that are not `https`.
     pub https_callbacks_only: bool,
     /// Ports that callbacks may have: single ones and ranges.
+    ///
+    /// Unless it is set to others, callbacks in `allow_callback_networks` may have any port.
     #[schemars(length(min = 1))]
     #[default(CallbackPolicy::default().ports.into_iter().map(Written).collect())]
     pub callback_ports: Vec<Written<RangeInclusive<u16>>>,
     /// Networks, such as `"10.0.0.0/8"`, in which callbacks may be although they are not public.
     ///
-    /// For subscribers on this host, such as `rsnotify listen`: `["127.0.0.0/8", "::1"]`, and all `callback_ports`.
+    /// For subscribers on this host, such as `rsnotify listen`: `["127.0.0.0/8", "::1"]`.
     pub allow_callback_networks: Vec<Written<IpNet>>,
-    /// Proxies, such as `"127.0.0.1"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front must be named
-    /// here, or all subscribers count as one address.
+    /// Proxies, such as `"10.0.0.7"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front that is not
+    /// trusted makes all subscribers count as one address.
     ///
-    /// Every client on a Unix socket is trusted.
+    /// Where `server.listen` is on loopback, only programs of this host connect, so proxies there are trusted. Every client
+    /// on a Unix socket is trusted.
+    #[schemars(example = ["127.0.0.0/8", "::1"])]
+    #[schemars(extend("x-default" = "`[\"127.0.0.0/8\", \"::1\"]` if `server.listen` is on loopback, else `[]`"))]
     pub trusted_proxies: Vec<Written<IpNet>>,
     /// Maximum number of subscriptions.
     #[schemars(range(min = 1, max = u32::MAX))]
@@ -129,12 +136,18 @@ impl ServedHub {
         ))
     }
 
+    /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
+    pub fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
+        let is_loopback = matches!(listen, Address::Tcp(address) if address.ip().is_loopback());
+        if is_loopback && file.get(&format!("{table}.trusted_proxies")).is_none() {
+            self.trusted_proxies = LOOPBACK.map(Written).to_vec();
+        }
+    }
+
     /// Allows callbacks on this machine, for a trial.
     pub fn allow_this_machine(&mut self) {
-        let policy = CallbackPolicy::on_this_machine();
-        self.callback_ports = policy.ports.into_iter().map(Written).collect();
         self.allow_callback_networks
-            .splice(..0, policy.allowed.into_iter().map(Written));
+            .splice(..0, LOOPBACK.map(Written));
     }
 
     pub fn callbacks(&self) -> CallbackPolicy {
