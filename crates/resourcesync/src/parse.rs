@@ -105,7 +105,7 @@ impl Handler for DocumentHandler {
 
 /// Reads XML to its end. Returns the handler with the number of bytes read, or the reason why the file was given up as
 /// another than a capability document or notification.
-pub fn read<H: Handler>(
+pub(crate) fn read<H: Handler>(
     source: impl Read,
     handler: H,
 ) -> Result<Result<(H, u64), NotADocument>, ReadError> {

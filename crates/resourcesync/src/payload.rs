@@ -144,7 +144,7 @@ fn write_entry(xml: &mut String, entry: &Entry) {
 }
 
 /// Writes an attribute, with the space before it.
-pub fn write_attribute(xml: &mut String, name: &str, value: &str) {
+pub(crate) fn write_attribute(xml: &mut String, name: &str, value: &str) {
     xml.push(' ');
     xml.push_str(name);
     xml.push_str("=\"");
@@ -154,7 +154,7 @@ pub fn write_attribute(xml: &mut String, name: &str, value: &str) {
 
 /// Writes a text so that it reads back the same, in an element as in an attribute. Characters that XML cannot hold are
 /// percent-encoded.
-pub fn write_escaped(xml: &mut String, text: &str) {
+pub(crate) fn write_escaped(xml: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '&' => xml.push_str("&amp;"),
