@@ -1,6 +1,6 @@
 //! A content change message as Atom (RFC 4287).
 
-use crate::payload::{write_attribute, write_escaped};
+use crate::writer::{write_attribute, write_escaped};
 
 use crate::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, FORMAT_SCHEME, Feed, ItemChange,
