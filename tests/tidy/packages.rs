@@ -1,9 +1,63 @@
-//! What those that use the documents alone compile.
+//! What the packages of the three crates have, and what those that use the documents alone compile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::Command;
 
 use crate::source::repository;
+
+/// Names in a package: of its folders, and of files directly in it.
+const PACKAGED: [&str; 15] = [
+    ".cargo_vcs_info.json",
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "Cargo.toml.orig",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "askama.toml",
+    "config.example.toml",
+    "config.schema.json",
+    "docs",
+    "hub.example.toml",
+    "src",
+    "templates",
+];
+
+#[test]
+fn packages_have_what_is_built_and_read_and_nothing_else() {
+    for (package, more) in [
+        ("resourcesync", Some("examples")),
+        ("websub", Some("examples")),
+        ("rsnotify", None),
+    ] {
+        let listed = Command::new(env!("CARGO"))
+            .args([
+                "package",
+                "--list",
+                "--offline",
+                "--allow-dirty",
+                "--package",
+                package,
+            ])
+            .current_dir(repository())
+            .output()
+            .unwrap();
+        let message = String::from_utf8_lossy(&listed.stderr);
+        assert!(listed.status.success(), "{package}: {message}");
+        let files = String::from_utf8(listed.stdout).unwrap();
+        for name in ["LICENSE-MIT", "README.md", "src/lib.rs"] {
+            assert!(files.lines().any(|file| file == name), "{package}: {name}");
+        }
+        let is_other = |file: &&str| {
+            let name = file.split('/').next().unwrap();
+            !PACKAGED.contains(&name) && more != Some(name)
+        };
+        let others: Vec<&str> = files.lines().filter(is_other).collect();
+        assert!(others.is_empty(), "{package}: {others:?}");
+    }
+}
 
 /// A consumer of documents, notifications and Atom feeds compiles these packages. Those for tests are among them.
 #[test]
