@@ -18,6 +18,10 @@ const MAX_TIMES: u64 = 200;
 const SMALL: u64 = 1 << 20;
 
 /// Reads a compressed file as `parse` does, one of the functions that read a document.
+///
+/// # Errors
+///
+/// If `parse` fails, or the data is broken or beyond the limit.
 pub fn parse_gzip<T>(
     reader: impl Read,
     parse: impl FnOnce(&mut dyn Read) -> Result<T, ReadError>,

@@ -1,8 +1,6 @@
 //! Reading of notifications as Destinations receive them (Framework Notification 1.0.1 section 3, Change Notification
 //! 1.0.1 section 3).
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -10,7 +8,7 @@ use crate::capability::UnknownCapability;
 use crate::change::kind;
 use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
-use crate::listing::{ListedEntry, Listing};
+use crate::listing::{ListedEntry, ListedLink, Listing};
 use crate::parse::ReadError;
 use crate::payload::{ChangeKind, Entry, Payload};
 use crate::uri::{NotAUri, Uri};
@@ -18,7 +16,9 @@ use crate::uri::{NotAUri, Uri};
 /// A notification of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notification {
+    /// Changes of documents.
     Framework(Payload),
+    /// Changes of resources.
     Change(ChangeNotification),
 }
 
@@ -42,37 +42,52 @@ pub struct ChangeNotification {
 /// values are texts as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReceivedChange {
+    /// URI of the resource.
     pub loc: String,
+    /// Created, updated or deleted.
     pub change: ChangeKind,
+    /// Time of the change (W3C Datetime).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datetime: Option<String>,
+    /// Time of the last modification (W3C Datetime).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lastmod: Option<String>,
+    /// Digests, separated by white space, each after the name of its algorithm and a colon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
+    /// Number of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<String>,
+    /// Value of `type`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
+    /// Content codings, such as `gzip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// Attributes of each `rs:ln`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<BTreeMap<String, String>>,
+    pub links: Vec<ListedLink>,
 }
 
 impl Notification {
     /// Reads a notification of either kind.
+    ///
+    /// # Errors
+    ///
+    /// If it is no complete, well-formed XML, no notification, or has no valid entries of a framework notification.
     pub fn parse(bytes: &[u8]) -> Result<Notification, PayloadError> {
         let listing = Listing::parse(bytes)?.ok_or(PayloadError::ForeignRoot)?;
         let kind = listing
             .capability
             .as_deref()
             .and_then(ChannelKind::of_capability);
-        match kind.ok_or(PayloadError::UnknownKind)? {
-            _ if !listing.is_list() => Err(PayloadError::ForeignRoot),
-            ChannelKind::Change => Ok(Notification::Change(listing.into())),
-            ChannelKind::Framework => payload(listing).map(Notification::Framework),
+        match kind {
+            Some(ChannelKind::Change) if listing.is_list() => {
+                Ok(Notification::Change(listing.into()))
+            }
+            Some(ChannelKind::Framework) => listing.try_into().map(Notification::Framework),
+            Some(ChannelKind::Change) => Err(PayloadError::ForeignRoot),
+            None => Err(PayloadError::UnknownKind),
         }
     }
 
@@ -87,6 +102,7 @@ impl Notification {
 
 impl From<Listing> for ChangeNotification {
     fn from(listing: Listing) -> ChangeNotification {
+        let up = listing.targets("up").next().map(str::to_owned);
         let entries = listing.entries.len();
         let changes: Vec<ReceivedChange> = listing
             .entries
@@ -94,7 +110,7 @@ impl From<Listing> for ChangeNotification {
             .filter_map(ReceivedChange::of)
             .collect();
         ChangeNotification {
-            up: listing.up,
+            up,
             from: listing.from,
             until: listing.until,
             skipped: entries - changes.len(),
@@ -134,30 +150,56 @@ pub fn time_span(text: &str) -> Option<(Timestamp, Timestamp)> {
     Some((datetime.at(), start.checked_add(unit).ok()?.timestamp()))
 }
 
+fn change_kind(value: &str) -> Option<ChangeKind> {
+    let mut kinds = ChangeKind::ALL.into_iter();
+    kinds.find(|kind| kind.as_str() == value)
+}
+
 /// The reason why bytes are not a notification.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
+    /// It is broken off or malformed.
     #[error("it is not well-formed")]
     NotWellFormed(#[from] ReadError),
+    /// It is another XML document, or no XML.
     #[error("its root element is not urlset of the sitemap namespace")]
     ForeignRoot,
+    /// It is another document of the framework, or a plain sitemap.
     #[error("it has no root-level rs:md with capability \"framework-notification\"")]
     NotANotification,
+    /// It is no notification of either kind.
     #[error(
         "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\""
     )]
     UnknownKind,
+    /// An entry lacks what every entry has.
     #[error("entry {entry} has no {part}")]
-    Incomplete { entry: usize, part: &'static str },
+    Incomplete {
+        /// Number of the entry, from 1.
+        entry: usize,
+        /// `loc`, `change` or `capability`.
+        part: &'static str,
+    },
+    /// An entry is about a document of no capability of the framework.
     #[error("entry {entry}")]
     UnknownCapability {
+        /// Number of the entry, from 1.
         entry: usize,
+        /// The value.
         source: UnknownCapability,
     },
+    /// An entry has another value of `change`.
     #[error("entry {entry} has the unknown change \"{change}\"")]
-    UnknownChange { entry: usize, change: String },
+    UnknownChange {
+        /// Number of the entry, from 1.
+        entry: usize,
+        /// The value.
+        change: String,
+    },
+    /// A time is none: the text.
     #[error("\"{0}\" is no date and time")]
     Datetime(String),
+    /// A URI is relative or malformed.
     #[error(transparent)]
     NotAUri(#[from] NotAUri),
 }
@@ -165,44 +207,59 @@ pub enum PayloadError {
 impl Payload {
     /// Reads a notification as a Destination receives it, whatever its prefixes and the order of its
     /// elements (Framework Notification 1.0.1 section 3).
+    ///
+    /// # Errors
+    ///
+    /// If it is no complete, well-formed XML, no framework notification, or has an entry that is not valid.
     pub fn parse(bytes: &[u8]) -> Result<Payload, PayloadError> {
-        let listing = Listing::parse(bytes)?.filter(Listing::is_list);
-        payload(listing.ok_or(PayloadError::ForeignRoot)?)
+        Listing::parse(bytes)?
+            .ok_or(PayloadError::ForeignRoot)?
+            .try_into()
     }
 }
 
-fn payload(listing: Listing) -> Result<Payload, PayloadError> {
-    if listing.capability.as_deref() != Some(ChannelKind::Framework.capability()) {
-        return Err(PayloadError::NotANotification);
+impl TryFrom<Listing> for Payload {
+    type Error = PayloadError;
+
+    fn try_from(listing: Listing) -> Result<Payload, PayloadError> {
+        if !listing.is_list() {
+            return Err(PayloadError::ForeignRoot);
+        }
+        if listing.capability.as_deref() != Some(ChannelKind::Framework.capability()) {
+            return Err(PayloadError::NotANotification);
+        }
+        let up = listing.targets("up").next();
+        Ok(Payload {
+            up: up.map(Uri::parse).transpose()?,
+            from: listing.from.map(timestamp).transpose()?,
+            until: listing.until.map(timestamp).transpose()?,
+            entries: (1..)
+                .zip(listing.entries)
+                .map(|(number, listed)| entry(number, listed))
+                .collect::<Result<_, _>>()?,
+        })
     }
-    let entries = (1..).zip(listing.entries);
-    Ok(Payload {
-        up: listing.up.map(|up| Uri::parse(&up)).transpose()?,
-        from: listing.from.map(timestamp).transpose()?,
-        until: listing.until.map(timestamp).transpose()?,
-        entries: entries
-            .map(|(number, listed)| payload_entry(number, listed))
-            .collect::<Result<_, _>>()?,
-    })
 }
 
-/// Returns an entry, the `entry`th of its notification.
-fn payload_entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
+/// Returns the entry that is the `number`th of a notification.
+fn entry(number: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
+    let entry = number;
     let missing = |part| PayloadError::Incomplete { entry, part };
-    let index = listed.targets("index").next().map(Uri::parse);
-    let loc = listed.loc.ok_or_else(|| missing("loc"))?;
-    let change = listed.change.ok_or_else(|| missing("change"))?;
-    let capability = listed.capability.ok_or_else(|| missing("capability"))?;
-    let mut kinds = ChangeKind::ALL.into_iter();
-    let kind = kinds.find(|kind| kind.as_str() == change);
+    let loc = listed.loc.as_deref().ok_or_else(|| missing("loc"))?;
+    let index = listed.targets("index").next();
+    let index = index.map(Uri::parse).transpose();
+    let capability = listed.capability.as_deref();
+    let capability = capability.ok_or_else(|| missing("capability"));
+    let change = listed.change.clone().ok_or_else(|| missing("change"))?;
+    let kind = change_kind(&change);
     Ok(Entry {
-        uri: Uri::parse(&loc)?,
+        uri: Uri::parse(loc)?,
         change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
-        capability: capability
+        capability: capability?
             .parse()
             .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
+        index: index?,
         datetime: listed.datetime.map(timestamp).transpose()?,
-        index: index.transpose()?,
     })
 }
 

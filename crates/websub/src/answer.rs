@@ -9,9 +9,13 @@ use crate::retry::asked_for;
 /// An answer, or the error if there was none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
+    /// An HTTP answer.
     Status {
+        /// HTTP status.
         status: u16,
+        /// Value of the `Content-Type` header.
         content_type: Option<String>,
+        /// Value of the `Retry-After` header.
         retry_after: Option<String>,
         /// The beginning of the body: a few hundred characters, and more of a form, which may decide.
         excerpt: String,
@@ -31,7 +35,9 @@ pub enum BrokerAnswer {
     Receipts,
     /// An `ERROR`, with the beginning of its text.
     Refused {
+        /// What it refuses.
         refusal: BrokerRefusal,
+        /// The beginning of its text.
         excerpt: String,
     },
 }
@@ -43,6 +49,7 @@ pub enum BrokerRefusal {
     Credentials,
     /// The destination does not exist, or this user may not send to it.
     Destination,
+    /// Anything else.
     Other,
 }
 

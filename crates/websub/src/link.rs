@@ -20,6 +20,7 @@ pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -
 /// One link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
+    /// Target of the link, as written.
     pub target: String,
     /// Relation types, in lower case.
     pub relations: Vec<String>,

@@ -13,7 +13,6 @@ use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::broker::feeds::feed::{Feed, ItemChange};
 use crate::broker::feeds::message::INITIAL;
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
@@ -31,6 +30,7 @@ use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
+use resourcesync::feed::{Feed, ItemChange};
 
 /// Waits between attempts to connect, or to run the command.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];

@@ -44,7 +44,9 @@ pub struct Peer(pub Option<IpAddr>);
 /// A bound socket.
 #[derive(Debug)]
 pub enum Listener {
+    /// A TCP socket.
     Tcp(TcpListener),
+    /// A Unix socket.
     Unix(UnixListener),
 }
 
@@ -144,6 +146,10 @@ pub async fn serve<H, F>(
 }
 
 /// Reads a request's body up to a size and within a time; else returns the error to answer.
+///
+/// # Errors
+///
+/// The status and text of the answer: the body is too large, too slow, or broken off.
 pub async fn small_body(
     body: impl Body<Data = Bytes, Error = hyper::Error>,
     max: usize,

@@ -25,8 +25,9 @@ const CALLBACK_BYTES: usize = 2_000;
 /// The callbacks that the embedded hub delivers to. The default suits a public hub: common web ports on public addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackPolicy {
+    /// True if `http` URLs are refused.
     pub https_only: bool,
-    /// Ports of callbacks. The default ones do not apply in `allowed`: there, any port is permitted then.
+    /// Ports that callbacks may have. The default ones do not apply in `allowed`: there, any port is permitted then.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Networks that are allowed although they are not public, or belong to this machine.
     pub allowed: Vec<IpNet>,
@@ -52,6 +53,10 @@ impl CallbackPolicy {
     }
 
     /// Checks a callback URL.
+    ///
+    /// # Errors
+    ///
+    /// If it is no URL, or not one that is permitted.
     pub fn accept(&self, text: &str) -> Result<Callback, Rejection> {
         let url = Url::parse(text).map_err(|_| Rejection::Callback)?;
         let is_plain = matches!(url.scheme(), "http" | "https")

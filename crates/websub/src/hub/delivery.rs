@@ -23,10 +23,14 @@ pub(crate) mod http;
 /// The outcome of an attempt to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryOutcome {
+    /// The subscriber has it.
     Delivered,
+    /// It is attempted again.
     Retry {
+        /// The time of the next attempt.
         at: Timestamp,
     },
+    /// It failed at the last attempt, and the next notification follows.
     Abandoned,
     /// 410: the subscription has ended.
     Gone,
@@ -89,6 +93,7 @@ pub fn signature(secret: &Secret, body: &[u8]) -> String {
 pub struct Signer(Hmac<Sha256>);
 
 impl Signer {
+    /// Returns the signer of one subscription.
     pub fn new(secret: &Secret) -> Signer {
         Signer(mac(secret))
     }

@@ -28,7 +28,9 @@ pub struct Ticket(u64);
 pub enum Priority {
     /// The subscriber accepted its last delivery, or changes or renews its subscription.
     Known,
+    /// The first delivery or verification of a subscriber.
     First,
+    /// Another attempt after a failure.
     Retry,
 }
 
@@ -110,6 +112,7 @@ impl HostState {
 }
 
 impl FairQueue {
+    /// Returns an empty queue with so many slots, and as many for slow requests.
     pub fn new(capacity: usize) -> FairQueue {
         FairQueue {
             capacity: capacity.max(1),

@@ -228,6 +228,7 @@ pub struct SharedAdmission {
 }
 
 impl SharedAdmission {
+    /// Enforces limits of which nothing is used yet, from now on.
     pub fn new(limits: HubLimits) -> SharedAdmission {
         SharedAdmission {
             admission: Mutex::new(Admission::new(limits)),

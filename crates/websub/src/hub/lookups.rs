@@ -22,7 +22,9 @@ pub type LookUp = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 /// The resolver for callback names.
 #[derive(Clone)]
 pub enum Resolver {
+    /// The system's.
     System,
+    /// A function, for tests.
     Given(Arc<LookUp>),
 }
 
@@ -38,12 +40,20 @@ impl fmt::Debug for Resolver {
 /// An error of a lookup.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
+    /// It took too long; the name.
     #[error("the lookup of {0} timed out")]
     Timeout(String),
+    /// The name failed a moment ago, and is not looked up again yet.
     #[error("the lookup of {0} failed a moment ago")]
     Known(String),
+    /// The resolver failed.
     #[error("the lookup of {name} failed: {source}")]
-    Failed { name: String, source: io::Error },
+    Failed {
+        /// The name.
+        name: String,
+        /// Cause.
+        source: io::Error,
+    },
 }
 
 /// Lookups, and the addresses they found for requests under way.
@@ -69,6 +79,7 @@ pub struct ResolvedName {
     lookups: Arc<Lookups>,
     name: String,
     number: u64,
+    /// The addresses.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -86,6 +97,10 @@ impl Lookups {
     }
 
     /// Looks up a name. The result holds for one request: a name may resolve differently each time.
+    ///
+    /// # Errors
+    ///
+    /// If it fails, failed a moment ago, or takes too long.
     pub async fn resolve(
         self: &Arc<Self>,
         name: &str,

@@ -34,6 +34,7 @@ pub enum RequestKind {
 
 /// The reason for which a publication is refused. The text is for the publisher.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each says it")]
 pub enum PublicationRefusal {
     #[error("the topic is missing: name it by a Link header with rel=\"self\", or by hub.topic")]
     NoTopic,
@@ -151,6 +152,7 @@ pub fn is_plain(content_encoding: &str) -> bool {
 /// The topic of a notification, with what its `Link` header says besides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedLinks {
+    /// The topic.
     pub topic: Topic,
     /// The target of `rel="resourcesync"`.
     pub capability_list: Option<Uri>,
@@ -253,6 +255,7 @@ pub fn bearer_token(authorization: &str) -> Option<&str> {
 /// A topic that was published, with its last notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedTopic {
+    /// The topic.
     pub topic: Topic,
     /// The name of the publisher.
     pub publisher: String,
@@ -304,6 +307,7 @@ impl PublishedTopic {
 pub struct BodyDigest(pub [u8; 32]);
 
 impl BodyDigest {
+    /// Returns the digest of a body.
     pub fn of(body: &[u8]) -> BodyDigest {
         BodyDigest(Sha256::digest(body).into())
     }

@@ -43,10 +43,12 @@ impl Publisher {
 }
 
 impl Publishers {
+    /// Returns a set of publishers.
     pub fn new(publishers: Vec<Publisher>) -> Publishers {
         Publishers(publishers)
     }
 
+    /// Returns each publisher.
     pub fn iter(&self) -> impl Iterator<Item = &Publisher> {
         self.0.iter()
     }

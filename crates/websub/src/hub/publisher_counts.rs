@@ -23,6 +23,7 @@ pub struct PublisherCounts {
     pub accepted: u64,
     /// Accepted and not relayed, because the body was the topic's last one, or the fetched content had not changed.
     pub repeated: u64,
+    /// Refused for any other reason than their number.
     pub refused: u64,
     /// Refused because there were too many.
     pub limited: u64,
@@ -35,7 +36,9 @@ pub struct PublisherCounts {
 /// The last publication that was refused, or could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublisherTrouble {
+    /// The time.
     pub at: Timestamp,
+    /// The reason in words.
     pub reason: String,
 }
 
@@ -71,7 +74,9 @@ impl PublisherCounts {
 pub struct UnknownToken {
     /// The beginning of the token, at most a quarter of it.
     pub token: String,
+    /// Number of these requests.
     pub times: u64,
+    /// Time of the last one.
     pub last: Timestamp,
     /// The publisher whose topic the last one named.
     pub publisher: Option<String>,
@@ -108,6 +113,7 @@ pub fn count_unknown(
 /// A publisher with its counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublisherView {
+    /// Name of the publisher.
     pub name: String,
     /// The prefixes below which it may publish.
     pub topics: Vec<String>,
@@ -121,6 +127,7 @@ pub struct PublisherView {
     pub published: Option<Timestamp>,
     /// Topics that were pinged and not fetched yet.
     pub waiting_fetches: usize,
+    /// Its counts.
     #[serde(flatten)]
     pub counts: PublisherCounts,
 }

@@ -55,10 +55,13 @@ struct TopicSubscribers {
 /// A notification that came for a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotificationToRelay {
+    /// The topic.
     pub topic: Topic,
     /// Its number in its channel.
     pub seq: u64,
+    /// Content of the topic.
     pub body: Arc<[u8]>,
+    /// Header values to deliver with it.
     pub headers: RelayHeaders,
 }
 
@@ -88,6 +91,7 @@ struct Attempts {
 /// The task of delivering to one subscriber until nothing is pending or the subscription has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
+    /// The subscription.
     pub key: SubscriptionKey,
     number: u64,
 }
@@ -95,8 +99,11 @@ pub struct Assignment {
 /// A delivery to one subscriber, of the notification that follows the one it received last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
+    /// The secret that it is signed with.
     pub secret: Option<Secret>,
+    /// What the subscriber has received.
     pub progress: DeliveryProgress,
+    /// Its priority.
     pub priority: Priority,
 }
 

@@ -35,6 +35,10 @@ const REASON_BYTES: usize = 1_000;
 const HUB_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the answers of topics, in their order; none for those not requested within `patience`.
+///
+/// # Errors
+///
+/// If the HTTP client cannot be built.
 pub async fn topics(
     topics: Vec<Topic>,
     patience: Duration,
@@ -96,6 +100,10 @@ async fn all_at_once<T: Send + 'static>(
 }
 
 /// Returns the answer of a hub to a plain `GET`.
+///
+/// # Errors
+///
+/// If the HTTP client cannot be built.
 pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
     let request = plain_client()?.get(hub.as_str());
     Ok(probe(request, &Mask::default()).await)
@@ -104,6 +112,7 @@ pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
 /// Answer of a hub to the question if it would accept publications of topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
+    /// HTTP status.
     pub status: u16,
     /// The first bytes of the body, which is a sentence; secrets are masked.
     pub reason: String,

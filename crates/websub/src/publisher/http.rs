@@ -54,6 +54,11 @@ struct HubClient {
 }
 
 impl Submitter {
+    /// Builds the clients of some hubs.
+    ///
+    /// # Errors
+    ///
+    /// If the settings of one cannot be used.
     pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublishSettingsError> {
         let clients = HubClients::new(hubs)?;
         Ok(Submitter {
@@ -115,6 +120,11 @@ impl fmt::Debug for Submitter {
 }
 
 impl HubClients {
+    /// Builds the clients of some hubs.
+    ///
+    /// # Errors
+    ///
+    /// If the settings of one cannot be used.
     pub fn new(hubs: Vec<PublishSettings>) -> Result<HubClients, PublishSettingsError> {
         let mask = settings::mask(&hubs);
         let mut configured = Vec::new();

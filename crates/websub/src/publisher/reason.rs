@@ -7,39 +7,59 @@ use serde::{Deserialize, Serialize};
 /// The reason why a hub did not accept, with the usual cause of such an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
+    /// There was no answer; the error.
     #[error("no answer: {0}")]
     NoAnswer(String),
+    /// It is overloaded, or fails; the HTTP status.
     #[error("it cannot take it now ({0})")]
     Unavailable(u16),
+    /// A hub that forgets topics without subscribers answers so; the HTTP status.
     #[error("probably nobody has subscribed ({0})")]
     NoSubscribersLikely(u16),
+    /// It redirects to where nothing is sent.
     #[error("{}", redirected(*status, to.as_deref()))]
-    Redirected { status: u16, to: Option<String> },
+    Redirected {
+        /// HTTP status.
+        status: u16,
+        /// Value of the `Location` header.
+        to: Option<String>,
+    },
+    /// It does not understand the request; the HTTP status.
     #[error("it wants the notification in another form ({0}): try another mode")]
     WrongMode(u16),
+    /// It requires authorization; the HTTP status.
     #[error("it wants credentials, or the topic to be registered first ({0})")]
     NotAllowed(u16),
+    /// It refuses the credentials of the request, which are named.
     #[error("it refuses the {0} (401)")]
     WrongCredentials(&'static str),
+    /// The proxy requires authorization.
     #[error(
         "the proxy wants credentials (407): put them into the variable that names it, such as HTTPS_PROXY"
     )]
     NotAllowedByProxy,
+    /// Nothing is at the address; the HTTP status.
     #[error("it takes no notifications at this address ({0}): correct url or publish_url")]
     NotThere(u16),
+    /// The form of its answer denies the publication; its reason.
     #[error("it denies the publication: {0}")]
     Denied(String),
+    /// Any other HTTP status.
     #[error("it refuses ({0})")]
     Refused(u16),
+    /// A message broker refuses the login; its text.
     #[error("it refuses user name, password or virtual host: {0}")]
     BrokerLogin(String),
+    /// A message broker refuses the destination; its text.
     #[error("it refuses the destination: {0}")]
     Destination(String),
+    /// A message broker answers with any other `ERROR`; its text.
     #[error("it answers with an error: {0}")]
     BrokerFailure(String),
 }
 
 impl Reason {
+    /// Returns the kind of refusal.
     pub fn kind(&self) -> RefusalKind {
         match self {
             Reason::NoAnswer(_) => RefusalKind::NoAnswer,
@@ -77,21 +97,34 @@ fn redirected(status: u16, to: Option<&str>) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
+    /// See [`Reason::NoAnswer`].
     NoAnswer,
+    /// See [`Reason::Unavailable`] and [`Reason::BrokerFailure`].
     Unavailable,
+    /// See [`Reason::NoSubscribersLikely`].
     NoSubscribersLikely,
+    /// See [`Reason::Redirected`].
     Redirected,
+    /// See [`Reason::WrongMode`].
     WrongMode,
+    /// See [`Reason::NotAllowed`] and [`Reason::BrokerLogin`].
     NotAllowed,
+    /// See [`Reason::NotAllowedByProxy`].
     NotAllowedByProxy,
+    /// See [`Reason::NotThere`].
     NotThere,
+    /// See [`Reason::Denied`].
     Denied,
+    /// See [`Reason::Destination`].
     DestinationRefused,
+    /// The notification is too large, and sent in parts.
     TooLarge,
+    /// See [`Reason::Refused`].
     Refused,
 }
 
 impl RefusalKind {
+    /// Each kind.
     pub const ALL: [RefusalKind; 12] = [
         RefusalKind::NoAnswer,
         RefusalKind::Unavailable,
@@ -107,6 +140,7 @@ impl RefusalKind {
         RefusalKind::Refused,
     ];
 
+    /// Returns the name in metrics and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             RefusalKind::NoAnswer => "no_answer",

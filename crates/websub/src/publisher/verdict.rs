@@ -12,17 +12,22 @@ use crate::retry::{after, backoff, next_try};
 /// The outcome of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
+    /// The hub has it.
     Accepted,
     /// It is retried, and this may pass by itself.
     Retry {
+        /// The time of the next attempt.
         at: Timestamp,
+        /// The reason for it.
         reason: Reason,
     },
     /// The notification is withdrawn, and half of it cut.
     TooLarge,
     /// It is retried, but an operator must act.
     NeedsOperator {
+        /// The time of the next attempt.
         at: Timestamp,
+        /// The reason for it.
         reason: Reason,
     },
 }

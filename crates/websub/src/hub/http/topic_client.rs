@@ -81,9 +81,13 @@ struct Verified {
 /// The content of a topic.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FetchedTopic {
+    /// New content.
     Content {
+        /// Content of the topic.
         body: Arc<[u8]>,
+        /// Header values to deliver with it.
         headers: RelayHeaders,
+        /// Its `ETag`.
         etag: Option<String>,
     },
     /// 304.
@@ -91,6 +95,11 @@ pub enum FetchedTopic {
 }
 
 impl TopicClient {
+    /// Builds the client.
+    ///
+    /// # Errors
+    ///
+    /// If the HTTP client cannot be built.
     pub fn new() -> reqwest::Result<TopicClient> {
         TopicClient::with_timeout(TIMEOUT)
     }
@@ -199,6 +208,10 @@ impl TopicClient {
     }
 
     /// Fetches a topic of at most `max` bytes, unless it still has this `ETag`. The error is for the operator.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be fetched, or is too large; the reason in words.
     pub async fn fetch(
         &self,
         topic: &Topic,

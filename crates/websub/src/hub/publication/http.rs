@@ -64,15 +64,20 @@ pub struct IntakeSettings {
     pub hub: Hub,
     /// Maximum size of a notification, in bytes.
     pub max_body: usize,
+    /// Publications of one publisher in a minute.
     pub publications_per_minute: u32,
 }
 
 /// A request that is to be saved before it is answered.
 #[derive(Debug)]
 pub enum AcceptedRequest {
+    /// A notification.
     Publication(Publication),
+    /// Topics to fetch.
     Pings {
+        /// The topics.
         topics: Vec<Topic>,
+        /// Name of the publisher.
         publisher: Arc<str>,
     },
 }

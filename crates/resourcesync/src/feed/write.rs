@@ -1,8 +1,8 @@
 //! A content change message as Atom (RFC 4287).
 
-use resourcesync::payload::{write_attribute, write_escaped};
+use crate::writer::{write_attribute, write_escaped};
 
-use crate::broker::feeds::feed::{
+use crate::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, FORMAT_SCHEME, Feed, ItemChange,
     SERVER_SCHEME, TYPE_SCHEME,
 };

@@ -1,11 +1,11 @@
 //! Reading of content change messages, those of other servers too.
 
-use resourcesync::datetime::Datetime;
-use resourcesync::parse::{ReadError, read};
-use resourcesync::reader::{Element, Handler, Start};
-use resourcesync::tag::Tag;
+use crate::datetime::Datetime;
+use crate::parse::{ReadError, read};
+use crate::reader::{Element, Handler, Start};
+use crate::tag::Tag;
 
-use crate::broker::feeds::feed::{
+use crate::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, ContentLocation, FORMAT_SCHEME, Feed,
     ItemChange, Modification, SERVER_SCHEME,
 };
@@ -16,10 +16,13 @@ const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
 /// The reason why bytes are not a content change message.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
+    /// It is broken off or malformed.
     #[error("it is not well-formed")]
     NotWellFormed(#[from] ReadError),
+    /// It is another XML document, or no XML.
     #[error("its root element is not feed of the Atom namespace")]
     ForeignRoot,
+    /// A part that every message has is missing: which.
     #[error("it has no {0}")]
     Incomplete(&'static str),
 }
@@ -31,6 +34,10 @@ impl Feed {
     /// one that names no item, or an unknown change, is left out and counted in [`Feed::skipped`]. Unknown elements,
     /// attributes and categories are ignored, but a category of the feed that is of another scheme is a type of its
     /// object.
+    ///
+    /// # Errors
+    ///
+    /// If it is no complete, well-formed XML, no Atom feed, or lacks what a feed needs.
     pub fn parse(bytes: &[u8]) -> Result<Feed, FeedError> {
         match read(bytes, FeedHandler::default())? {
             Ok((handler, _)) => handler.feed(),
@@ -241,11 +248,11 @@ fn filled(tag: Tag<'_>, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::datetime::Datetime;
     use proptest::prelude::*;
-    use resourcesync::datetime::Datetime;
 
     use super::FeedError;
-    use crate::broker::feeds::feed::{ContentLocation, Feed, ItemChange, Modification};
+    use crate::feed::{ContentLocation, Feed, ItemChange, Modification};
 
     #[test]
     fn messages_of_other_servers_are_read() {

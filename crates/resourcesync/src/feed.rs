@@ -1,8 +1,31 @@
-//! A content change message as a value: the concurrent changes of one object.
+//! Content change messages, as the consumers of repositories' message brokers read them: an Atom feed with the concurrent
+//! changes of one object, and an entry for each of its items that changed.
+//!
+//! ```
+//! use resourcesync::feed::{Feed, Modification};
+//!
+//! let body = br#"<feed xmlns="http://www.w3.org/2005/Atom">
+//!   <id>urn:uuid:11111111-2222-8333-8444-555555555555</id>
+//!   <updated>2026-11-22T09:00:00Z</updated>
+//!   <link rel="via" href="https://example.org/reports/"/>
+//!   <entry>
+//!     <link rel="via" href="https://example.org/reports/1.pdf"/>
+//!     <content src="https://example.org/reports/1.pdf" type="application/pdf"/>
+//!     <category scheme="changes:ITEM:CHANGE:TYPE" term="ADD"/>
+//!   </entry>
+//! </feed>"#;
+//! let feed = Feed::parse(body)?;
+//! assert_eq!(feed.object, "https://example.org/reports/");
+//! assert_eq!(feed.items[0].modification, Some(Modification::Add));
+//! # Ok::<(), resourcesync::feed::read::FeedError>(())
+//! ```
 
-use resourcesync::datetime::Datetime;
-use resourcesync::payload::ChangeKind;
+use crate::datetime::Datetime;
+use crate::payload::ChangeKind;
 use serde::Serialize;
+
+pub mod read;
+mod write;
 
 /// Namespace of Atom (RFC 4287 section 1.2).
 pub const ATOM: &str = "http://www.w3.org/2005/Atom";
@@ -69,9 +92,11 @@ pub struct Feed {
 pub struct ItemChange {
     /// Empty if a message has none.
     pub id: String,
+    /// The user that made the change, or what [`Feed::author`] has.
     pub author: String,
     /// Description in words.
     pub title: String,
+    /// Time of the change.
     #[serde(serialize_with = "as_text")]
     pub updated: Datetime,
     /// Identifier of the item: the link with relation `via`.
@@ -82,8 +107,10 @@ pub struct ItemChange {
     pub content: Option<ContentLocation>,
     /// Description in words, required by Atom.
     pub summary: String,
+    /// State of the item before the change, such as [`ACTIVE`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_before: Option<String>,
+    /// State of the item after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_after: Option<String>,
     /// `None` for a change of state alone.
@@ -105,12 +132,16 @@ pub struct ContentLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Modification {
+    /// The item is new.
     Add,
+    /// The item is gone.
     Delete,
+    /// The item has other content.
     Update,
 }
 
 impl Modification {
+    /// All three.
     pub const ALL: [Modification; 3] = [
         Modification::Add,
         Modification::Delete,
@@ -133,7 +164,7 @@ impl Modification {
     }
 
     /// Returns it as a word of a description.
-    pub(crate) fn past(self) -> &'static str {
+    pub fn past(self) -> &'static str {
         match self {
             Modification::Add => "added",
             Modification::Delete => "deleted",
