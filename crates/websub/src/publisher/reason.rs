@@ -242,4 +242,17 @@ mod tests {
         }
         assert!("".parse::<RefusalKind>().is_err());
     }
+
+    #[test]
+    fn no_hub_is_named_where_a_broker_refuses() {
+        for kind in [
+            RefusalKind::NoAnswer,
+            RefusalKind::Unavailable,
+            RefusalKind::NotAllowed,
+            RefusalKind::DestinationRefused,
+        ] {
+            let cause = kind.usual_cause(true);
+            assert!(!cause.contains("hub"), "{cause}");
+        }
+    }
 }
