@@ -69,7 +69,7 @@ pub struct Source {
     /// `"poll"` (no hints: sweep every `poll_interval`), or `"auto"`, which is inotify where the file system is known to
     /// be local, else poll.
     ///
-    /// See [watching](watching.md).
+    /// See [watching](operations.md#how-changes-are-noticed).
     #[default(WatchMode::Auto)]
     pub watch: WatchMode,
     /// Interval of the sweep that finds changes without a hint.
