@@ -88,17 +88,14 @@ pub struct ServedHub {
     pub max_subscriptions_per_address: u32,
     /// Rate limit for requests from one address, and for verifications at one host.
     ///
-    /// A host is a callback's name, and also the address that it stands for. The burst, and the number of requests in
-    /// flight, are limited to the same number. An IPv6 address counts as its /64, its /56 with twice as many, and its /48
-    /// with four times as many.
+    /// The burst, and the number of requests in flight, are limited to the same number. See [limits](hub.md#limits).
     #[schemars(range(min = 1, max = u32::MAX))]
     #[default(HubLimits::default().requests_per_minute)]
     pub max_requests_per_minute: u32,
     /// Maximum size of the notifications in the state file that subscribers have not received yet, of all topics
     /// together. Beyond it, the subscription that is owed most ends.
     ///
-    /// Its subscriber is informed (`hub.mode=denied`). A subscription that is owed only the last notification of its
-    /// topic does not end.
+    /// See [the backlog](hub.md#the-backlog).
     #[default(Size(1 << 30))]
     pub max_backlog: Size,
 }

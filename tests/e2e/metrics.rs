@@ -100,28 +100,24 @@ fn exposed(text: &str) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// Each metric of the tables in docs/reference.md.
+/// Each metric of the tables in docs/reference.md, without those of `rsnotify hub` alone.
 pub fn documented() -> BTreeMap<String, Metric> {
     let page = include_str!("../../docs/reference.md");
-    let in_code = |cell: &str| -> BTreeSet<String> {
-        let names = cell.split('`').skip(1).step_by(2);
-        names.map(str::to_owned).collect()
-    };
-    let is_metric = |line: &&str| {
-        ["| `rsnotify_", "| `process_"]
-            .iter()
-            .any(|name| line.starts_with(name))
-    };
-    let rows = page.lines().filter(is_metric);
+    let (page, _) = page
+        .split_once("\n### Metrics of a hub for many Sources\n")
+        .unwrap();
+    let (_, page) = page.split_once("\n## Metrics\n").unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
     let metrics = rows.map(|row| {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, kind, labels, meaning, _off] = cells[..] else {
-            panic!("not five cells: {row}");
+        let [name, kind, _meaning] = cells[..] else {
+            panic!("not three cells: {row}");
         };
-        assert!(!meaning.is_empty(), "{row}");
+        let (kind, labels) = kind.split_once(';').unwrap_or((kind, ""));
+        let labels = labels.split('`').skip(1).step_by(2);
         let metric = Metric {
             kind: kind.to_owned(),
-            labels: in_code(labels),
+            labels: labels.map(str::to_owned).collect(),
         };
         (name.trim_matches('`').to_owned(), metric)
     });
