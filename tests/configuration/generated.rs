@@ -55,7 +55,12 @@ pub fn tables() -> Vec<ReferenceTable> {
             tables.push(ReferenceTable { heading, rows });
         }
     };
-    add("## Top level".to_owned(), &run);
+    let mut top = run.clone();
+    if let Some(properties) = top["properties"].as_object_mut() {
+        // Tables have a heading each.
+        properties.retain(|_, key| keys(key).is_none());
+    }
+    add("## Top level".to_owned(), &top);
     for (name, table) in of_run.chain(of_hub) {
         add(format!("## `{}`", header(name, table)), table);
         for (name, table) in keys(table).into_iter().flatten() {
