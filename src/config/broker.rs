@@ -60,7 +60,7 @@ pub struct Broker {
     /// Content of messages: the notification as hubs get it, one message each (`"resourcesync"`), or an Atom feed for
     /// each object that changed (`"atom"`), which needs `channels = ["change"]`.
     ///
-    /// See [messages](messages.md).
+    /// See [messages](brokers.md#content-change-messages).
     #[default(BrokerPayload::ResourceSync)]
     pub payload: BrokerPayload,
     /// With `payload = "atom"`, what an object is: each resource (`"resource"`), or the directory with its resources as

@@ -35,8 +35,7 @@ pub struct PublisherSettings {
     pub verify: Option<Verify>,
     /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
     ///
-    /// The hub reads topics, and passes on what it reads: a name that resolves to any other address that is not public, or
-    /// is this machine's, is not read. An address in `topics` itself needs none.
+    /// Names that resolve to other addresses inside are not read. An address in `topics` itself needs none.
     pub allow_topic_networks: Vec<Written<IpNet>>,
 }
 

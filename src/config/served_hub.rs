@@ -30,7 +30,7 @@ const MAX_BODY: u32 = 64 << 20;
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServedHub {
-    /// Run a hub in this process. Without this key there is one exactly when there is no `[[hub]]`.
+    /// Run a hub in this process.
     #[schemars(example = true, extend("x-daemon" = "run"))]
     #[schemars(extend("x-default" = "`true` exactly when there is no `[[hub]]`"))]
     pub enabled: Option<bool>,
@@ -74,8 +74,7 @@ pub struct ServedHub {
     /// Proxies, such as `"10.0.0.7"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front that is not
     /// trusted makes all subscribers count as one address.
     ///
-    /// Where `server.listen` is on loopback, only programs of this host connect, so proxies there are trusted. Every client
-    /// on a Unix socket is trusted.
+    /// Every client on a Unix socket is trusted.
     #[schemars(example = ["127.0.0.0/8", "::1"])]
     #[schemars(extend("x-default" = "`[\"127.0.0.0/8\", \"::1\"]` if `server.listen` is on loopback, else `[]`"))]
     pub trusted_proxies: Vec<Written<IpNet>>,
@@ -95,17 +94,14 @@ pub struct ServedHub {
     pub max_subscriptions_per_address: u32,
     /// Rate limit for requests from one address, and for verifications at one host.
     ///
-    /// A host is a callback's name, and also the address that it stands for. The burst, and the number of requests in
-    /// flight, are limited to the same number. An IPv6 address counts as its /64, its /56 with twice as many, and its /48
-    /// with four times as many.
+    /// The burst, and the number of requests in flight, are limited to the same number. See [limits](hub.md#limits).
     #[schemars(range(min = 1, max = u32::MAX))]
     #[default(HubLimits::default().requests_per_minute)]
     pub max_requests_per_minute: u32,
     /// Maximum size of the notifications in the state file that subscribers have not received yet, of all topics
     /// together. Beyond it, the subscription that is owed most ends.
     ///
-    /// Its subscriber is informed (`hub.mode=denied`). A subscription that is owed only the last notification of its
-    /// topic does not end.
+    /// See [the backlog](hub.md#the-backlog).
     #[default(Size(1 << 30))]
     pub max_backlog: Size,
 }

@@ -48,7 +48,7 @@ url = "https://hub.example.net/publish"
 proxy = "none"
 END
 echo 'state_dir = "/var/lib/rsnotify"' | cat - /etc/rsnotify/config.toml > config.toml
-mv config.toml /etc/rsnotify/config.toml
+cp config.toml /etc/rsnotify/config.toml
 export RSNOTIFY_CONFIG=/etc/rsnotify/config.toml
 
 nginx -p . -c hub.conf &
