@@ -94,7 +94,7 @@ pub struct Adaptors {
 }
 
 impl Announcer {
-    /// Joins the parts. Trees are not watched yet; the effects of `loaded` are taken.
+    /// Joins the parts. Trees are not watched yet.
     fn new(
         (engine, effects): (Engine, Vec<Effect>),
         adaptors: Adaptors,

@@ -36,7 +36,8 @@ pub enum Capability {
     ChangeDumpArchive,
 }
 
-/// Every capability, in the order of the specifications. One that is not here is never recognised.
+/// Every capability, in the order of the specifications; a further one comes last, as positions are stored. One that is
+/// not here is never recognised.
 const ALL: [Capability; 12] = [
     Capability::SourceDescription,
     Capability::CapabilityList,

@@ -632,11 +632,13 @@ impl Engine {
     /// Takes an operator's command, and nothing that follows from it: on a state that no daemon works on, that is for the
     /// next daemon to do, and to report.
     pub fn amend(&mut self, event: Event, now: Now) -> Result<Vec<Effect>> {
+        let mut live = self.live.clone();
         let transaction = self.connection.transaction()?;
-        let mut step = Step::new(Db(&transaction), &self.plan, &mut self.live, now);
+        let mut step = Step::new(Db(&transaction), &self.plan, &mut live, now);
         step.note(event)?;
         let facts = take(&mut step.facts);
         transaction.commit()?;
+        self.live = live;
         Ok(facts.into_iter().map(Effect::Tell).collect())
     }
 
