@@ -145,12 +145,9 @@ fn remedy(config: &Config, origin: &str) -> &'static str {
     {
         return "the hub is on localhost; subscribers elsewhere cannot reach it";
     }
-    match (&config.server.public_url, public_url) {
-        (Some(url), _) if is_at(url.as_str()) => {
-            "server.public_url says so; give it the address that Destinations reach"
-        }
-        (None, Some(url)) if is_at(url.as_str()) => {
-            "set server.public_url to what Destinations reach"
+    match public_url {
+        Some(url) if is_at(url.as_str()) => {
+            "set server.public_url, or --public-url, to the address that Destinations reach"
         }
         _ => "the url of a mount says so; give it the address that Destinations reach",
     }

@@ -536,7 +536,7 @@ fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() 
     assert_eq!(code, Some(0));
     assert!(
         err.contains(
-            "only this host reaches http://127.0.0.1:8400: set server.public_url to what Destinations reach"
+            "only this host reaches http://127.0.0.1:8400: set server.public_url, or --public-url, to the address that Destinations reach"
         ),
         "{err}"
     );
@@ -565,7 +565,7 @@ fn the_reason_why_only_this_host_reaches_an_address_is_told() {
         (
             of_topics,
             &list,
-            "http://127.0.0.1:8400: server.public_url says so; give it the address",
+            "http://127.0.0.1:8400: set server.public_url",
         ),
         (
             of_mount,
