@@ -116,6 +116,20 @@ impl Config {
         Config::load_in(&Environment::of_this_process(), path, overrides)
     }
 
+    /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
+    /// that brokers name need not be among them.
+    pub fn load_brokers(path: Option<&Path>) -> Result<Config, ConfigError> {
+        let environment = Environment::of_this_process();
+        with_file(&environment, path, &Overrides::default(), |file| {
+            let mut config: Config = file.read(DaemonKind::Run)?;
+            let named = config.brokers.iter().flat_map(|broker| &broker.sources);
+            let named: Vec<String> = named.flatten().cloned().collect();
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            broker::check(file, &mut config.brokers, &named)?;
+            Ok(config)
+        })
+    }
+
     fn load_in(
         environment: &Environment,
         path: Option<&Path>,

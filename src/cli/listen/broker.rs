@@ -29,7 +29,6 @@ use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopp
 use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
-use crate::config::overrides::Overrides;
 use resourcesync::feed::{Feed, ItemChange};
 
 /// Waits between attempts to connect, or to run the command.
@@ -87,8 +86,7 @@ fn wanted(
         error,
         exit: Exit::Configuration,
     };
-    let config = Config::load(file, &Overrides::default());
-    let config = config.map_err(|error| wrong(error.into()))?;
+    let config = Config::load_brokers(file).map_err(|error| wrong(error.into()))?;
     let all = config
         .broker_settings()
         .map_err(|error| wrong(error.into()))?;
@@ -101,6 +99,10 @@ fn wanted(
         let all = config.sources.iter();
         sources = all.map(|source| source.name.as_str()).collect();
     }
+    // Without a source in its name, a destination is that of all.
+    if sources.is_empty() && !settings.destination.contains("{source}") {
+        sources.push("");
+    }
     let mut destinations: Vec<String> = match &options.destination {
         Some(destination) => vec![destination.clone()],
         None => sources
@@ -109,6 +111,14 @@ fn wanted(
             .collect(),
     };
     destinations.dedup();
+    if destinations.is_empty() {
+        let (name, destination) = (&settings.name, &settings.destination);
+        let text = format!(
+            "the destination of {name} is {destination}, and there is no [[source]]: name it with --destination, or the \
+             sources in [[broker]]"
+        );
+        return Err(wrong(anyhow::anyhow!(text)));
+    }
     let wanted = MessageSelection {
         destinations,
         selector: options.selector.clone(),
