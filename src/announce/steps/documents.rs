@@ -190,6 +190,7 @@ pub fn observe(
     );
     if !is_nothing {
         crate::announce::steps::mounts::occupied(step, position, path.mount, at)?;
+        step.live.sources[position].note_look(path.mount, &uri, true);
     }
     findings::note_look(step, position, &uri, &look)?;
     match look {
@@ -245,7 +246,7 @@ pub fn observe(
             question(step, position, &uri, &path)?;
             let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
             step.db.run(sql, &path)?;
-            if !step.live.sources[position].note_unfound(path.mount, &uri)
+            if !step.live.sources[position].note_look(path.mount, &uri, false)
                 && let Some(before) = step.db.document_at(&uri)?
             {
                 vanished(step, position, before, at, false)?;

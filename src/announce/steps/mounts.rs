@@ -231,12 +231,13 @@ impl LiveSource {
         self.mounts.get(&id)?.baseline.swept
     }
 
-    pub fn note_unfound(&mut self, id: MountId, uri: &Uri) -> bool {
+    /// Notes whether a document was found in a mount whose root is in doubt. Returns false if it is not.
+    pub fn note_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
         let is_doubtful = |mount: &Arc<KnownMount>| mount.root.is_doubtful();
         self.mounts.get(&id).is_some_and(is_doubtful)
             && self
                 .mount_mut(id)
-                .is_some_and(|mount| mount.root.note_unfound(uri))
+                .is_some_and(|mount| mount.root.note_look(uri, is_found))
     }
 
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
