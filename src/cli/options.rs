@@ -682,7 +682,7 @@ pub struct AccountOptions {
 #[derive(Debug, Clone, Args)]
 pub struct OutboxShowOptions {
     /// The channel: the URI of its topic, or of its Capability List [default: the only one]
-    #[arg(value_name = "CHANNEL")]
+    #[arg(value_name = "CHANNEL", requires = "hub")]
     pub channel: Option<String>,
 
     #[command(flatten)]

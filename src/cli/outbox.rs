@@ -75,11 +75,7 @@ fn shown_account(
         return Err(unexpected_answer());
     };
     let of_kind = |view: &&ChannelView| kind.is_none_or(|kind| kind == view.kind);
-    let is_named = |view: &&ChannelView| match options.channel.as_deref() {
-        Some(channel) => view.topic.as_str() == channel || view.set.as_str() == channel,
-        None => true,
-    };
-    let named = channels.iter().filter(of_kind).filter(is_named);
+    let named = channels.iter().filter(of_kind);
     let mut hubs = named.flat_map(|view| view.hubs.iter().map(move |hub| (view, hub)));
     match (hubs.next(), hubs.next()) {
         (Some((view, hub)), None) => Ok(AccountName {
@@ -87,12 +83,7 @@ fn shown_account(
             kind: None,
             hub: hub.hub.to_string(),
         }),
-        (None, _) => match &options.channel {
-            Some(channel) => {
-                bail!("{channel} is no channel with a hub: `rsnotify outbox list` prints all")
-            }
-            None => bail!("no channel has a hub"),
-        },
+        (None, _) => bail!("no channel has a hub"),
         _ => {
             bail!("there are several: name the channel and the hub, as `rsnotify outbox list` does")
         }
