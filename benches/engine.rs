@@ -106,6 +106,7 @@ fn accepted(submission: Submission) -> Event {
             content_type: None,
             retry_after: None,
             excerpt: String::new(),
+            credentials: None,
         },
         jitter: 0.0,
     }

@@ -106,10 +106,14 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
         set_level: fn(LogLevel),
     ) -> ControlReply {
+        let before = self.config.log().level;
         match self.change_configuration(reread, apply) {
             Ok(changes) => {
-                set_level(self.config.log().level);
+                let level = self.config.log().level;
+                // Whoever reads the log at either level sees that it changed.
+                set_level(level.max(before));
                 info!(changes, "reloaded the configuration: {changes}");
+                set_level(level);
                 ControlReply::Reloaded { changes }
             }
             Err(error) => {

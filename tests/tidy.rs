@@ -4,6 +4,8 @@
 
 #[path = "tidy/logging.rs"]
 mod logging;
+#[path = "tidy/packages.rs"]
+mod packages;
 #[path = "tidy/source.rs"]
 mod source;
 

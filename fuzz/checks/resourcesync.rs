@@ -7,13 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use resourcesync::change_list::{ChangeListError, ListedChanges, read_changes, read_keys};
 use resourcesync::change_payload::{ChangePayload, entry_len, merge, part};
 use resourcesync::document::{Content, Malformed};
+use resourcesync::listing::Listing;
 use resourcesync::parse::{self, ReadError};
 use resourcesync::payload::Payload;
 use resourcesync::receive::{Notification, time_span};
 use resourcesync::uri::Uri;
 
 /// R2, R3: how bytes arrive does not matter, what follows the root's end in comments and white space does
-/// not either, and a document that lacks its last byte is none. The first byte says how they arrive.
+/// not either, a document that lacks its last byte is none, and one that is written is read the same. The first byte says
+/// how they arrive.
 pub fn parse(input: &[u8]) {
     let Some((&chunk, bytes)) = input.split_first() else {
         return;
@@ -24,6 +26,10 @@ pub fn parse(input: &[u8]) {
         chunk: usize::from(chunk).max(1),
     };
     assert_eq!(whole, content(pieces), "the same in pieces of {chunk}");
+    if let Ok(Some(listing)) = Listing::parse(bytes) {
+        let written = Listing::parse(&listing.render()).expect("what was written is read");
+        assert_eq!(written, Some(listing));
+    }
     // Where one byte is one character, or a part of one.
     let is_plain = std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0);
     let is_declared = bytes.windows(8).any(|part| part == b"encoding");

@@ -2,7 +2,7 @@
 //! `tests/corpus`. A check panics where it does not hold.
 
 use resourcesync::channel_kind::ChannelKind;
-use rsnotify::broker::feeds::feed::Feed;
+use resourcesync::feed::Feed;
 use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
 use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
 use rsnotify::broker::frame::{Decoder, Frame, FrameError};

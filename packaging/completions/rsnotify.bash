@@ -272,7 +272,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__advertise)
-            opts="-h --root --url --state-dir --hub --listen --public-url --kind --entry --json --config --help"
+            opts="-h --root --url --state-dir --hub --listen --public-url --kind --entry --write --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -400,7 +400,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__config)
-            opts="-h --root --url --state-dir --hub --listen --public-url --admin-listen --config --help"
+            opts="-h --root --url --state-dir --hub --listen --public-url --admin-listen --log-format --log-level --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -432,6 +432,14 @@ _rsnotify() {
                     ;;
                 --admin-listen)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "human json" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-level)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
                     ;;
                 --config)
@@ -1318,7 +1326,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__run)
-            opts="-h --root --url --state-dir --hub --listen --public-url --admin-listen --dry-run --log-format --log-level --config --help"
+            opts="-h --root --url --state-dir --hub --listen --public-url --admin-listen --log-format --log-level --dry-run --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

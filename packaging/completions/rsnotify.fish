@@ -233,6 +233,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l kind -d 
 change\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l entry -d 'Print only the entries, for authors of generators'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l write -d 'Write what is missing into the Capability Lists, each as a whole, instead of printing patches'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand token" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
@@ -262,6 +263,13 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l hub -d 'The
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l listen -d 'The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l public-url -d 'The public URL of --listen [default: http://LISTEN/]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l admin-listen -d 'The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l log-format -d 'The format of log lines [default: human]' -r -f -a "human\t''
+json\t''"
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l log-level -d 'The lowest level to log, to standard error [default: info]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand schema" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F

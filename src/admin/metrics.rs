@@ -14,7 +14,7 @@ use crate::report::status::Status;
 
 pub use crate::admin::metrics::exposition::ExpositionFormat;
 
-/// Returns the metrics, built from the status at each scrape. docs/metrics.md describes each.
+/// Returns the metrics, built from the status at each scrape. docs/reference.md describes each.
 pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> String {
     let mut exposition = Exposition::default();
     daemon::expose(&mut exposition, status, is_ready);
@@ -25,7 +25,7 @@ pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> Stri
         embedded::expose(&mut exposition, hub);
     }
     if status.is_of_hub() {
-        publishers::expose(&mut exposition, &status.publishers);
+        publishers::expose(&mut exposition, &status.publishers, &status.unknown_tokens);
     }
     process::expose(&mut exposition, status.figures.counts.began);
     exposition.encode(format)

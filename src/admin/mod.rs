@@ -124,6 +124,7 @@ impl Admin {
             Route::Overview => page::overview(self, query).await,
             Route::Channels => page::channels(self, query).await,
             Route::Channel => page::channel(self, query).await,
+            Route::Subscriptions => page::subscriptions(self).await,
             Route::Payload => page::payload(self, query).await,
             Route::Configuration => page::configuration(self).await,
         };
@@ -180,11 +181,12 @@ enum Route {
     Overview,
     Channels,
     Channel,
+    Subscriptions,
     Payload,
     Configuration,
 }
 
-const ROUTES: [(&str, Route); 9] = [
+const ROUTES: [(&str, Route); 10] = [
     ("/healthz", Route::Health),
     ("/readyz", Route::Readiness),
     ("/metrics", Route::Metrics),
@@ -192,6 +194,7 @@ const ROUTES: [(&str, Route); 9] = [
     ("/", Route::Overview),
     ("/channels", Route::Channels),
     ("/channel", Route::Channel),
+    ("/subscriptions", Route::Subscriptions),
     ("/payload", Route::Payload),
     ("/configuration", Route::Configuration),
 ];

@@ -15,15 +15,17 @@ use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
+use jiff::Timestamp;
 use resourcesync::escape::escaped_lines;
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
+use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::admin::{Admin, AdminResponse, Unanswered, page_of, plain};
 use crate::announce::history::NotificationView;
-use crate::report::status::Detail;
+use crate::report::status::{Detail, Status};
 
 /// Serves `/`, the status page, which renews itself unless the query is `refresh=no`.
 pub(super) async fn overview(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
@@ -50,6 +52,40 @@ pub(super) async fn channel(admin: &Admin, query: &str) -> Result<AdminResponse,
         Some(page) => html(&page),
         None => not_found("no channel has this topic"),
     })
+}
+
+/// Serves `/subscriptions`, those at the hub in this process.
+pub(super) async fn subscriptions(admin: &Admin) -> Result<AdminResponse, Unanswered> {
+    let status = admin.status(Detail::Subscriptions).await?;
+    Ok(html(&SubscriptionsPage::new(&status)))
+}
+
+/// The subscriptions, failing ones first.
+#[derive(Template)]
+#[template(path = "subscriptions.html")]
+struct SubscriptionsPage<'a> {
+    page: &'static str,
+    address: &'static str,
+    now: Timestamp,
+    status: &'a Status,
+    listed: &'a [SubscriptionView],
+    /// Number of others.
+    more: usize,
+}
+
+impl<'a> SubscriptionsPage<'a> {
+    fn new(status: &'a Status) -> SubscriptionsPage<'a> {
+        let all = &status.subscriptions.subscriptions;
+        let listed = &all[..all.len().min(parts::PER_PAGE)];
+        SubscriptionsPage {
+            page: "subscriptions",
+            address: "/subscriptions",
+            now: status.at,
+            status,
+            listed,
+            more: all.len() - listed.len() + status.subscriptions.more,
+        }
+    }
 }
 
 /// Serves `/payload?topic=TOPIC&seq=NUMBER`, the payload of one of the last notifications as it was sent.

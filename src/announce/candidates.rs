@@ -233,9 +233,10 @@ impl fmt::Debug for Candidates {
     }
 }
 
-/// R1: returns true for names of which neither files nor directories are looked at; rsync's `.name.XXXXXX` is one.
+/// R1: returns true for names of which neither files nor directories are looked at; rsync's `.name.XXXXXX` is one, and what
+/// `fsck` finds in a file system is nobody's.
 pub fn is_hidden(name: &[u8]) -> bool {
-    name.first() == Some(&b'.') && name != b".well-known"
+    name.first() == Some(&b'.') && name != b".well-known" || name == b"lost+found"
 }
 
 /// Returns true for temporary and editors' names of files (R1).
@@ -321,6 +322,8 @@ mod tests {
             b"",
             b"a/",
             b"/a.xml",
+            b"lost+found/a.xml",
+            b"a/lost+found/a.xml",
             b"a/resourcesync",
             b"private/a.xml",
             b"private/b/a.xml",

@@ -1,6 +1,7 @@
 //! Events, which go into the engine, and effects, which come out.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -114,6 +115,11 @@ pub enum Effect {
 /// A fact that the operator should know, told once.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
+    /// Files of a source were read, and none is a document.
+    WithoutDocument {
+        source: String,
+        reason: String,
+    },
     Baselined {
         source: String,
         mount: MountId,
@@ -142,6 +148,7 @@ pub enum Fact {
         seq: u64,
         changes: usize,
         hubs: usize,
+        body: Arc<[u8]>,
     },
     /// The entries that the Change Lists of a set have already count as taken, since nobody could hear of them before
     /// (C10).
@@ -165,7 +172,8 @@ pub enum Fact {
         updated: usize,
         deleted: usize,
         lists: usize,
-        notifications: usize,
+        /// The notifications that have them, without what was in those before.
+        notifications: Vec<(u64, Arc<[u8]>)>,
         undated: UndatedChanges,
         back_dated: usize,
     },

@@ -309,6 +309,11 @@ impl fmt::Display for Acknowledgement {
     }
 }
 
+/// Returns a number of things.
+fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -397,21 +402,24 @@ impl fmt::Display for Finding {
                 reason,
             } => write!(
                 f,
-                "{list} has {count} entries that cannot be announced as changes; the first, at line {line}: {reason}"
+                "{list} has {} that cannot be announced as changes; the first, at line {line}: {reason}",
+                counted(*count, "entry", "entries")
             ),
             Finding::BackDated { list, count } => write!(
                 f,
-                "{list} had {count} new entries dated before changes that were announced already: they are announced \
-                 without a datetime"
+                "{list} had {} dated before changes that were announced already: announced without a datetime",
+                counted(*count, "new entry", "new entries")
             ),
             Finding::Ahead { list, count } => write!(
                 f,
-                "{list} had {count} new entries dated in the future: they are announced without a datetime; is a clock wrong?"
+                "{list} had {} dated in the future: announced without a datetime; is a clock wrong?",
+                counted(*count, "new entry", "new entries")
             ),
             Finding::ClosedListRewritten { list, untold } => write!(
                 f,
-                "{list} was closed and unchanged for 30 days, and was rewritten: {untold} new entries that are not later \
-                 than its last one are not announced"
+                "{list} was closed and unchanged for 30 days, and was rewritten: not announcing {}, dated no later than \
+                 its last one",
+                counted(*untold, "new entry", "new entries")
             ),
             Finding::MissingResources {
                 set,
@@ -438,7 +446,8 @@ impl fmt::Display for Finding {
             Finding::MoreWithoutFile { set, count } => {
                 write!(
                     f,
-                    "{set} names {count} more documents, and none of them is there"
+                    "{set} names {}, with no file there",
+                    counted(*count, "more document", "more documents")
                 )
             }
             Finding::WrongUrl { url, named } => write!(
@@ -461,10 +470,10 @@ impl fmt::Display for Finding {
             Finding::TooLarge { uri, oversize } => {
                 write!(
                     f,
-                    "{uri} has {entries} entries in {size} bytes, and a list may have {most} in {largest}: \
+                    "{uri} has {entries} in {size} bytes, and a list may have {most} in {largest}: \
                      its changes are announced, and what it lists beyond that is not remembered; split it, and list \
                      the parts in an index",
-                    entries = oversize.entries,
+                    entries = counted(oversize.entries, "entry", "entries"),
                     size = oversize.size,
                     most = MAX_ENTRIES,
                     largest = MAX_SIZE,

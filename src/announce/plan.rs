@@ -175,6 +175,11 @@ pub struct BrokerPlan {
     pub sources: Option<Vec<String>>,
 }
 
+/// Returns true if what is used like a hub's address is the name of a broker.
+pub fn is_broker_name(hub: &Hub) -> bool {
+    !hub.as_str().contains(':')
+}
+
 impl BrokerPlan {
     /// Returns true if it is told on the channels of this kind of a source.
     pub fn hears(&self, source: &str, kind: ChannelKind) -> bool {

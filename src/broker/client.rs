@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
@@ -17,8 +17,11 @@ use websub::answer::{Answer, BrokerAnswer};
 use websub::histogram::Histogram;
 
 use crate::announce::delivery::Submission;
+use crate::broker::feeds::message::{
+    BrokerNotification, HashedPayload, Message, resourcesync_message,
+};
+use crate::broker::feeds::objects::{PayloadFormat, atom_messages};
 use crate::broker::frame::Frame;
-use crate::broker::messages::{messages, send_frame};
 use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
 use crate::broker::settings::BrokerSettings;
@@ -28,7 +31,7 @@ const IN_FLIGHT: usize = 8;
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
 pub struct Brokers {
-    brokers: RwLock<HashMap<Hub, Arc<BrokerTask>>>,
+    brokers: Mutex<HashMap<Hub, Arc<BrokerTask>>>,
 }
 
 /// One broker, with the task that has its connection.
@@ -50,7 +53,7 @@ impl Brokers {
     /// Starts a task for each broker on `runtime`. They connect when there is something to send, or when asked to.
     pub fn new(settings: Vec<BrokerSettings>, runtime: &Handle) -> Brokers {
         let brokers = Brokers {
-            brokers: RwLock::default(),
+            brokers: Mutex::default(),
         };
         brokers.change(settings, runtime);
         brokers
@@ -59,14 +62,17 @@ impl Brokers {
     /// Replaces the brokers. One whose settings stay the same keeps its connection; of others, what is under way finishes
     /// on the connection that it began on.
     pub fn change(&self, settings: Vec<BrokerSettings>, runtime: &Handle) {
-        let mut current = self.brokers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.brokers);
         let mut before = std::mem::take(&mut *current);
         for settings in settings {
             let name = settings.name.clone();
             let broker = match before.remove(&name) {
                 Some(broker) if *broker.settings == settings => broker,
-                Some(broker) => Arc::new(BrokerTask::new(settings, broker.durations(), runtime)),
-                None => Arc::new(BrokerTask::new(settings, Histogram::default(), runtime)),
+                before => {
+                    let durations = before.map(|broker| lock(&broker.durations).clone());
+                    let durations = durations.unwrap_or_default();
+                    Arc::new(BrokerTask::new(settings, durations, runtime))
+                }
             };
             current.insert(name, broker);
         }
@@ -79,11 +85,7 @@ impl Brokers {
         };
         let began = Instant::now();
         let sent = broker.send(submission).await;
-        let mut durations = broker
-            .durations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        durations.observe(began.elapsed());
+        lock(&broker.durations).observe(began.elapsed());
         match sent {
             Ok(()) => Answer::Broker(BrokerAnswer::Receipts),
             Err(error) => error.answer(),
@@ -99,22 +101,27 @@ impl Brokers {
     }
 
     fn find(&self, name: &Hub) -> Option<Arc<BrokerTask>> {
-        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
-        brokers.get(name).cloned()
+        lock(&self.brokers).get(name).cloned()
     }
 
     /// Returns the durations of the submissions to each broker.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
-        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
-        let durations =
-            |(name, broker): (&Hub, &Arc<BrokerTask>)| (name.clone(), broker.durations());
-        brokers.iter().map(durations).collect()
+        let brokers = lock(&self.brokers);
+        let named = brokers.iter();
+        named
+            .map(|(name, broker)| (name.clone(), lock(&broker.durations).clone()))
+            .collect()
     }
+}
+
+/// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Brokers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
+        let brokers = lock(&self.brokers);
         let settings = brokers.values().map(|broker| &broker.settings);
         f.debug_list().entries(settings).finish()
     }
@@ -130,14 +137,6 @@ impl BrokerTask {
             requests,
             durations: Mutex::new(durations),
         }
-    }
-
-    fn durations(&self) -> Histogram {
-        let durations = self
-            .durations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        durations.clone()
     }
 
     async fn send(&self, submission: &Submission) -> Result<(), BrokerError> {
@@ -162,7 +161,7 @@ impl BrokerTask {
 /// Connects whenever there is something to send, until all senders are gone.
 async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<SendRequest>) {
     while let Some(first) = requests.recv().await {
-        match Session::open(&settings).await {
+        match Session::open(&settings, None).await {
             Ok(session) => {
                 Connection::new(session, &settings)
                     .run(first, &mut requests)
@@ -338,6 +337,38 @@ fn parse_receipt(id: &str) -> Option<(u64, usize)> {
     Some((number.parse().ok()?, position.parse().ok()?))
 }
 
+/// Returns the messages of a notification, in the order in which they are sent.
+pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Message> {
+    let notification = BrokerNotification {
+        source: &submission.source,
+        topic: submission.topic.as_str(),
+        kind: submission.kind,
+        seq: submission.seq,
+        body: HashedPayload::new(&submission.body).with(&submission.outside),
+    };
+    let feeds = match &settings.payload {
+        PayloadFormat::ResourceSync => None,
+        PayloadFormat::Atom(form) => atom_messages(&notification, form),
+    };
+    // A notification that yields no feeds was saved while the broker had other settings.
+    feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)])
+}
+
+/// Returns the `SEND` of a message, but for its transaction and receipt. A header of the message counts before a
+/// configured one.
+pub fn send_frame(message: Message, destination: &str, settings: &BrokerSettings) -> Frame {
+    let mut frame = Frame::new("SEND").with("destination", destination);
+    frame.headers.extend(message.headers);
+    frame.headers.extend(message.properties);
+    for header in &settings.headers {
+        if frame.header(&header.name).is_none() {
+            frame = frame.with(&header.name, header.value.reveal());
+        }
+    }
+    frame.body = message.body;
+    frame
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -402,7 +433,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut settings = BrokerSettings::on_port(listener.local_addr().unwrap().port());
         settings.timeout = timeout;
-        let (session, broker) = tokio::join!(Session::open(&settings), Broker::accept(listener));
+        let (session, broker) =
+            tokio::join!(Session::open(&settings, None), Broker::accept(listener));
         (session.unwrap(), settings, broker)
     }
 
@@ -469,8 +501,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_broker_that_reads_slowly_is_awaited() {
-        let (session, settings, mut broker) = connected(Duration::from_millis(1_500)).await;
-        let (request, answer) = request(1, vec![b'a'; 24 << 20]);
+        let (session, settings, mut broker) = connected(Duration::from_secs(5)).await;
+        // What the kernel holds at the end is read in a tenth of that, and all of it takes longer.
+        let (request, answer) = request(1, vec![b'a'; 48 << 20]);
         let (requests, mut received) = unbounded_channel();
         drop(requests);
         let broker = async move {
@@ -479,7 +512,7 @@ mod tests {
             while ends < 3 {
                 let length = broker.stream.read(&mut chunk).await.unwrap();
                 ends += chunk[..length].iter().filter(|byte| **byte == 0).count();
-                sleep(Duration::from_millis(25)).await;
+                sleep(Duration::from_millis(30)).await;
             }
             for id in ["1-0", "1-1"] {
                 broker

@@ -7,15 +7,13 @@
 //! | [`settings`] | the connection settings of a broker |
 //! | `tls` | TLS to a broker |
 //! | [`session`] | one connection: connecting, heart-beats, reading and writing frames |
-//! | [`messages`] | the messages of a notification, by the broker's settings; pure |
-//! | [`client`] | sends notifications: one transaction each, over one connection to each broker |
+//! | [`client`] | makes messages of notifications, and sends each in one transaction, over one connection per broker |
 //! | [`refusal`] | the meaning of an `ERROR`, and of a connection that fails |
 //! | [`subscribe`] | reads messages, each acknowledged once it was handed over |
 
 pub mod client;
 pub mod feeds;
 pub mod frame;
-pub mod messages;
 pub mod refusal;
 pub mod session;
 pub mod settings;

@@ -63,6 +63,11 @@ impl BrokerError {
         }
     }
 
+    /// Returns true if it lasts until an operator corrects something.
+    pub fn needs_operator(&self) -> bool {
+        matches!(self, BrokerError::Refused { refusal, .. } if *refusal != BrokerRefusal::Other)
+    }
+
     /// Returns it as an answer for the engine.
     pub fn answer(self) -> Answer {
         match self {

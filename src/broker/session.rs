@@ -60,21 +60,12 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Session {
-    /// Connects, within the timeout of the settings.
+    /// Connects, within the timeout of the settings; as a durable subscriber of this name, if one is given.
     ///
     /// # Errors
     ///
     /// If the broker cannot be reached, or refuses the connection.
-    pub async fn open(settings: &BrokerSettings) -> Result<Session, BrokerError> {
-        Session::open_as(settings, None).await
-    }
-
-    /// Connects as a durable subscriber of this name, if one is given.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::open`].
-    pub async fn open_as(
+    pub async fn open(
         settings: &BrokerSettings,
         durable: Option<&str>,
     ) -> Result<Session, BrokerError> {
@@ -181,22 +172,15 @@ async fn stream(
     // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
     let _ = stream.set_nodelay(true);
     let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
-    Ok((over(stream, settings).await?, socket))
-}
-
-async fn over(
-    stream: TcpStream,
-    settings: &BrokerSettings,
-) -> Result<Box<dyn Stream>, BrokerError> {
     let Transport::Tls { ca_pem, identity } = &settings.transport else {
-        return Ok(Box::new(stream));
+        return Ok((Box::new(stream), socket));
     };
     let connector = tls::connector(ca_pem.as_ref(), identity.as_ref()).map_err(BrokerError::Tls)?;
     let name = ServerName::try_from(settings.host.clone());
     let name = name.map_err(|error| BrokerError::Tls(error.to_string()))?;
     let stream = connector.connect(name, stream).await;
     let stream = stream.map_err(|error| BrokerError::Tls(error.to_string()))?;
-    Ok(Box::new(stream))
+    Ok((Box::new(stream), socket))
 }
 
 /// Returns the times between heart-beats of the broker and of ours, from its header and ours.
@@ -362,7 +346,7 @@ mod tests {
             let beat = stream.read_u8().await.unwrap();
             (beat, stream)
         });
-        let mut session = Session::open(&settings).await.unwrap();
+        let mut session = Session::open(&settings, None).await.unwrap();
         let silent = timeout(DEADLINE, session.reader.frame()).await.unwrap();
         assert_eq!(silent, Err(BrokerError::Silent));
         let (beat, _open) = timeout(DEADLINE, broker).await.unwrap().unwrap();
@@ -402,7 +386,10 @@ mod tests {
             while stream.read_u8().await.unwrap() != 0 {}
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
-        let error = Session::open(&settings).await.unwrap_err().to_string();
+        let error = Session::open(&settings, None)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with(want), "{error}");
     }
 

@@ -39,7 +39,7 @@ impl BrokerSubscription {
         settings: &BrokerSettings,
         wanted: &MessageSelection,
     ) -> Result<BrokerSubscription, BrokerError> {
-        let session = Session::open_as(settings, wanted.durable.as_deref()).await?;
+        let session = Session::open(settings, wanted.durable.as_deref()).await?;
         let mut subscription = BrokerSubscription {
             session,
             first: VecDeque::new(),

@@ -2,6 +2,7 @@
 
 mod patch;
 mod recipe;
+mod replace;
 mod sets;
 
 use std::collections::BTreeSet;
@@ -19,11 +20,15 @@ use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
 use crate::cli::daemon_client;
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::scan_once;
+use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{Output, print, say};
 use crate::config::Config;
-use crate::report::JSON_VERSION;
+use crate::daemon::log::error_chain;
+use crate::report::documents::DocumentState;
+use crate::report::{self, JSON_VERSION};
+use crate::state::open::{StateFileError, copy_to_memory};
+use crate::{state, tree};
 
 const NOT_IN_THE_TREE: &str = "is not in the tree: its generator has to add the entry";
 
@@ -40,11 +45,26 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         "cannot say what the topics are, since each start listens on another port: start rsnotify, or set \
          server.public_url"
     );
-    let scan = scan_once(&config)?;
-    for notice in &scan.notices {
+    let copy = match copy_to_memory(&config.state_dir) {
+        // It tells only which hubs there were before.
+        Err(error @ StateFileError::Denied(..)) => {
+            say(format_args!(
+                "going on without the state: {}",
+                error_chain(&error)
+            ));
+            None
+        }
+        copy => copy?,
+    };
+    let scan = scan_beside(&config, copy, false)?;
+    let broken = broken(&scan)?;
+    for notice in scan.notices.iter().chain(&broken) {
         say(notice);
     }
-    let sets = sets(&scan.reader(), options.kind)?;
+    let mut sets = sets(&scan.reader(), options.kind)?;
+    if options.write {
+        sets.iter_mut().for_each(AdvertisedSet::write);
+    }
     for reservation in reservations(&config, &sets) {
         say(reservation);
     }
@@ -54,7 +74,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         Some((set, set.failure().filter(|_| is_asked_for)?))
     });
     for (set, reason) in failures.clone() {
-        say(format_args!("{} {reason}", set.list));
+        say(format_args!("{} {reason}", set.name()));
     }
     print(|out| {
         if options.output.json {
@@ -63,14 +83,29 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
             writeln!(out, "{answer:#}")
         } else if options.entry {
             sets.iter().try_for_each(|set| write_entry(out, set))
+        } else if options.write {
+            sets.iter().try_for_each(|set| write_outcome(out, set))
         } else {
             write_patches(out, &sets)
         }
     })?;
-    Ok(match failures.count() {
+    Ok(match failures.count() + broken.len() {
         0 => Exit::Fine,
         _ => Exit::Failure,
     })
+}
+
+/// Returns the files that could not be read as documents, with the reasons: each may be a Capability List.
+fn broken(scan: &OneShotScan) -> state::Result<Vec<String>> {
+    let reader = &scan.reader();
+    let files = report::documents::all(reader)?.into_iter();
+    let files = files.filter(|file| file.kind.is_none() && file.state == DocumentState::Broken);
+    let broken = files.map(|file| {
+        let path = tree::file_path(reader.plan, &file.path).unwrap_or_default();
+        let reason = file.reason.unwrap_or_default();
+        format!("{} cannot be patched: {reason}", path.display())
+    });
+    Ok(broken.collect())
 }
 
 /// Returns a warning about addresses that only this host reaches.
@@ -110,12 +145,9 @@ fn remedy(config: &Config, origin: &str) -> &'static str {
     {
         return "the hub is on localhost; subscribers elsewhere cannot reach it";
     }
-    match (&config.server.public_url, public_url) {
-        (Some(url), _) if is_at(url.as_str()) => {
-            "server.public_url says so; give it the address that Destinations reach"
-        }
-        (None, Some(url)) if is_at(url.as_str()) => {
-            "set server.public_url to what Destinations reach"
+    match public_url {
+        Some(url) if is_at(url.as_str()) => {
+            "set server.public_url, or --public-url, to the address that Destinations reach"
         }
         _ => "the url of a mount says so; give it the address that Destinations reach",
     }
@@ -146,7 +178,7 @@ fn to_json(set: &AdvertisedSet) -> Value {
     let channels: Vec<Value> = channels.collect();
     let (diff, reason) = match &set.outcome {
         AdvertiseOutcome::Complete => (None, None),
-        AdvertiseOutcome::Lacks { patch } => match std::str::from_utf8(patch) {
+        AdvertiseOutcome::Lacks { patch, .. } => match std::str::from_utf8(patch) {
             Ok(patch) => (Some(patch), None),
             Err(_) => (
                 None,
@@ -164,6 +196,7 @@ fn to_json(set: &AdvertisedSet) -> Value {
         "entry": channel.map(entry),
         "channels": channels,
         "diff": diff,
+        "written": set.is_written,
         "reason": reason,
     })
 }
@@ -177,6 +210,17 @@ fn write_entry(out: &mut impl Write, set: &AdvertisedSet) -> io::Result<()> {
     writeln!(out, "<!-- {list} -->")?;
     let mut entries = set.channels.iter().map(entry);
     entries.try_for_each(|entry| write!(out, "{entry}"))
+}
+
+/// Writes what became of a list that was to be written; a failure is reported already.
+fn write_outcome(out: &mut Output, set: &AdvertisedSet) -> io::Result<()> {
+    let outcome = match &set.outcome {
+        AdvertiseOutcome::Complete => "unchanged: it advertises its channel",
+        AdvertiseOutcome::Lacks { .. } => "written: it advertises its channel now",
+        AdvertiseOutcome::NotInTheTree => NOT_IN_THE_TREE,
+        AdvertiseOutcome::Failed { .. } => return Ok(()),
+    };
+    writeln!(out, "{} {outcome}", set.name())
 }
 
 /// Writes the patches, and notes in lines that `patch` ignores.
@@ -205,7 +249,7 @@ fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
             }
             write_lines(out, &recipe(channel))?;
         }
-        if let AdvertiseOutcome::Lacks { patch } = &set.outcome {
+        if let AdvertiseOutcome::Lacks { patch, .. } = &set.outcome {
             out.foreign(patch)?;
         }
         writeln!(out)?;

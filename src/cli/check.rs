@@ -3,28 +3,30 @@
 //! Binds no listener, saves nothing, submits nothing. The facts are gathered here and judged in
 //! [`diagnostics`](crate::diagnostics).
 
-mod hub;
 mod machine;
 mod network;
 
 use std::io::{self, Write};
 use std::path::Path;
 
+use anyhow::Context;
 use jiff::Timestamp;
 use resourcesync::escape::escaped;
 use serde_json::json;
+use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
 use crate::announce::finding::Finding;
 use crate::announce::steps::findings::EXAMPLES;
+use crate::cli::block_on;
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::config::Config;
-use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
+use crate::config::overrides::Overrides;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::hub::HubTable;
@@ -70,7 +72,7 @@ impl CheckSection {
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
     let overrides = options.source.overrides();
     if HubConfig::is_at(file, &overrides) {
-        let sections = hub::sections(file, &overrides, options.no_environment)?;
+        let sections = hub_sections(file, &overrides, options.no_environment)?;
         return report_sections(&sections, None, options);
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
@@ -79,8 +81,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let brokers = config.broker_settings()?;
     let mut sections = Vec::new();
     let mut documents = 0;
-    let mut unverified = unverified(&hubs);
-    unverified.extend(unnamed_proxy(&config));
+    let unverified = unverified(&hubs);
     if options.no_environment {
         sections.push(CheckSection::new("hubs", unverified));
     } else {
@@ -100,6 +101,37 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         )?);
     }
     report_sections(&sections, Some(documents), options)
+}
+
+/// Returns the sections of a configuration of `rsnotify hub`; of the configuration alone if `no_environment`.
+fn hub_sections(
+    file: Option<&Path>,
+    overrides: &Overrides,
+    no_environment: bool,
+) -> anyhow::Result<Vec<CheckSection>> {
+    let config = HubConfig::load(file, overrides)?;
+    let publishers = config
+        .publishers
+        .iter()
+        .filter(|settings| settings.bearer_token_file.is_none());
+    let of_publishers: Vec<Diagnostic> = publishers
+        .map(|settings| about_hub::open_publisher(&settings.name))
+        .collect();
+    let hub = &config.hub;
+    let mut sections = vec![CheckSection::new("publishers", of_publishers)];
+    if no_environment {
+        return Ok(sections);
+    }
+    let mut of_hub = machine::state_directory(&config.state_dir);
+    let (is_running, note) = network::is_running(&config.state_dir);
+    of_hub.extend(note);
+    if is_running {
+        let get = block_on(probe::hub_in_public(&hub.url))?;
+        let get = get.context("cannot prepare requests")?;
+        of_hub.extend(about_hub::embedded(&hub.url, &get, HubTable::Hub));
+    }
+    sections.push(CheckSection::new("hub", of_hub));
+    Ok(sections)
 }
 
 /// Prints the diagnostics. There are no `documents` where a hub is checked.
@@ -134,7 +166,8 @@ fn report_sections(
         match (count, documents.filter(|_| !options.no_environment)) {
             (0, None) => writeln!(out, "the configuration is fine"),
             (0, Some(documents)) => {
-                writeln!(out, "the configuration and {documents} documents are fine")
+                let documents = counted(documents, "document");
+                writeln!(out, "the configuration and {documents} are fine")
             }
             (1, _) => writeln!(out, "1 finding"),
             (count, _) => writeln!(out, "{} findings", grouped(count)),
@@ -165,21 +198,6 @@ fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
     trusting
         .map(|settings| about_hub::unverified(&settings.hub))
         .collect()
-}
-
-fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
-    let embedded = config.embedded_hub.as_ref()?;
-    let public_url = config.server.public_url.as_ref()?;
-    let Address::Tcp(listen) = &config.server.listen else {
-        return None;
-    };
-    let has_proxies = !embedded.trusted_proxies.is_empty();
-    about_hub::unnamed_proxy(
-        public_url.as_str(),
-        *listen,
-        has_proxies,
-        HubTable::EmbeddedHub,
-    )
 }
 
 fn tree(

@@ -1,4 +1,5 @@
-//! `config`: the effective configuration, with the origin of each value.
+//! `config`: the effective configuration, with the origin of each value. `schema`: the JSON Schema of the configuration
+//! file, for editors.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +11,7 @@ use clap::{ArgMatches, CommandFactory};
 use crate::cli::exit::Exit;
 use crate::cli::options::{ConfigOptions, Options};
 use crate::cli::output::print;
-use crate::config::describe;
+use crate::config::{describe, schema};
 
 pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Exit> {
     let matches = Options::command().get_matches();
@@ -20,6 +21,12 @@ pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Ex
         flags.collect::<Vec<_>>().join(" ")
     })?;
     print(|out| out.write_all(page.as_bytes()))?;
+    Ok(Exit::Fine)
+}
+
+pub fn schema() -> anyhow::Result<Exit> {
+    let schema = schema::schema();
+    print(|out| writeln!(out, "{schema:#}"))?;
     Ok(Exit::Fine)
 }
 

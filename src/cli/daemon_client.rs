@@ -8,10 +8,11 @@ use resourcesync::escape::{escaped, escaped_lines};
 use resourcesync::uri::Uri;
 use rusqlite::Connection;
 use websub::http::clock::Clock;
+use websub::hub::published_topics::PublishedTopics;
+use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;
 
 use crate::announce::steps::step::Engine;
-use crate::cli::hub_state;
 use crate::cli::one_shot_scan::plan;
 use crate::cli::options::TreeOptions;
 use crate::config::Config;
@@ -19,9 +20,11 @@ use crate::config::error::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::config::partial::state_dir;
+use crate::config::publisher;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
-use crate::daemon::{answer, ask_subscriptions, counted, event_of, no_embedded_hub};
+use crate::daemon::{answer, ask_subscriptions, counted, event_of, no_embedded_hub, no_sources};
+use crate::report;
 use crate::state::open::{StateFile, StateFileError, in_memory, open_to_read};
 use crate::state::{self, Db, hub, last_time_saved, lock};
 
@@ -50,7 +53,7 @@ impl<'a> DaemonClient<'a> {
         let (answer, is_running) = match open(&self.state_dir) {
             Ok(state) if HubConfig::is_at(self.file, &self.overrides) => {
                 let config = HubConfig::load(self.file, &self.overrides)?;
-                (hub_state::answer(&config, state, request)?, false)
+                (answer_of_hub(&config, state, request)?, false)
             }
             Ok(state) => (answer_from(&self.config()?, state, request)?, false),
             Err(StateFileError::InUse(_)) => {
@@ -111,7 +114,7 @@ pub fn unexpected_answer() -> anyhow::Error {
 }
 
 /// A state that no daemon uses, kept so.
-pub type OpenState = (StateFile, Connection);
+type OpenState = (StateFile, Connection);
 
 /// Opens the state, if there is one: a new one would belong to the operator, and the daemon may be another user.
 fn open(state_dir: &Path) -> Result<Option<OpenState>, StateFileError> {
@@ -170,7 +173,7 @@ fn answer_from(
 }
 
 /// Answers a question about the subscriptions of a hub, or ends one.
-pub fn about_subscriptions(
+fn about_subscriptions(
     subscriptions: &mut Subscriptions,
     about: SubscriptionsAction,
     now: Timestamp,
@@ -190,4 +193,36 @@ fn saved_subscriptions(config: &Config, db: Db<'_>) -> state::Result<Option<Subs
     }
     let (subscriptions, _) = Subscriptions::restore(hub::load(db)?);
     Ok(Some(subscriptions))
+}
+
+/// Answers a request from the state of `rsnotify hub`, if there is one. A subscription that ends is removed from it.
+fn answer_of_hub(
+    config: &HubConfig,
+    state: Option<OpenState>,
+    request: ControlRequest,
+) -> anyhow::Result<ControlReply> {
+    let (_lock, state) = match state {
+        Some((file, state)) => (Some(file), state),
+        None => (None, in_memory()?),
+    };
+    let db = Db(&state);
+    let now = Clock::start(last_time_saved(&state)?).now();
+    let (mut subscriptions, _) = Subscriptions::restore(hub::load(db)?);
+    match request {
+        ControlRequest::Status => {
+            let topics = PublishedTopics::restore(hub::load_published_topics(db)?);
+            let publishers = publisher::plan(&config.publishers);
+            let uncounted = publishers
+                .iter()
+                .map(|publisher| (publisher, PublisherCounts::default()));
+            let mut status = report::of_hub(now);
+            status.embedded_hub = Some(subscriptions.status(now));
+            status.publishers = views(uncounted, &topics);
+            Ok(ControlReply::Status(Box::new(status)))
+        }
+        ControlRequest::Subscriptions(about) => {
+            about_subscriptions(&mut subscriptions, about, now, db)
+        }
+        _ => Ok(no_sources()),
+    }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use websub::hub::delivery::{headers, signature};
-use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
 use websub::publisher::preview::Preview;
 use websub::publisher::settings::PublishSettings;
@@ -18,24 +17,17 @@ use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
-use crate::broker::messages::{messages, send_frame};
+use crate::broker::client::{messages, send_frame};
 use crate::broker::settings::BrokerSettings;
 use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
-use crate::cli::output::{print, say};
+use crate::cli::output::{counted, print, say};
 use crate::cli::play_forward::play_forward;
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::state::open::{open_to_read, state_file};
 use crate::state::{Db, hub};
 use crate::tree::RecentKeys;
-
-/// A request with its description.
-struct Shown {
-    title: String,
-    /// As text.
-    request: String,
-}
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;
@@ -62,30 +54,27 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let planned = play_forward(&mut scan.engine, scan.begun, take, now, until)?;
 
     let embedded = EmbeddedDeliveries::new(&plan, &saved.subscriptions);
+    // Requests as text, each below a line that describes it.
     let mut shown = embedded.owed(&relays, now);
-    for submission in &planned {
-        let at = submission.at;
-        let submission = &submission.submission;
+    for (at, submission) in &planned {
+        let wait = wait(*at, now);
         if let Some(broker) = brokers.iter().find(|broker| broker.name == submission.hub) {
-            shown.push(sent(submission, broker, at, now));
+            shown.push(format!("# {wait}: {}", sent(submission, broker)));
             continue;
         }
         match hubs.iter().find(|hub| hub.hub == submission.hub) {
-            Some(hub) => shown.push(submitted(submission, hub, at, now)),
-            None => shown.extend(embedded.relayed(submission, at, now)),
+            Some(hub) => shown.push(format!("# {wait}: {}", submitted(submission, hub))),
+            None => shown.extend(embedded.relayed(submission, *at, now)),
         }
     }
     for notice in scan.notices {
         say(notice);
     }
-    print(|out| {
-        shown
-            .iter()
-            .try_for_each(|shown| writeln!(out, "# {}\n{}", shown.title, shown.request))
-    })?;
+    print(|out| shown.iter().try_for_each(|shown| writeln!(out, "{shown}")))?;
     let count = shown.len();
     say(format_args!(
-        "{count} requests would be sent; none was, and nothing was saved"
+        "{} would be sent; none was, and nothing was saved",
+        counted(count, "request")
     ));
     if !scan.has_state {
         say("there is no state yet: the first run takes what is there as known");
@@ -100,29 +89,20 @@ fn horizon(config: &Config) -> Duration {
     graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER
 }
 
-fn submitted(
-    submission: &Submission,
-    hub: &PublishSettings,
-    at: Timestamp,
-    now: Timestamp,
-) -> Shown {
-    let Submission { seq, topic, .. } = submission;
+fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
+    let Submission {
+        seq, topic, hub, ..
+    } = submission;
     let kind = match submission.mode {
         Mode::Ping => "ping for notification",
         Mode::Content | Mode::ContentQuery | Mode::Embedded | Mode::Broker => "notification",
     };
-    Shown {
-        title: format!(
-            "{}: {kind} {seq} of {topic}, to {}",
-            wait(at, now),
-            submission.hub
-        ),
-        request: Preview::of_notification(submission.request(), hub).to_string(),
-    }
+    let request = Preview::of_notification(submission.request(), settings);
+    format!("{kind} {seq} of {topic}, to {hub}\n{request}")
 }
 
 /// Returns the messages that a broker would be sent, without the headers that identify the transaction.
-fn sent(submission: &Submission, broker: &BrokerSettings, at: Timestamp, now: Timestamp) -> Shown {
+fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
     let Submission { seq, topic, .. } = submission;
     let destination = broker.destination_of(&submission.source);
     let frames = messages(submission, broker).into_iter().map(|message| {
@@ -143,15 +123,9 @@ fn sent(submission: &Submission, broker: &BrokerSettings, at: Timestamp, now: Ti
         let body = String::from_utf8_lossy(&frame.body);
         format!("SEND\n{headers}\n{}\n", body.trim_end())
     });
-    Shown {
-        title: format!(
-            "{}: notification {seq} of {topic}, to broker {} at {}",
-            wait(at, now),
-            broker.name,
-            broker.address()
-        ),
-        request: frames.collect::<Vec<_>>().join("\n"),
-    }
+    let frames = frames.collect::<Vec<_>>().join("\n");
+    let (name, address) = (&broker.name, broker.address());
+    format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")
 }
 
 /// The deliveries of the embedded hub to its subscribers.
@@ -174,7 +148,7 @@ impl<'a> EmbeddedDeliveries<'a> {
     }
 
     /// Deliveries owed since an earlier run.
-    fn owed(&self, relays: &[Relay], now: Timestamp) -> Vec<Shown> {
+    fn owed(&self, relays: &[Relay], now: Timestamp) -> Vec<String> {
         let mut shown = Vec::new();
         for relay in relays {
             for (subscription, progress) in self.subscriptions {
@@ -187,19 +161,14 @@ impl<'a> EmbeddedDeliveries<'a> {
         shown
     }
 
-    fn relayed(&self, submission: &Submission, at: Timestamp, now: Timestamp) -> Vec<Shown> {
-        let NotificationToRelay {
-            topic,
-            seq,
-            body,
-            headers,
-        } = submission.relayed();
+    fn relayed(&self, submission: &Submission, at: Timestamp, now: Timestamp) -> Vec<String> {
+        let notification = submission.relayed();
         let relay = Relay {
             id: RelayId(u64::MAX),
-            topic,
-            seq,
-            body,
-            headers,
+            topic: notification.topic,
+            seq: notification.seq,
+            body: notification.body,
+            headers: notification.headers,
         };
         let subscriptions = self.subscriptions.iter();
         subscriptions
@@ -213,7 +182,7 @@ impl<'a> EmbeddedDeliveries<'a> {
         subscription: &Subscription,
         at: Timestamp,
         now: Timestamp,
-    ) -> Option<Shown> {
+    ) -> Option<String> {
         if subscription.topic != relay.topic || !subscription.is_live(at) {
             return None;
         }
@@ -222,10 +191,10 @@ impl<'a> EmbeddedDeliveries<'a> {
         let Relay { seq, topic, .. } = relay;
         let headers = headers(topic, &relay.headers, self.hub.as_ref()?, signature);
         let (wait, callback) = (wait(at, now), &subscription.callback);
-        Some(Shown {
-            title: format!("{wait}: notification {seq} of {topic}, to the subscriber {callback}"),
-            request: Preview::new(callback.as_str(), headers, &relay.body).to_string(),
-        })
+        let request = Preview::new(callback.as_str(), headers, &relay.body);
+        Some(format!(
+            "# {wait}: notification {seq} of {topic}, to the subscriber {callback}\n{request}"
+        ))
     }
 }
 

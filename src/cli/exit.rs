@@ -4,37 +4,29 @@ use std::process::ExitCode;
 
 /// The result of a command. The argument parser itself exits with 2 for wrong usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Exit {
-    Fine,
+    Fine = 0,
     /// Something was found, or failed.
-    Failure,
+    Failure = 1,
     /// The command line lacks something.
-    Usage,
+    Usage = 2,
     /// A hub refuses a subscription request, or a broker a message.
-    Refused,
+    Refused = 69,
     /// A hub, topic or broker fails in a way that may pass.
-    Temporary,
+    Temporary = 75,
     /// A hub does not verify a subscription.
-    NotVerified,
+    NotVerified = 76,
     /// A hub denies a subscription.
-    Denied,
+    Denied = 77,
     /// The configuration is wrong. No other error has this code, and a service manager need not try again.
-    Configuration,
+    Configuration = 78,
 }
 
 impl Exit {
     /// Returns the code, from 69 on as `sysexits.h` has them.
     pub fn code(self) -> u8 {
-        match self {
-            Exit::Fine => 0,
-            Exit::Failure => 1,
-            Exit::Usage => 2,
-            Exit::Refused => 69,
-            Exit::Temporary => 75,
-            Exit::NotVerified => 76,
-            Exit::Denied => 77,
-            Exit::Configuration => 78,
-        }
+        self as u8
     }
 }
 

@@ -12,6 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber, warn};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
@@ -20,7 +21,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::cli::logging::queue::LineQueue;
-use crate::config::log::{Log, LogFormat, LogLevel};
+use crate::cli::output::counted;
+use crate::config::log::{Log, LogFormat, LogLevel, word};
 
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -49,13 +51,16 @@ pub fn start(log: Log) -> Logging {
     let queue = LineQueue::start(io::stderr(), |lines| {
         warn!(
             lines,
-            "dropped {lines} log lines: nobody reads the log as fast as it is written"
+            "dropped {} of the log: nobody reads it as fast as it is written",
+            counted(lines as usize, "line")
         );
     });
-    // Without a thread to spare, lines are written where they are logged.
     let queue = queue.ok();
-    let output = queue.clone();
-    let lines = lines.with_writer(move || Out(output.clone()));
+    let lines = lines.with_writer(match queue.clone() {
+        Some(queue) => BoxMakeWriter::new(move || queue.clone()),
+        // Without a thread to spare, lines are written where they are logged.
+        None => BoxMakeWriter::new(io::stderr),
+    });
     match log.format {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
@@ -89,28 +94,12 @@ pub fn set_level(level: LogLevel) {
 }
 
 fn filter(level: LogLevel) -> EnvFilter {
-    let level = level.as_str();
+    let level = word(level);
     // The `notify` crate warns of each removed directory, because it removes the watch twice. The certificate verifier
     // names no hub; its result is logged elsewhere with the hub's name.
     EnvFilter::new(format!(
         "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level}"
     ))
-}
-
-/// A writer of lines.
-struct Out(Option<LineQueue>);
-
-impl io::Write for Out {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match &mut self.0 {
-            Some(queue) => queue.write(line),
-            None => io::stderr().write(line),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Returns true if standard error leads to the journal, as systemd says and the file confirms (systemd.exec(5)).

@@ -1,4 +1,4 @@
-//! `man`: the manual pages, generated from the command line.
+//! `man` and `completions`: the manual pages, and completions for shells, generated from the command line.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::cli::exit::Exit;
-use crate::cli::options::{ManOptions, Options};
+use crate::cli::options::{CompletionsOptions, ManOptions, Options, Shell};
 use crate::cli::output::print;
 
 /// Exit codes of all commands; the argument parser has that of wrong usage too.
@@ -40,7 +40,10 @@ const LISTEN_EXIT_STATUS: [(Exit, &str); 4] = [
 
 /// Further ones of `resend`.
 const RESEND_EXIT_STATUS: [(Exit, &str); 2] = [
-    (Exit::Refused, "The broker refuses a message."),
+    (
+        Exit::Refused,
+        "The broker refuses the login or a destination.",
+    ),
     (
         Exit::Temporary,
         "The broker cannot be reached, or fails in a way that may pass: try again, which continues where it stopped.",
@@ -110,6 +113,18 @@ pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
             print(|out| out.exact(&page))?;
         }
     }
+    Ok(Exit::Fine)
+}
+
+pub fn completions(options: &CompletionsOptions) -> anyhow::Result<Exit> {
+    let generator = match options.shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(generator, &mut Options::command(), "rsnotify", &mut script);
+    print(|out| out.exact(&script))?;
     Ok(Exit::Fine)
 }
 

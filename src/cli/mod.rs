@@ -4,14 +4,11 @@ mod accept;
 mod advertise;
 mod backup;
 mod check;
-mod completions;
 mod config;
 mod daemon_client;
 mod dry_run;
 pub mod exit;
 mod health;
-mod hub;
-mod hub_state;
 mod inference;
 mod listen;
 mod logging;
@@ -27,7 +24,6 @@ mod resend;
 mod run;
 mod scan;
 mod scan_file;
-mod schema;
 mod snippet;
 mod status;
 mod subscriptions;
@@ -43,6 +39,7 @@ use crate::broker::settings::BrokerSettingsError;
 use crate::cli::exit::Exit;
 use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
+use crate::config::Config;
 use crate::config::error::ConfigError;
 use crate::config::log::{Log, LogFormat, LogLevel};
 use crate::daemon::log::error_chain;
@@ -62,29 +59,28 @@ pub fn main() -> Exit {
             format: LogFormat::Human,
         })),
     };
+    let file = options.config.as_deref();
     let outcome = match &options.command {
-        Command::Run(run) => run::run(options.config.as_deref(), run),
-        Command::Hub(hub) => hub::hub(options.config.as_deref(), hub),
-        Command::Check(check) => check::check(options.config.as_deref(), check),
-        Command::Scan(scan) => scan::scan(options.config.as_deref(), scan),
-        Command::Accept(accept) => accept::accept(options.config.as_deref(), accept),
-        Command::Status(status) => status::status(options.config.as_deref(), status),
-        Command::Outbox(outbox) => outbox::outbox(options.config.as_deref(), outbox),
-        Command::Subscriptions(command) => {
-            subscriptions::subscriptions(options.config.as_deref(), command)
-        }
-        Command::Listen(listen) => listen::listen(options.config.as_deref(), listen),
-        Command::Resend(resend) => resend::resend(options.config.as_deref(), resend),
-        Command::Advertise(advertise) => advertise::advertise(options.config.as_deref(), advertise),
-        Command::Backup(backup) => backup::backup(options.config.as_deref(), backup),
-        Command::Token(token) => token::token(options.config.as_deref(), token),
-        Command::Reload(state) => reload::reload(options.config.as_deref(), state),
-        Command::Health(health) => health::health(options.config.as_deref(), health),
-        Command::Completions(completions) => completions::completions(completions),
+        Command::Run(run) => run::run(file, run),
+        Command::Hub(hub) => run::hub(file, hub),
+        Command::Check(check) => check::check(file, check),
+        Command::Scan(scan) => scan::scan(file, scan),
+        Command::Accept(accept) => accept::accept(file, accept),
+        Command::Status(status) => status::status(file, status),
+        Command::Outbox(outbox) => outbox::outbox(file, outbox),
+        Command::Subscriptions(command) => subscriptions::subscriptions(file, command),
+        Command::Listen(listen) => listen::listen(file, listen),
+        Command::Resend(resend) => resend::resend(file, resend),
+        Command::Advertise(advertise) => advertise::advertise(file, advertise),
+        Command::Backup(backup) => backup::backup(file, backup),
+        Command::Token(token) => token::token(file, token),
+        Command::Reload(state) => reload::reload(file, state),
+        Command::Health(health) => health::health(file, health),
+        Command::Completions(completions) => man::completions(completions),
         Command::Man(man) => man::man(man),
-        Command::Config(config) => config::config(options.config.as_deref(), config),
-        Command::Schema => schema::schema(),
-        Command::Snippet(snippet) => snippet::snippet(options.config.as_deref(), snippet),
+        Command::Config(config) => config::config(file, config),
+        Command::Schema => config::schema(),
+        Command::Snippet(snippet) => snippet::snippet(file, snippet),
     };
     match outcome {
         Ok(exit) => exit,
@@ -111,6 +107,16 @@ fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
     let output = runtime.block_on(future);
     runtime.shutdown_background();
     Ok(output)
+}
+
+/// Returns the error for a broker that is not configured, with the names of those that are.
+fn no_broker(config: &Config, name: &str) -> anyhow::Error {
+    let names = config.brokers.iter().map(|broker| broker.name.as_str());
+    let known = match names.collect::<Vec<_>>().join(", ").as_str() {
+        "" => "there is no [[broker]]".to_owned(),
+        names => format!("there is {names}"),
+    };
+    anyhow::anyhow!("no broker is named \"{name}\"; {known}")
 }
 
 /// Returns true if trying again is of no use before the configuration is edited (exit code 78).

@@ -11,16 +11,16 @@ use websub::http::clock::Clock;
 use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Incomplete, Look, Observation};
 use crate::announce::plan::Plan;
+use crate::announce::steps::mounts;
 use crate::announce::steps::step::Engine;
 use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::report::status::alerts::missing;
-use crate::report::status::words::counted;
 use crate::report::{self, Reader, sources};
 use crate::state::open::{copy_to_memory, in_memory};
 use crate::state::{self, last_time_saved};
-use crate::tree::{self, TreeNotice, TreeReport};
+use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
 
 /// A one-shot scan, and what it found.
 pub struct OneShotScan {
@@ -56,32 +56,19 @@ impl OneShotScan {
 
     /// Returns what was read instead, if there is no document, with the reason why the first file is none.
     pub fn without_document(&self, config: &Config) -> state::Result<Option<String>> {
+        let trees = self.trees(config);
+        let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
         let db = self.engine.db();
-        if db.exists(
-            "SELECT 1 FROM document WHERE presence > 0 UNION ALL SELECT 1 FROM trouble",
-            (),
-        )? {
-            return Ok(None);
+        for (_, live) in self.reader().sources() {
+            let nothing = mounts::without_document(db, live, explain)?;
+            if nothing.is_some() {
+                return Ok(nothing);
+            }
         }
-        let others = "SELECT mount, path FROM other_file ORDER BY mount, path";
-        let others = db.all::<Vec<DocumentPath>>(others, ())?;
-        let Some(first) = others.first() else {
-            let words = "no file is read: no name in the tree is one that `include` matches";
-            return Ok(Some(words.to_owned()));
-        };
-        let plans = self.engine.plan.sources.iter();
-        let mut trees = config
-            .sources
-            .iter()
-            .zip(plans)
-            .map(|(source, plan)| source.tree(plan));
-        let why = trees.find_map(|tree| tree::explain(&tree, first));
-        let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        let count = counted(others.len(), "file");
-        Ok(Some(format!(
-            "{count} read, none is a ResourceSync document; {}{why}",
-            first.text()
-        )))
+        let sql = "SELECT 1 FROM document WHERE presence > 0 UNION ALL SELECT 1 FROM trouble \
+                   UNION ALL SELECT 1 FROM other_file";
+        let words = "no file is read: no name in the tree is one that `include` matches";
+        Ok((!db.exists(sql, ())?).then(|| words.to_owned()))
     }
 
     /// Returns the sources whose deletions are suspended, with the remedy (R15) and the directories of the missing
@@ -230,13 +217,7 @@ impl OneShotScan {
 
     /// Answers the questions that the steps left. The effects of this step are not performed.
     fn explain(&mut self, config: &Config) -> state::Result<()> {
-        let plan = &self.engine.plan;
-        let trees = config
-            .sources
-            .iter()
-            .zip(&plan.sources)
-            .map(|(source, plan)| source.tree(plan));
-        let trees: Vec<_> = trees.collect();
+        let trees = self.trees(config);
         let questions = std::mem::take(&mut self.questions).into_iter();
         let explained = questions.filter_map(|path| {
             let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
@@ -245,6 +226,11 @@ impl OneShotScan {
         let event = Event::Explained(explained.collect());
         let now = self.clock.now().into();
         self.engine.step(vec![event], now).map(|_| ())
+    }
+
+    fn trees(&self, config: &Config) -> Vec<TreeSettings> {
+        let sources = config.sources.iter().zip(&self.engine.plan.sources);
+        sources.map(|(source, plan)| source.tree(plan)).collect()
     }
 
     /// Returns the documents that the state knows, and the candidates that could not be read.

@@ -7,7 +7,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use resourcesync::channel_kind::ChannelKind;
 use url::Url;
@@ -85,7 +85,7 @@ pub enum Command {
     /// Lists say of it is a deletion. The messages are like those about changes, with the property initial=true. The
     /// broker's ledger does not change, and a daemon may run meanwhile. If it is interrupted, the same command
     /// continues where it stopped. The exit status is 1 if a list cannot be read, 69 if the
-    /// broker refuses a message, and 75 if it cannot be reached.
+    /// broker refuses the login or a destination, and 75 if it cannot be reached or fails otherwise.
     Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
@@ -243,9 +243,6 @@ pub struct RunOptions {
     /// Print the requests that would be sent to hubs now; send and save nothing
     #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
     pub dry_run: bool,
-
-    #[command(flatten)]
-    pub log: LogOptions,
 }
 
 /// Flags about the log of a daemon.
@@ -267,12 +264,6 @@ impl LogOptions {
             log_level: self.log_level,
             ..rest
         }
-    }
-}
-
-impl RunOptions {
-    pub fn overrides(&self) -> Overrides {
-        self.log.overrides(self.keys.overrides())
     }
 }
 
@@ -499,7 +490,7 @@ pub struct ScanOptions {
     /// Print only documents in these states, separated by commas
     #[arg(
         long,
-        value_enum,
+        value_parser = named(DocumentState::ALL, DocumentState::as_str),
         value_name = "STATE",
         env = "RSNOTIFY_STATE",
         value_delimiter = ','
@@ -508,16 +499,6 @@ pub struct ScanOptions {
 
     #[command(flatten)]
     pub output: OutputOptions,
-}
-
-impl ValueEnum for DocumentState {
-    fn value_variants<'a>() -> &'a [DocumentState] {
-        &DocumentState::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -545,14 +526,17 @@ pub struct ConfigOptions {
 
     #[command(flatten)]
     pub admin: AdminOptions,
+
+    #[command(flatten)]
+    pub log: LogOptions,
 }
 
 impl ConfigOptions {
     pub fn overrides(&self) -> Overrides {
-        Overrides {
+        self.log.overrides(Overrides {
             admin_listen: self.admin.admin_listen.clone(),
             ..self.source.overrides()
-        }
+        })
     }
 }
 
@@ -568,6 +552,15 @@ pub struct AdvertiseOptions {
     /// Print only the entries, for authors of generators
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
     pub entry: bool,
+
+    /// Write what is missing into the Capability Lists, each as a whole, instead of printing patches
+    #[arg(
+        long,
+        env = "RSNOTIFY_WRITE",
+        value_parser = FalseyValueParser::new(),
+        conflicts_with = "entry"
+    )]
+    pub write: bool,
 
     #[command(flatten)]
     pub output: OutputOptions,
@@ -636,7 +629,7 @@ pub struct OutboxListOptions {
     /// Print only hubs in these states, separated by commas
     #[arg(
         long,
-        value_enum,
+        value_parser = named(Condition::ALL, Condition::as_str),
         value_name = "STATE",
         env = "RSNOTIFY_STATE",
         value_delimiter = ','
@@ -647,23 +640,20 @@ pub struct OutboxListOptions {
     pub ask: RequestOptions,
 }
 
-impl ValueEnum for Condition {
-    fn value_variants<'a>() -> &'a [Condition] {
-        &Condition::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
+/// Parses a value by its name in configuration and reports.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(name)).map(move |word| {
+        let found = all.into_iter().find(|one| name(*one) == word);
+        found.expect("a possible value")
+    })
 }
 
-/// Parses a kind of channel, in the word that configuration and reports have for it.
+/// Parses a kind of channel.
 fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
-    PossibleValuesParser::new(ChannelKind::ALL.map(ChannelKind::as_str)).map(|word| {
-        let mut kinds = ChannelKind::ALL.into_iter();
-        let kind = kinds.find(|kind| kind.as_str() == word);
-        kind.expect("a possible value")
-    })
+    named(ChannelKind::ALL, ChannelKind::as_str)
 }
 
 /// The flag that tells the channels of one Capability List apart.

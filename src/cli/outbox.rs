@@ -13,7 +13,7 @@ use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::{
     AccountOptions, OutboxCommand, OutboxDropOptions, OutboxListOptions, OutboxRetryOptions,
-    OutboxShowOptions,
+    OutboxShowOptions, RequestOptions,
 };
 use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print_answer};
@@ -23,18 +23,12 @@ use crate::report::outbox::AccountView;
 use crate::report::status::ChannelView;
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
-    let ask = match command {
-        OutboxCommand::List(list) => &list.ask,
-        OutboxCommand::Show(show) => &show.ask,
-        OutboxCommand::Retry(retry) => &retry.ask,
-        OutboxCommand::Drop(drop) => &drop.ask,
-    };
-    let daemon = DaemonClient::new(file, &ask.tree)?;
+    let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
     match command {
-        OutboxCommand::List(options) => list(&daemon, options),
-        OutboxCommand::Show(show) => self::show(&daemon, show),
-        OutboxCommand::Retry(retry) => self::retry(&daemon, retry),
-        OutboxCommand::Drop(drop) => self::drop(&daemon, drop),
+        OutboxCommand::List(options) => list(&daemon(&options.ask)?, options),
+        OutboxCommand::Show(options) => show(&daemon(&options.ask)?, options),
+        OutboxCommand::Retry(options) => retry(&daemon(&options.ask)?, options),
+        OutboxCommand::Drop(options) => drop(&daemon(&options.ask)?, options),
     }
 }
 

@@ -16,13 +16,6 @@ use crate::announce::plan::Mode;
 use crate::announce::steps::step::Engine;
 use crate::state::Result;
 
-/// A submission, and when it would be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedSubmission {
-    pub at: Timestamp,
-    pub submission: Submission,
-}
-
 /// Plays an engine forward from `now` to `until`: every hub accepts at once, every ping is fetched, and what is
 /// missing stays away. `begun` are the effects that are still to be performed; `take` takes what is fresh in Change Lists, and
 /// returns nothing if there is no state to compare them with.
@@ -35,7 +28,7 @@ pub fn play_forward(
     take: impl Fn(TakeRequest) -> Option<TakenRound>,
     now: Timestamp,
     until: Timestamp,
-) -> Result<Vec<PlannedSubmission>> {
+) -> Result<Vec<(Timestamp, Submission)>> {
     let mut planned = Vec::new();
     let mut now = now;
     let mut effects = VecDeque::from(begun);
@@ -51,10 +44,7 @@ pub fn play_forward(
                 Effect::Submit(submission) => {
                     let account = (submission.channel, submission.hub.clone());
                     if submission.kind == ChannelKind::Framework || told.insert(account) {
-                        planned.push(PlannedSubmission {
-                            at: now,
-                            submission,
-                        });
+                        planned.push((now, submission));
                     }
                 }
                 Effect::Take(request) => {

@@ -28,6 +28,7 @@ use crate::broker::client::Brokers;
 use crate::broker::feeds::message::INITIAL;
 use crate::broker::settings::{BrokerHeader, BrokerSettings};
 use crate::cli::exit::Exit;
+use crate::cli::no_broker;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
@@ -46,7 +47,9 @@ const READINGS: usize = 5;
 
 pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
-    let broker = broker(&config, &options.broker)?;
+    let mut brokers = config.brokers.iter();
+    let broker = brokers.find(|broker| broker.name.as_str() == options.broker);
+    let broker = broker.ok_or_else(|| no_broker(&config, &options.broker))?;
     if !broker.channels.contains(&ChannelKind::Change) {
         bail!(
             "broker {} gets no changes of resources, and so no resources: add \"change\" to its channels",
@@ -158,24 +161,6 @@ fn report(
     }
 }
 
-/// Returns the broker with a name.
-fn broker<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a Broker> {
-    let mut brokers = config.brokers.iter();
-    if let Some(broker) = brokers.find(|broker| broker.name.as_str() == name) {
-        return Ok(broker);
-    }
-    let names = config.brokers.iter().map(|broker| broker.name.as_str());
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() {
-        bail!("no broker is named \"{name}\"; there is no [[broker]]")
-    } else {
-        bail!(
-            "no broker is named \"{name}\"; there is {}",
-            names.join(", ")
-        )
-    }
-}
-
 /// The reason why resending ends early.
 enum ResendFailure {
     /// The broker did not take a transaction.
@@ -230,16 +215,23 @@ impl Resending<'_> {
         list: &List,
         current: &mut Current,
     ) -> Result<(), ResendFailure> {
+        let mut stale = None;
         for _ in 0..READINGS {
             let mut file = match list.open() {
                 Ok(file) => file,
-                Err(error) if error.is_stale() => continue,
+                Err(error) if error.is_stale() => {
+                    stale = Some(error);
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             let version = file.version();
             if current.is_stale(list, &version) {
                 *current = match self::current(set, Some(&mut file)) {
-                    Err(error) if error.is_stale() => continue,
+                    Err(error) if error.is_stale() => {
+                        stale = Some(error);
+                        continue;
+                    }
                     read => read?,
                 };
             }
@@ -254,11 +246,14 @@ impl Resending<'_> {
             }
             match read {
                 Ok(()) => return self.flush(set, u32::MAX),
-                Err(error) if error.is_stale() => self.batch.clear(),
+                Err(error) if error.is_stale() => {
+                    self.batch.clear();
+                    stale = Some(error);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        let uri = &list.uri;
+        let uri = stale.as_ref().map_or(&list.uri, |error| &error.uri);
         Err(
             anyhow::anyhow!("{uri} changes while it is read; the same command continues there")
                 .into(),
@@ -329,9 +324,10 @@ impl Resending<'_> {
                 let (exit, wait, reason) = match self.brokers.submit(submission).await {
                     Answer::Broker(BrokerAnswer::Receipts) => return Ok(()),
                     Answer::Broker(BrokerAnswer::Refused { refusal, excerpt }) => {
-                        let is_passing = refusal == BrokerRefusal::Other;
-                        let wait = is_passing.then(|| waits.next()).flatten();
-                        (Exit::Refused, wait, excerpt)
+                        match refusal == BrokerRefusal::Other {
+                            true => (Exit::Temporary, waits.next(), excerpt),
+                            false => (Exit::Refused, None, excerpt),
+                        }
                     }
                     Answer::Failed(reason) => (Exit::Temporary, waits.next(), reason),
                     Answer::Status { excerpt, .. } => (Exit::Temporary, waits.next(), excerpt),

@@ -20,7 +20,7 @@ use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::{SnippetOptions, WebServer};
 use crate::cli::output::{print, say};
-use crate::cli::snippet::passing::{Behind, Home, Passing, Site, passing};
+use crate::cli::snippet::passing::{Behind, Passing, Site, passing};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
@@ -73,15 +73,10 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     }
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.unadvertised_channels);
-    let mut sources = config.sources.iter();
-    let has_changes = sources.any(|source| source.change_notifications);
     let embedded = config.embedded_hub.as_ref();
     let passing = passing(
         &topics,
-        makes_topics.then_some(Home {
-            public_url,
-            has_changes,
-        }),
+        makes_topics.then_some(public_url),
         embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
     );
     for (address, reason) in &passing.refused {

@@ -120,6 +120,19 @@ fn write_publishers(out: &mut impl Write, status: &Status) -> io::Result<()> {
             writeln!(out, "    refused {at}: {}", shown(&reason))?;
         }
     }
+    for unknown in status.unknown_tokens.iter().rev() {
+        let at = relative(unknown.last, status.at);
+        let times = counted(unknown.times as usize, "request");
+        write!(
+            out,
+            "unknown token {}: {times}, the last {at}",
+            escaped(&unknown.token)
+        )?;
+        match &unknown.publisher {
+            Some(publisher) => writeln!(out, " for a topic of {}", escaped(publisher))?,
+            None => writeln!(out)?,
+        }
+    }
     Ok(())
 }
 

@@ -10,22 +10,18 @@ use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::{
-    SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions, SubscriptionsCommand,
+    RequestOptions, SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions,
+    SubscriptionsCommand,
 };
 use crate::cli::output::{aligned, counted, next_try, print_answer, relative, when};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
-    let ask = match command {
-        SubscriptionsCommand::List(ask) => ask,
-        SubscriptionsCommand::Show(show) => &show.ask,
-        SubscriptionsCommand::Remove(remove) => &remove.ask,
-    };
-    let daemon = DaemonClient::new(file, &ask.tree)?;
+    let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
     match command {
-        SubscriptionsCommand::List(_) => list(&daemon, ask.output.json),
-        SubscriptionsCommand::Show(show) => self::show(&daemon, show),
-        SubscriptionsCommand::Remove(remove) => self::remove(&daemon, remove),
+        SubscriptionsCommand::List(ask) => list(&daemon(ask)?, ask.output.json),
+        SubscriptionsCommand::Show(options) => show(&daemon(&options.ask)?, options),
+        SubscriptionsCommand::Remove(options) => remove(&daemon(&options.ask)?, options),
     }
 }
 
@@ -114,7 +110,7 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
     ];
     let lines = list.subscriptions.iter().map(|subscription| {
         [
-            state(subscription).to_owned(),
+            subscription.state().to_owned(),
             subscription.owed.to_string(),
             subscription.attempts.to_string(),
             next_try(subscription.next_try, now),
@@ -135,14 +131,6 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
     }
 }
 
-fn state(subscription: &SubscriptionView) -> &'static str {
-    match (subscription.attempts, subscription.owed) {
-        (0, 0) => "fine",
-        (0, _) => "owed",
-        (1.., _) => "failing",
-    }
-}
-
 fn write_one(
     out: &mut impl Write,
     subscription: &SubscriptionView,
@@ -157,7 +145,7 @@ fn write_one(
     };
     writeln!(out, "           {signed}")?;
     writeln!(out, "lease      ends {}", when(subscription.expires, now))?;
-    writeln!(out, "state      {}", state(subscription))?;
+    writeln!(out, "state      {}", subscription.state())?;
     match &subscription.last {
         Some(last) => writeln!(out, "last try   {}: {last}", when(last.at, now))?,
         None => writeln!(out, "last try   none since rsnotify was started")?,

@@ -22,7 +22,7 @@ use crate::config::check::suggested;
 use crate::config::duration::seconds;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
-use crate::config::secret::{Held, needs, read_headers, read_secret, read_tls};
+use crate::config::secret::{Held, content_of, needs, read_headers, read_secret, read_tls};
 use crate::config::text::{TextValue, Written};
 
 /// A message broker.
@@ -60,7 +60,7 @@ pub struct Broker {
     /// Content of messages: the notification as hubs get it, one message each (`"resourcesync"`), or an Atom feed for
     /// each object that changed (`"atom"`), which needs `channels = ["change"]`.
     ///
-    /// See [messages](messages.md).
+    /// See [messages](brokers.md#content-change-messages).
     #[default(BrokerPayload::ResourceSync)]
     pub payload: BrokerPayload,
     /// With `payload = "atom"`, what an object is: each resource (`"resource"`), or the directory with its resources as
@@ -157,13 +157,12 @@ impl Broker {
 
     /// Returns the settings of its connection. An error in them is an error of the configuration.
     pub fn settings(&self) -> Result<BrokerSettings, BrokerSettingsError> {
-        let content = |held: &Option<Held>| held.as_ref().map(|held| held.content.clone());
-        let identity = content(&self.client_cert).zip(content(&self.client_key));
+        let identity = content_of(&self.client_cert).zip(content_of(&self.client_key));
         let tls = Transport::Tls {
-            ca_pem: content(&self.ca_file),
+            ca_pem: content_of(&self.ca_file),
             identity: identity.map(|(certificate, key)| ClientCertificate { certificate, key }),
         };
-        let login = self.username.clone().zip(content(&self.password_file));
+        let login = self.username.clone().zip(content_of(&self.password_file));
         let headers = self.headers.iter().map(|(name, held)| BrokerHeader {
             name: name.clone(),
             value: held.content.clone(),

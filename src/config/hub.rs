@@ -18,7 +18,9 @@ use crate::announce::plan::{Mode, Replaces};
 use crate::config::duration::seconds;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
-use crate::config::secret::{Held, mask_headers, needs, read_headers, read_secret, read_tls};
+use crate::config::secret::{
+    Held, content_of, mask_headers, needs, read_headers, read_secret, read_tls,
+};
 use crate::config::text::Written;
 use crate::config::web_uri;
 
@@ -171,8 +173,7 @@ impl ExternalHub {
                 is_public: held.holder.is_none(),
             })
         });
-        let content = |held: &Option<Held>| held.as_ref().map(|held| held.content.clone());
-        let basic = self.username.clone().zip(content(&self.password_file));
+        let basic = self.username.clone().zip(content_of(&self.password_file));
         let basic = basic.map(|(username, password)| HubCredentials::Basic { username, password });
         let identity = self.client_cert.as_ref().zip(self.client_key.as_ref());
         let publish_url = self.publish_url.as_ref().map_or(hub.as_str(), Held::reveal);
@@ -188,7 +189,7 @@ impl ExternalHub {
                 Some(Written(Some(proxy))) => HubProxy::Through(proxy.clone()),
             },
             headers: headers.collect::<Result<_, _>>()?,
-            credentials: content(&self.bearer_token_file)
+            credentials: content_of(&self.bearer_token_file)
                 .map(HubCredentials::Bearer)
                 .or(basic),
             ca_pem: self.ca_file.as_ref().map(|ca| ca.reveal().into()),

@@ -75,6 +75,9 @@ impl HubConfig {
             config.server.public_url = origin(&config.hub.url);
         }
         config.server.check(file)?;
+        config
+            .hub
+            .trust_loopback(file, "hub", &config.server.listen);
         publisher::check(file, &mut config.publishers)?;
         config.state_dir = state_dir(file, &config.state_dir)?;
         Ok(config)

@@ -17,7 +17,18 @@ pub struct Log {
 }
 
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
@@ -39,25 +50,8 @@ pub enum LogFormat {
     Json,
 }
 
-impl LogLevel {
-    /// Returns the name in a log filter.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LogLevel::Error => "error",
-            LogLevel::Warn => "warn",
-            LogLevel::Info => "info",
-            LogLevel::Debug => "debug",
-            LogLevel::Trace => "trace",
-        }
-    }
-}
-
-impl LogFormat {
-    /// Returns its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LogFormat::Human => "human",
-            LogFormat::Json => "json",
-        }
-    }
+/// Returns the word for a value, as flags and keys have it.
+pub fn word(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -37,7 +37,6 @@ use std::path::{Path, PathBuf};
 use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces};
 use crate::broker::settings::{BrokerSettings, BrokerSettingsError};
 use crate::config::broker::Broker;
-use crate::config::effective::Comment;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
@@ -115,6 +114,20 @@ impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
         Config::load_in(&Environment::of_this_process(), path, overrides)
+    }
+
+    /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
+    /// that brokers name need not be among them.
+    pub fn load_brokers(path: Option<&Path>) -> Result<Config, ConfigError> {
+        let environment = Environment::of_this_process();
+        with_file(&environment, path, &Overrides::default(), |file| {
+            let mut config: Config = file.read(DaemonKind::Run)?;
+            let named = config.brokers.iter().flat_map(|broker| &broker.sources);
+            let named: Vec<String> = named.flatten().cloned().collect();
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            broker::check(file, &mut config.brokers, &named)?;
+            Ok(config)
+        })
     }
 
     fn load_in(
@@ -236,6 +249,7 @@ impl Config {
             let message = "no hub is left to notify: add a [[hub]], or leave this one enabled";
             return Err(file.error("embedded_hub.enabled", message));
         }
+        embedded.trust_loopback(file, "embedded_hub", &self.server.listen);
         // An installation has a file; a trial on this machine needs none.
         if file.path.is_none() && self.server.is_on_this_machine() {
             embedded.allow_this_machine();
@@ -269,14 +283,13 @@ pub fn describe(
 ) -> Result<String, ConfigError> {
     let environment = Environment::of_this_process();
     with_file(&environment, path, overrides, |file| {
-        let config: Box<dyn Fn(Comment<'_>) -> String> = if is_of_hub(file) {
+        let page = if is_of_hub(file) {
             let config = HubConfig::of(file, overrides)?;
-            Box::new(move |comment| config.effective(comment))
+            config.effective(&|key| file.origin(key).map(comment))
         } else {
             let config = Config::of(file, overrides)?;
-            Box::new(move |comment| config.effective(comment))
+            config.effective(&|key| file.origin(key).map(comment))
         };
-        let page = config(&|key| file.origin(key).map(comment));
         Ok(match file.path {
             Some(path) => format!("# Without a comment: from {}.\n{page}", path.display()),
             None => format!("# No file was read.\n{page}"),

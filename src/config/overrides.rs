@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use crate::config::file::ConfigFile;
-use crate::config::log::{LogFormat, LogLevel};
+use crate::config::log::{LogFormat, LogLevel, word};
 
 /// One field per flag; a flag that was not given leaves the file's value, or its default.
 ///
@@ -44,21 +44,11 @@ impl Overrides {
             let socket = socket.map(|path| format!("unix:{}", absolute(path)));
             file.set(key, flag, text(socket.unwrap_or_else(|| given.clone())));
         }
-        for (key, flag, given) in [
-            (
-                "log.level",
-                "--log-level",
-                self.log_level.map(|level| level.as_str()),
-            ),
-            (
-                "log.format",
-                "--log-format",
-                self.log_format.map(|format| format.as_str()),
-            ),
-        ] {
-            if let Some(given) = given {
-                file.set(key, flag, text(given.to_owned()));
-            }
+        if let Some(level) = self.log_level {
+            file.set("log.level", "--log-level", text(word(level)));
+        }
+        if let Some(format) = self.log_format {
+            file.set("log.format", "--log-format", text(word(format)));
         }
         if let (Some(root), Some(url)) = (&self.root, &self.url) {
             file.select("source", ("name", "main"), &["path", "url", "mount"]);

@@ -8,8 +8,8 @@ use websub::hub::publisher::{Publisher, Publishers};
 
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
-use crate::config::secret::{Held, read_secret};
-use crate::config::text::Written;
+use crate::config::secret::{Held, content_of, read_secret};
+use crate::config::text::{Written, values};
 use crate::config::web_uri::with_slash;
 
 /// A publisher with the holder of its token.
@@ -35,8 +35,7 @@ pub struct PublisherSettings {
     pub verify: Option<Verify>,
     /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
     ///
-    /// The hub reads topics, and passes on what it reads: a name that resolves to any other address that is not public, or
-    /// is this machine's, is not read. An address in `topics` itself needs none.
+    /// Names that resolve to other addresses inside are not read. An address in `topics` itself needs none.
     pub allow_topic_networks: Vec<Written<IpNet>>,
 }
 
@@ -52,16 +51,9 @@ pub fn plan(publishers: &[PublisherSettings]) -> Publishers {
     let publishers = publishers.iter().map(|settings| Publisher {
         name: settings.name.as_str().into(),
         topics: settings.topics.clone(),
-        token: settings
-            .bearer_token_file
-            .as_ref()
-            .map(|held| held.content.clone()),
+        token: content_of(&settings.bearer_token_file),
         verify_topic: settings.verify.is_some(),
-        topic_networks: settings
-            .allow_topic_networks
-            .iter()
-            .map(|network| network.0)
-            .collect(),
+        topic_networks: values(&settings.allow_topic_networks),
     });
     Publishers::new(publishers.collect())
 }
@@ -86,11 +78,7 @@ pub fn check(
         let key = format!("{table}.bearer_token_file");
         read_secret(file, &key, &mut publisher.bearer_token_file)?;
         publisher.topics = publisher.topics.drain(..).map(with_slash).collect();
-        let token = |of: &PublisherSettings| {
-            of.bearer_token_file
-                .as_ref()
-                .map(|held| held.content.clone())
-        };
+        let token = content_of(&publisher.bearer_token_file);
         for other in earlier {
             let name = &other.name;
             let overlap = overlap(&publisher.topics, &other.topics).map(|(ours, theirs)| {
@@ -99,7 +87,7 @@ pub fn check(
                      them, or make them one publisher"
                 )
             });
-            let is_same = token(publisher).is_some() && token(publisher) == token(other);
+            let is_same = token.is_some() && token == content_of(&other.bearer_token_file);
             let same_token = format!(
                 "the publisher \"{name}\" has the same token, so they cannot be told apart: give each its own"
             );

@@ -54,14 +54,17 @@ pub trait DaemonConfig {
             return Err(RestartNeeded::StateDir { before, after });
         }
         let (old, new) = (self.server(), after.server());
-        let moved = [
-            ("server.listen", old.listen != new.listen),
-            ("server.admin_listen", old.admin_listen != new.admin_listen),
+        let has_format = self.log().format != after.log().format;
+        let has_moved = |old, new| !Self::MOVES && old != new;
+        let changed = [
+            ("log.format", has_format),
+            ("server.listen", has_moved(&old.listen, &new.listen)),
+            (
+                "server.admin_listen",
+                has_moved(&old.admin_listen, &new.admin_listen),
+            ),
         ];
-        match moved
-            .iter()
-            .find(|(_, has_moved)| *has_moved && !Self::MOVES)
-        {
+        match changed.iter().find(|(_, has_changed)| *has_changed) {
             Some((key, _)) => Err(RestartNeeded::Key { key }),
             None => Ok(()),
         }

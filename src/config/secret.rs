@@ -112,6 +112,10 @@ impl Held {
     }
 }
 
+pub fn content_of(held: &Option<Held>) -> Option<Secret> {
+    held.as_ref().map(|held| held.content.clone())
+}
+
 /// Reads the secret of a key whose text is the path of a file.
 pub fn read_secret(
     file: &ConfigFile<'_>,

@@ -14,11 +14,13 @@ use websub::http::server;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::HubLimits;
+use websub::hub::network::LOOPBACK;
 
+use crate::config::address::Address;
 use crate::config::duration::seconds;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
-use crate::config::text::{Size, Written};
+use crate::config::text::{Size, Written, values};
 use crate::config::web_uri;
 
 /// The largest notification that a key may permit.
@@ -28,7 +30,7 @@ const MAX_BODY: u32 = 64 << 20;
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServedHub {
-    /// Run a hub in this process. Without this key there is one exactly when there is no `[[hub]]`.
+    /// Run a hub in this process.
     #[schemars(example = true, extend("x-daemon" = "run"))]
     #[schemars(extend("x-default" = "`true` exactly when there is no `[[hub]]`"))]
     pub enabled: Option<bool>,
@@ -60,17 +62,21 @@ pub struct ServedHub {
     /// Refuse callbacks that are not `https`.
     pub https_callbacks_only: bool,
     /// Ports that callbacks may have: single ones and ranges.
+    ///
+    /// Unless it is set to others, callbacks in `allow_callback_networks` may have any port.
     #[schemars(length(min = 1))]
     #[default(CallbackPolicy::default().ports.into_iter().map(Written).collect())]
     pub callback_ports: Vec<Written<RangeInclusive<u16>>>,
     /// Networks, such as `"10.0.0.0/8"`, in which callbacks may be although they are not public.
     ///
-    /// For subscribers on this host, such as `rsnotify listen`: `["127.0.0.0/8", "::1"]`, and all `callback_ports`.
+    /// For subscribers on this host, such as `rsnotify listen`: `["127.0.0.0/8", "::1"]`.
     pub allow_callback_networks: Vec<Written<IpNet>>,
-    /// Proxies, such as `"127.0.0.1"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front must be named
-    /// here, or all subscribers count as one address.
+    /// Proxies, such as `"10.0.0.7"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front that is not
+    /// trusted makes all subscribers count as one address.
     ///
     /// Every client on a Unix socket is trusted.
+    #[schemars(example = ["127.0.0.0/8", "::1"])]
+    #[schemars(extend("x-default" = "`[\"127.0.0.0/8\", \"::1\"]` if `server.listen` is on loopback, else `[]`"))]
     pub trusted_proxies: Vec<Written<IpNet>>,
     /// Maximum number of subscriptions.
     #[schemars(range(min = 1, max = u32::MAX))]
@@ -88,17 +94,14 @@ pub struct ServedHub {
     pub max_subscriptions_per_address: u32,
     /// Rate limit for requests from one address, and for verifications at one host.
     ///
-    /// A host is a callback's name, and also the address that it stands for. The burst, and the number of requests in
-    /// flight, are limited to the same number. An IPv6 address counts as its /64, its /56 with twice as many, and its /48
-    /// with four times as many.
+    /// The burst, and the number of requests in flight, are limited to the same number. See [limits](hub.md#limits).
     #[schemars(range(min = 1, max = u32::MAX))]
     #[default(HubLimits::default().requests_per_minute)]
     pub max_requests_per_minute: u32,
     /// Maximum size of the notifications in the state file that subscribers have not received yet, of all topics
     /// together. Beyond it, the subscription that is owed most ends.
     ///
-    /// Its subscriber is informed (`hub.mode=denied`). A subscription that is owed only the last notification of its
-    /// topic does not end.
+    /// See [the backlog](hub.md#the-backlog).
     #[default(Size(1 << 30))]
     pub max_backlog: Size,
 }
@@ -129,27 +132,25 @@ impl ServedHub {
         ))
     }
 
+    /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
+    pub fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
+        let is_loopback = matches!(listen, Address::Tcp(address) if address.ip().is_loopback());
+        if is_loopback && file.get(&format!("{table}.trusted_proxies")).is_none() {
+            self.trusted_proxies = LOOPBACK.map(Written).to_vec();
+        }
+    }
+
     /// Allows callbacks on this machine, for a trial.
     pub fn allow_this_machine(&mut self) {
-        let policy = CallbackPolicy::on_this_machine();
-        self.callback_ports = policy.ports.into_iter().map(Written).collect();
         self.allow_callback_networks
-            .splice(..0, policy.allowed.into_iter().map(Written));
+            .splice(..0, LOOPBACK.map(Written));
     }
 
     pub fn callbacks(&self) -> CallbackPolicy {
         CallbackPolicy {
             https_only: self.https_callbacks_only,
-            ports: self
-                .callback_ports
-                .iter()
-                .map(|ports| ports.0.clone())
-                .collect(),
-            allowed: self
-                .allow_callback_networks
-                .iter()
-                .map(|network| network.0)
-                .collect(),
+            ports: values(&self.callback_ports),
+            allowed: values(&self.allow_callback_networks),
         }
     }
 
@@ -171,11 +172,7 @@ impl ServedHub {
         EmbeddedHubSettings {
             policy: self.callbacks(),
             limits: self.limits(),
-            trusted_proxies: self
-                .trusted_proxies
-                .iter()
-                .map(|network| network.0)
-                .collect(),
+            trusted_proxies: values(&self.trusted_proxies),
             // As many deliveries again may be slow ones.
             concurrent_deliveries: share(8, usual.concurrent_deliveries),
             concurrent_verifications: share(32, usual.concurrent_verifications),

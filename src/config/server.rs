@@ -54,28 +54,22 @@ impl ServerSettings {
     pub fn is_on_this_machine(&self) -> bool {
         let is_loopback =
             |address: &Address| matches!(address, Address::Tcp(tcp) if tcp.ip().is_loopback());
-        let url = self.public_url.as_ref().map(|uri| Url::parse(uri.as_str()));
-        let is_reached_here = match url {
-            None => true,
-            Some(Ok(url)) => match url.host() {
-                Some(Host::Ipv4(address)) => address.is_loopback(),
-                Some(Host::Ipv6(address)) => address.is_loopback(),
-                Some(Host::Domain(name)) => name == "localhost",
-                None => false,
-            },
-            Some(Err(_)) => false,
+        let is_here = |uri: &Uri| match Url::parse(uri.as_str()).as_ref().map(Url::host) {
+            Ok(Some(Host::Ipv4(address))) => address.is_loopback(),
+            Ok(Some(Host::Ipv6(address))) => address.is_loopback(),
+            Ok(Some(Host::Domain(name))) => name == "localhost",
+            Ok(None) | Err(_) => false,
         };
-        is_loopback(&self.listen) && is_loopback(&self.admin_listen) && is_reached_here
+        is_loopback(&self.listen)
+            && is_loopback(&self.admin_listen)
+            && self.public_url.as_ref().is_none_or(is_here)
     }
 
     /// Returns the URL of the public listener, as far as it is known before the listener is bound.
     pub fn known_public_url(&self) -> Option<Uri> {
-        match (&self.public_url, &self.listen) {
-            (Some(configured), _) => Some(configured.clone()),
-            (None, Address::Tcp(address)) if address.port() != 0 => {
-                Some(default_public_url(*address))
-            }
-            (None, _) => None,
+        match self.listen {
+            Address::Tcp(address) if address.port() != 0 => Some(self.public_url_at(address)),
+            _ => self.public_url.clone(),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan
 use crate::config::duration::seconds;
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
-use crate::config::text::Written;
+use crate::config::text::{Written, values};
 use crate::config::web_uri::with_slash;
 use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
@@ -55,10 +55,8 @@ pub struct Source {
     /// Files that may be capability documents, as globs, in which `*` stops at `/` and `**` does not. They are compared
     /// with the path below the mount, and with the path of the URI.
     ///
-    /// A mount that is published as `https://example.org/.well-known/` holds a Source Description. An empty list is
-    /// refused. Compressed documents are read if they are included: `include = ["**/*.xml",
-    /// "**/.well-known/resourcesync", "**/*.xml.gz"]`. Documents that an edit newly includes count as known, like
-    /// those of a new mount; documents that it no longer includes are forgotten.
+    /// For compressed documents add `"**/*.xml.gz"`. An empty list is refused. What an edit newly includes counts as
+    /// known; what it no longer includes is forgotten.
     #[schemars(length(min = 1), extend("x-form" = "glob"))]
     #[default(DEFAULT_INCLUDE.map(str::to_owned).into())]
     pub include: Vec<String>,
@@ -69,7 +67,7 @@ pub struct Source {
     /// `"poll"` (no hints: sweep every `poll_interval`), or `"auto"`, which is inotify where the file system is known to
     /// be local, else poll.
     ///
-    /// See [watching](watching.md).
+    /// See [watching](operations.md#how-changes-are-noticed).
     #[default(WatchMode::Auto)]
     pub watch: WatchMode,
     /// Interval of the sweep that finds changes without a hint.
@@ -124,7 +122,6 @@ impl Source {
     /// Returns what the engine needs of it. Mounts are numbered over all sources.
     pub fn plan(&self, number: &mut u32) -> SourcePlan {
         let candidates = Candidates::new(self.include.clone(), self.exclude.clone());
-        let acknowledged = self.acknowledged.iter().map(|known| known.0.clone());
         let mounts = self.mount.iter().map(|mount| {
             let id = MountId(*number);
             *number += 1;
@@ -147,7 +144,7 @@ impl Source {
             unadvertised_channels: self.unadvertised_channels,
             change_notifications: self.change_notifications,
             changes_from_resource_lists: self.changes_from_resource_lists,
-            acknowledged: acknowledged.collect(),
+            acknowledged: values(&self.acknowledged),
         }
     }
 

@@ -30,6 +30,11 @@ pub trait TextValue: Sized {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written<T>(pub T);
 
+/// Returns the values of a list.
+pub fn values<T: Clone>(list: &[Written<T>]) -> Vec<T> {
+    list.iter().map(|value| value.0.clone()).collect()
+}
+
 impl<T> Deref for Written<T> {
     type Target = T;
 

@@ -94,7 +94,7 @@ pub struct Adaptors {
 }
 
 impl Announcer {
-    /// Joins the parts. Trees are not watched yet; the effects of `loaded` are taken.
+    /// Joins the parts. Trees are not watched yet.
     fn new(
         (engine, effects): (Engine, Vec<Effect>),
         adaptors: Adaptors,
@@ -216,6 +216,7 @@ impl Role for Announcer {
         match input {
             SourceInput::Event(event) => {
                 self.submissions.note(&event);
+                self.reach.note(&event);
                 self.keep(event, is_failing);
             }
             SourceInput::Read(round, request, took) => {

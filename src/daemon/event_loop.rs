@@ -404,7 +404,13 @@ impl<R: Role> EventLoop<R> {
             }
         };
         status.unsaved = trouble;
-        status.embedded_hub = parts.hub.open().map(|hub| hub.status(now));
+        let hub = parts.hub.open();
+        status.embedded_hub = hub.as_ref().map(|hub| hub.status(now));
+        if let (Detail::Subscriptions, Some(hub)) = (detail, hub) {
+            // The page does not show the numbers that the state file has.
+            status.subscriptions =
+                hub.inspect(|subscriptions| subscriptions.list(now, &|_, _| None));
+        }
         status.configuration = Some(reporter.configuration.clone());
         status.last_day = reporter.last_day(totals(role, parts, now));
         status.figures.counts = parts.counts.clone();

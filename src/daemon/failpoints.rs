@@ -184,7 +184,7 @@ mod enabled {
             ),
             (
                 has_fact(
-                    |fact| matches!(fact, Fact::Took { notifications, .. } if *notifications > 0),
+                    |fact| matches!(fact, Fact::Took { notifications, .. } if !notifications.is_empty()),
                 ),
                 Failpoint::Logged,
                 Failpoint::LoggedSaved,

@@ -395,6 +395,7 @@ impl Role for Intake {
     fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Result<Status, StateError> {
         Ok(Status {
             publishers: self.publishers(),
+            unknown_tokens: self.hub.unknown_tokens(),
             ..report::of_hub(now)
         })
     }

@@ -2,11 +2,14 @@
 
 use std::error::Error;
 
-use tracing::{debug, error, info, warn};
+use resourcesync::listing::Listing;
+use resourcesync::receive::ReceivedChange;
+use resourcesync::uri::Topic;
+use tracing::{Level, debug, error, info, warn};
 
 use crate::announce::event::{DropCause, Fact};
 use crate::announce::observation::MountId;
-use crate::announce::plan::Plan;
+use crate::announce::plan::{Plan, is_broker_name};
 use crate::report::status::words::{counted, missing_in_words};
 use crate::tree::TreeReport;
 
@@ -19,7 +22,8 @@ pub fn log_report(report: &TreeReport, plan: &Plan) {
     match report {
         TreeReport::Sweeping { mount, files } => {
             if let Some(mount) = directory(mount) {
-                debug!(%mount, files, "sweeping {mount}, {files} files so far");
+                let found = counted(*files as usize, "file");
+                debug!(%mount, files, "sweeping {mount}, {found} so far");
             }
         }
         TreeReport::Swept {
@@ -27,7 +31,8 @@ pub fn log_report(report: &TreeReport, plan: &Plan) {
         } => {
             let seconds = took.as_secs_f64();
             if let Some(mount) = directory(mount) {
-                debug!(%mount, files, seconds, "swept {mount}, {files} files");
+                let found = counted(*files as usize, "file");
+                debug!(%mount, files, seconds, "swept {mount}, {found}");
             }
         }
         TreeReport::Notice(notice) if notice.is_warning() => warn!("{notice}"),
@@ -53,11 +58,17 @@ pub fn log_fact(fact: &Fact) {
     match fact {
         Fact::Baselined {
             source, documents, ..
-        } => info!(
-            source,
-            documents,
-            "baseline of {source} complete: {documents} existing documents are not announced"
-        ),
+        } => {
+            let verb = if *documents == 1 { "is" } else { "are" };
+            let existing = counted(*documents, "existing document");
+            info!(
+                source,
+                documents, "baseline of {source} complete: {existing} {verb} not announced"
+            );
+        }
+        Fact::WithoutDocument { source, reason } => {
+            warn!(source, reason, "nothing is announced of {source}: {reason}");
+        }
         Fact::MountLost { source, reason, .. } => {
             warn!(
                 source,
@@ -78,17 +89,20 @@ pub fn log_fact(fact: &Fact) {
             seq,
             changes,
             hubs,
+            body,
         } => {
             info!(%topic, seq, changes, hubs, "cut notification {seq} of {topic}");
+            log_changes(topic, *seq, body);
         }
         Fact::Learned {
             topic,
             changes,
             lists,
-        } => info!(
-            %topic, changes, lists,
-            "{changes} existing changes in {lists} Change Lists of {topic} are not announced"
-        ),
+        } => {
+            let existing = counted(*changes, "existing change");
+            let in_lists = counted(*lists, "Change List");
+            info!(%topic, changes, lists, "not announcing {existing} in {in_lists} of {topic}");
+        }
         Fact::BeganAnew { topic, until, from } => warn!(
             %topic, %until, %from,
             "the intervals of {topic} begin anew at {from}: the last one ended at {until}, ahead of the clock"
@@ -107,18 +121,23 @@ pub fn log_fact(fact: &Fact) {
         } => {
             let changes = created + updated + deleted;
             let undated = undated.missing + undated.invalid + undated.ahead + back_dated;
+            let (taken, from) = (counted(changes, "change"), counted(*lists, "Change List"));
             info!(
-                %topic, seq, changes, lists, notifications, undated,
-                "took {changes} changes from {lists} Change Lists"
+                %topic, seq, changes, lists, notifications = notifications.len(), undated,
+                "took {taken} from {from}"
             );
+            for (seq, body) in notifications {
+                log_changes(topic, *seq, body);
+            }
         }
         Fact::SkippedEntries { list, count, .. } => {
-            debug!(%list, count, "skipped {count} entries of {list}");
+            debug!(%list, count, "skipped {} of {list}", counted(*count, "entry"));
         }
         Fact::ArchivedUntold { topic, list, count } => {
+            let changes = counted(*count, "change");
             warn!(
                 %topic, %list, count,
-                "{count} changes of the archived {list} are not announced: no other list had them"
+                "not announcing {changes} of the archived {list}: only archived lists had them"
             );
         }
         Fact::NotTaken { topic, reason } => {
@@ -130,28 +149,33 @@ pub fn log_fact(fact: &Fact) {
             hub,
             changes,
             cause,
-        } => match cause {
-            DropCause::FellBehind => error!(
-                %topic, %hub, changes,
-                "{hub} fell behind on {topic}: {changes} changes count as told"
-            ),
-            DropCause::HubRemoved => warn!(
-                %topic, %hub, changes,
-                "{hub} is no longer configured; dropped {changes} pending changes; to hand such changes over, name it \
-                 as `replaces` in the [[hub]] that takes its place"
-            ),
-            DropCause::ChannelRemoved => warn!(
-                %topic, %hub, changes,
-                "removed the channel that had {topic}; dropped {changes} pending changes of {hub}"
-            ),
-            DropCause::DocumentsRemoved => warn!(
-                %topic, %hub, changes,
-                "dropped {changes} pending changes for {hub} on {topic}: their documents are no longer configured for it"
-            ),
-            DropCause::Operator => warn!(
-                %topic, %hub, changes, "dropped {changes} pending changes of {hub}, as requested: they count as told"
-            ),
-        },
+        } => {
+            let pending = counted(*changes, "pending change");
+            match cause {
+                DropCause::FellBehind => error!(
+                    %topic, %hub, changes,
+                    "{hub} fell behind on {topic}: {} counted as told", counted(*changes, "change")
+                ),
+                DropCause::HubRemoved if is_broker_name(hub) => warn!(
+                    %topic, %hub, changes, "{hub} is no longer configured; dropped {pending}"
+                ),
+                DropCause::HubRemoved => warn!(
+                    %topic, %hub, changes,
+                    "{hub} is no longer configured; dropped {pending}; to hand such changes over, name it as \
+                     `replaces` in the [[hub]] that takes its place"
+                ),
+                DropCause::ChannelRemoved => warn!(
+                    %topic, %hub, changes, "removed the channel that had {topic}; dropped {pending} of {hub}"
+                ),
+                DropCause::DocumentsRemoved => warn!(
+                    %topic, %hub, changes,
+                    "dropped {pending} for {hub} on {topic}: the documents are no longer configured for it"
+                ),
+                DropCause::Operator => warn!(
+                    %topic, %hub, changes, "dropped {pending} of {hub}, as requested: counted as told"
+                ),
+            }
+        }
         Fact::Delivered {
             topic,
             hub,
@@ -199,7 +223,7 @@ pub fn log_fact(fact: &Fact) {
             notifications,
         } => warn!(
             %hub, kind = kind.as_str(), reason, notifications,
-            "{hub} did not accept {notifications} more notifications: {reason}"
+            "{hub} did not accept {}: {reason}", counted(*notifications, "more notification")
         ),
         Fact::Recovered {
             hub,
@@ -225,27 +249,29 @@ pub fn log_fact(fact: &Fact) {
             limit,
             is_news,
         } => {
+            let most = counted(*limit, "change");
             if *is_news {
                 warn!(
                     %topic, %hub, seq, attempts, limit,
-                    "notification {seq} is too large for {hub}; sending {limit} changes at a time"
+                    "notification {seq} is too large for {hub}; sending {most} at a time"
                 )
             } else {
                 debug!(
                     %topic, %hub, seq, attempts, limit,
-                    "notification {seq} is too large for {hub}; sending {limit} changes at a time"
+                    "notification {seq} is too large for {hub}; sending {most} at a time"
                 )
             }
         }
         Fact::HubReplaced { hub, by, channels } => info!(
             %hub, %by, channels,
-            "{by} replaces {hub} on {channels} channels and takes over its pending changes; `replaces` in its [[hub]] \
-             can change that"
+            "{by} replaces {hub} on {} and takes over its pending changes; `replaces` in its [[hub]] can change that",
+            counted(*channels, "channel")
         ),
         Fact::Retried { notifications } => {
             info!(
                 notifications,
-                "retrying {notifications} notifications now, as requested"
+                "retrying {} now, as requested",
+                counted(*notifications, "notification")
             );
         }
         Fact::Unfetched {
@@ -314,7 +340,22 @@ pub fn log_fact(fact: &Fact) {
             source,
             kind,
             findings = count,
-            "{count} more findings of the kind {kind} in {source}: `rsnotify check --all` prints each"
+            "{} of the kind {kind} in {source}: `rsnotify check --all` prints each",
+            counted(*count, "more finding")
         ),
+    }
+}
+
+/// Names each change of a notification at the level `debug`.
+fn log_changes(topic: &Topic, seq: u64, body: &[u8]) {
+    if !tracing::enabled!(Level::DEBUG) {
+        return;
+    }
+    // Both kinds of notifications have entries alike.
+    let listing = Listing::parse(body).ok().flatten();
+    let entries = listing.map_or_else(Vec::new, |listing| listing.entries);
+    for change in entries.into_iter().filter_map(ReceivedChange::of) {
+        let (kind, uri) = (change.change, change.loc);
+        debug!(%topic, seq, uri, "notification {seq}: {kind} {uri}");
     }
 }

@@ -18,12 +18,8 @@ pub struct BrokerProbe {
 
 /// Diagnoses a broker. An answer is reported too: nothing else shows that the credentials are right.
 pub fn diagnostic(probe: &BrokerProbe) -> Diagnostic {
-    let BrokerProbe {
-        name,
-        address,
-        answer,
-    } = probe;
-    let (refusal, reason) = match answer {
+    let (name, address) = (&probe.name, &probe.address);
+    let (refusal, reason) = match &probe.answer {
         Ok(server) => {
             let server = server.as_deref().unwrap_or("a broker without a name");
             let message = format!("{name}: connected to {server} at {address}");

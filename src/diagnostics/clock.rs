@@ -55,17 +55,12 @@ pub fn diagnostics<'a>(
         };
         let difference = SignedDuration::from_secs(ahead.as_secs()).abs();
         let message = format!("the clock of {peer} is {difference:#} {direction} this machine's");
-        if all_differ {
-            Diagnostic::finding(
-                message,
-                format!("all of them differ, so this one is wrong: {SET_IT}"),
-            )
+        let remedy = if all_differ {
+            format!("all of them differ, so this one is wrong: {SET_IT}")
         } else {
-            Diagnostic::finding(
-                message,
-                format!("one of both is wrong; if it is this one, {SET_IT}"),
-            )
-        }
+            format!("one of both is wrong; if it is this one, {SET_IT}")
+        };
+        Diagnostic::finding(message, remedy)
     }));
     diagnostics
 }

@@ -1,16 +1,13 @@
 //! Diagnostics of hubs, by their reply to a `HEAD`, which has no effect.
 
-// The address alone: `core` has no sockets.
-use core::net::SocketAddr;
-
 use resourcesync::uri::Hub;
-use url::{Host, Url};
+use url::Url;
 use websub::hub::publication::PUBLIC_HUB_GREETING;
 use websub::hub::request::HUB_GREETING;
 use websub::probe::{FailureCause, ProbeResult};
-use websub::publisher::reason::RefusalKind;
 use websub::publisher::redirect::next_hop;
 
+use crate::announce::plan::is_broker_name;
 use crate::diagnostics::Diagnostic;
 use crate::report::status::Condition;
 use crate::report::status::hubs::HubTrouble;
@@ -80,7 +77,9 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
     let reason = trouble.reason;
     let message =
         format!("{hub}: it did not accept the last notifications of {channels}: {reason}");
-    let remedy = trouble.kind.map_or("", RefusalKind::usual_cause);
+    let remedy = trouble
+        .kind
+        .map_or("", |kind| kind.usual_cause(is_broker_name(hub)));
     match trouble.state {
         Condition::Failing => Diagnostic::note(message, remedy),
         Condition::Unfetched => Diagnostic::finding(
@@ -135,13 +134,6 @@ pub enum HubTable {
 }
 
 impl HubTable {
-    fn name(self) -> &'static str {
-        match self {
-            HubTable::EmbeddedHub => "embedded_hub",
-            HubTable::Hub => "hub",
-        }
-    }
-
     /// Returns the key that the advertised address comes from.
     fn address_key(self) -> &'static str {
         match self {
@@ -149,37 +141,6 @@ impl HubTable {
             HubTable::Hub => "hub.url",
         }
     }
-}
-
-/// Reports a hub of this configuration behind a proxy that is not trusted: it listens on loopback and has a public address
-/// elsewhere, so it cannot distinguish its subscribers.
-pub fn unnamed_proxy(
-    public_url: &str,
-    listen: SocketAddr,
-    has_proxies: bool,
-    table: HubTable,
-) -> Option<Diagnostic> {
-    let is_elsewhere = Url::parse(public_url).is_ok_and(|url| match url.host() {
-        Some(Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => !ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => !ip.is_loopback(),
-        None => false,
-    });
-    if has_proxies || !listen.ip().is_loopback() || !is_elsewhere {
-        return None;
-    }
-    Some(Diagnostic::note(
-        format!(
-            "{public_url} is reached through a web server that {}.trusted_proxies does not name, so all \
-             subscribers will count as one address",
-            table.name()
-        ),
-        format!(
-            "write trusted_proxies = [\"{}\"] in [{}], and let the web server set X-Forwarded-For",
-            listen.ip(),
-            table.name()
-        ),
-    ))
 }
 
 /// Diagnoses a hub of this configuration by the reply to a `GET` at its advertised address.

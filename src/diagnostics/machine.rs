@@ -1,7 +1,6 @@
 //! Diagnostics of the machine: inotify limits, state directory, permissions on the tree.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::diagnostics::Diagnostic;
@@ -29,22 +28,6 @@ pub enum StateDirectory {
     },
     /// It cannot be inspected; the operating system's message.
     Unreadable(String),
-}
-
-/// Resource of inotify that the kernel limits per user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WatchedKind {
-    Directories,
-    Trees,
-}
-
-impl fmt::Display for WatchedKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WatchedKind::Directories => "directories",
-            WatchedKind::Trees => "trees",
-        })
-    }
 }
 
 /// Names of the machine's users.
@@ -149,7 +132,7 @@ pub fn state_directory(
 
 /// Compares the number of watches with the limit; `remedy` names the limit and how to raise it.
 pub fn watch_limit(
-    what: WatchedKind,
+    what: &str,
     wanted: usize,
     allowed: Option<u64>,
     remedy: String,
@@ -282,7 +265,7 @@ mod tests {
         #[case] allowed: Option<u64>,
         #[case] want: Option<&str>,
     ) {
-        let found = watch_limit(WatchedKind::Directories, wanted, allowed, "raise it".into());
+        let found = watch_limit("directories", wanted, allowed, "raise it".into());
         let found = found.map(|found| format!("{:?} {}", found.severity, found.line()));
         assert_eq!(found.as_deref(), want);
     }

@@ -68,6 +68,9 @@ pub fn source(
         suspended: suspension.is_some(),
         suspension: suspension.as_ref().map(ToString::to_string),
         documents: holdings.documents.values().sum(),
+        without_document: mounts::without_document(reader.db, live, |path| {
+            live.explain_other(path)
+        })?,
         missing: missing.map(|(_, count)| *count).sum(),
         missing_in: Vec::new(),
         more_missing_in: 0,

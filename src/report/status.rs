@@ -13,8 +13,8 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
-use websub::hub::publisher_counts::PublisherView;
-use websub::hub::subscriptions::view::HubStatus;
+use websub::hub::publisher_counts::{PublisherView, UnknownToken};
+use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
 use websub::publisher::reason::RefusalKind;
 
 use crate::announce::delivery::attempt::{Attempt, Refusal};
@@ -37,6 +37,8 @@ pub enum Detail {
     Everything,
     /// The figures of the metrics, without the lists, which take longer to make: Prometheus asks every few seconds.
     Figures,
+    /// The figures, and the subscriptions at the hub in this process.
+    Subscriptions,
 }
 
 /// The daemon's status.
@@ -67,6 +69,9 @@ pub struct Status {
     /// The publishers of `rsnotify hub`, whose part that serves subscribers is `embedded_hub`.
     #[serde(default)]
     pub publishers: Vec<PublisherView>,
+    /// Requests with tokens that no publisher has, those sent last at the end.
+    #[serde(default)]
+    pub unknown_tokens: Vec<UnknownToken>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
     /// cannot be read for longest. Without a daemon, only those that could not be read when their mount was first swept
     /// (R13).
@@ -88,6 +93,9 @@ pub struct Status {
     /// Figures that only the metrics show.
     #[serde(skip)]
     pub figures: Figures,
+    /// Subscriptions, where they were asked for.
+    #[serde(skip)]
+    pub subscriptions: SubscriptionList,
 }
 
 impl Status {
@@ -159,6 +167,9 @@ pub struct SourceStatus {
     pub suspended: bool,
     pub suspension: Option<String>,
     pub documents: usize,
+    /// What was read instead, where there is no document.
+    #[serde(default)]
+    pub without_document: Option<String>,
     pub missing: usize,
     /// While deletions are suspended, the directories with most of what is missing, and how many more there are.
     pub missing_in: Vec<MissingDirectory>,
@@ -312,6 +323,9 @@ pub struct UnreachedHub {
     pub since: Timestamp,
     /// The failure of the last attempt.
     pub reason: String,
+    /// It refuses the login, and is not tried again before there is something to send.
+    #[serde(default)]
+    pub is_refused: bool,
 }
 
 /// A hub that fell so far behind that changes count as told although it was not told them (C22).

@@ -42,8 +42,10 @@ pub fn load(db: Db<'_>) -> Result<SavedHub> {
         subscriptions.push((subscription, progress));
     }
     let mut topics: Vec<SavedTopic> = Vec::new();
-    let relays = db.all::<Vec<_>>("SELECT topic, id, size FROM relay ORDER BY topic, id", ())?;
-    for (topic, relay) in relays {
+    let mut statement = db.statement("SELECT topic, id, size FROM relay ORDER BY topic, id", ())?;
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let (topic, relay) = read(row)?;
         match topics.last_mut() {
             Some(last) if last.topic == topic => last.relays.push(relay),
             _ => topics.push(SavedTopic {

@@ -1,6 +1,6 @@
 -- The state: what was seen of the tree, what each hub was told, what is in flight. Everything that grows with the tree,
 -- the sets or the subscribers is here and nowhere else. Times are nanoseconds since 1970 by the one clock, except those
--- that are said, which are by the wall clock. Kinds are numbers; the views at the end have words for operators.
+-- that are said, which are by the wall clock. Kinds are numbers.
 
 CREATE TABLE clock (                        -- the last time saved: the next run begins no earlier
   id INTEGER PRIMARY KEY CHECK (id = 1), now INTEGER NOT NULL, said INTEGER NOT NULL) STRICT;

@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
+use rustix::io::Errno;
+
 use resourcesync::capability::Capability;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
@@ -47,19 +49,15 @@ impl ChangeListFile {
     /// Opens the file at `path`, if it still has this stat data.
     pub fn open(path: &Path, stat: Stat) -> Result<ChangeListFile, ChangeListFileError> {
         let is_version = |status: &FileStatus| status.kind == FileKind::File && status.stat == stat;
+        let failed = |error: Errno| match error {
+            Errno::NOENT => ChangeListFileError::Stale,
+            error => ChangeListFileError::Io(error.into()),
+        };
         // Anything but a regular file is not even opened, which may disturb others.
-        let file = match file_status::follow(path) {
-            Ok(status) if is_version(&status) => open(path).map_err(io::Error::from),
-            Ok(_) => return Err(ChangeListFileError::Stale),
-            Err(error) => Err(error.into()),
-        };
-        let file = match file {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ChangeListFileError::Stale);
-            }
-            Err(error) => return Err(error.into()),
-        };
+        if !is_version(&file_status::follow(path).map_err(failed)?) {
+            return Err(ChangeListFileError::Stale);
+        }
+        let file = open(path).map_err(failed)?;
         let opened = file_status::of(&file).map_err(io::Error::from)?;
         if !is_version(&opened) {
             return Err(ChangeListFileError::Stale);
@@ -126,23 +124,24 @@ impl ChangeListFile {
         capability: Capability,
         take: impl FnMut(u32, Change),
     ) -> Result<DeclaredSpan, ChangeListFileError> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let result = if self.is_packed {
-            each_entry(unpacked(&self.file), capability, take)
-        } else {
-            each_entry(&self.file, capability, take)
-        };
-        let after = file_status::of(&self.file).map_err(io::Error::from)?;
         // A file that was replaced by renaming is still the version that it was.
         let content = |status: &FileStatus| (status.stat.size, status.stat.modified);
-        match result {
-            Ok(span) if content(&after) == content(&self.opened) => Ok(span),
-            _ => Err(ChangeListFileError::Stale),
-        }
+        self.read_if(
+            |before, after| content(before) == content(after),
+            |reader| each_entry(reader, capability, take),
+        )
     }
 
     fn read<T>(
         &mut self,
+        read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
+    ) -> Result<T, ChangeListFileError> {
+        self.read_if(FileStatus::eq, read)
+    }
+
+    fn read_if<T>(
+        &mut self,
+        is_same: impl FnOnce(&FileStatus, &FileStatus) -> bool,
         read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
     ) -> Result<T, ChangeListFileError> {
         self.file.seek(SeekFrom::Start(0))?;
@@ -153,7 +152,7 @@ impl ChangeListFile {
         };
         let after = file_status::of(&self.file).map_err(io::Error::from)?;
         match result {
-            Ok(result) if after == self.opened => Ok(result),
+            Ok(result) if is_same(&self.opened, &after) => Ok(result),
             // A file that was complete a moment ago and is not any more is being written.
             _ => Err(ChangeListFileError::Stale),
         }

@@ -62,6 +62,22 @@ pub(super) enum TreeEntry {
     Refused,
 }
 
+impl TreeEntry {
+    pub(super) fn directory(self) -> Option<DirectoryId> {
+        match self {
+            TreeEntry::Directory(id) => Some(id),
+            TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
+        }
+    }
+
+    pub(super) fn file(self) -> Option<FileId> {
+        match self {
+            TreeEntry::File(id) => Some(id),
+            TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
+        }
+    }
+}
+
 impl Directory {
     fn new(mount: usize, parent: Option<DirectoryId>, name: Arc<[u8]>) -> Directory {
         Directory {
@@ -85,17 +101,11 @@ impl Directory {
 
     /// Returns the candidate files in it.
     pub(super) fn files(&self) -> impl Iterator<Item = FileId> {
-        self.entries.values().filter_map(|entry| match entry {
-            TreeEntry::File(id) => Some(*id),
-            TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
-        })
+        self.entries.values().filter_map(|entry| entry.file())
     }
 
     fn directories(&self) -> impl Iterator<Item = DirectoryId> {
-        self.entries.values().filter_map(|entry| match entry {
-            TreeEntry::Directory(id) => Some(*id),
-            TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
-        })
+        self.entries.values().filter_map(|entry| entry.directory())
     }
 
     fn device(&self) -> Option<u64> {
@@ -161,10 +171,7 @@ impl Directories {
     /// Returns the directory at a path below another one, if it is known.
     pub(super) fn at(&self, root: DirectoryId, below: &[u8]) -> Option<DirectoryId> {
         let mut names = below.split(|&byte| byte == b'/');
-        names.try_fold(root, |id, name| match self.entry(id, name)? {
-            TreeEntry::Directory(id) => Some(id),
-            TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
-        })
+        names.try_fold(root, |id, name| self.entry(id, name)?.directory())
     }
 
     /// Returns all directories beneath one, itself first.

@@ -73,10 +73,15 @@ impl Observer<'_> {
             } else {
                 depth
             },
-            trigger,
+            // R13: what a sweep under way could not read belongs to it.
+            trigger: if was_denied && self.mounts[at].sweep.is_some() {
+                Trigger::Sweep
+            } else {
+                trigger
+            },
         };
         self.model.begin_listing();
-        for ListedName { name, kind } in found {
+        for (name, kind) in found {
             self.update_listed(mode, &fd, &name, kind);
         }
         self.remove_unmet(mode, &fd);
@@ -122,7 +127,7 @@ impl Observer<'_> {
         let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
         read_names(fd, path, &mut self.buffer, &mut take)?;
         // Neighbours have neighbouring rows in the state.
-        names.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        names.found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Ok(names.found)
     }
 
@@ -135,14 +140,19 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
         let was_denied = before == DirectoryState::Denied;
         if was_denied {
-            // R13: what is written there from then on is new.
-            if self.unreadable.allow(id, at) {
-                self.sweep_soon(at);
-            }
+            self.end_denial(id, at);
             let directory = path;
             self.reports.notice(TreeNotice::Readable { directory });
         }
         was_denied
+    }
+
+    /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
+    /// is written in its place from then on is new (R13).
+    pub(super) fn end_denial(&mut self, id: DirectoryId, at: usize) {
+        if self.unreadable.allow(id, at) {
+            self.sweep_soon(at);
+        }
     }
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
@@ -225,7 +235,7 @@ impl Observer<'_> {
             Some(sweep) => {
                 sweep.met += 1;
                 if must_read {
-                    sweep.push_file(file);
+                    sweep.files.push_back(file);
                 }
             }
             None if must_read => self.queue.push_file(file),
@@ -273,20 +283,14 @@ impl NamesToLookAt<'_> {
         if may_be && self.candidates.is_candidate(self.published, &self.below)
             || may_lead_on && self.candidates.may_enter(self.published, name, below)
         {
-            self.found.push(ListedName {
-                name: name.into(),
-                kind,
-            });
+            self.found.push((name.into(), kind));
         }
         self.below.truncate(length);
     }
 }
 
 /// A name in a directory, and its kind if the directory itself states it.
-struct ListedName {
-    name: Box<[u8]>,
-    kind: Option<FileKind>,
-}
+type ListedName = (Box<[u8]>, Option<FileKind>);
 
 /// Opens a directory, and identifies it.
 fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {

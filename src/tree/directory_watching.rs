@@ -167,7 +167,8 @@ impl Observer<'_> {
         watch.is_some_and(|(key, name)| self.watches.is_being_written(key, name))
     }
 
-    /// Brings the next sweep forward, because a directory found between two sweeps gives no hints, or can be read again.
+    /// Brings the next sweep forward, because a directory found between two sweeps gives no hints, or another one is denied no
+    /// more.
     pub(super) fn sweep_soon(&mut self, at: usize) {
         self.mounts[at].sweep_by(Instant::now() + self.settings.poll_interval);
     }

@@ -101,7 +101,7 @@ impl Observer<'_> {
         if let Some(depth) = depth {
             let sweep = sweep.and_then(|at| self.mounts[at].sweep.as_mut());
             match sweep {
-                Some(sweep) => sweep.push_directory(child),
+                Some(sweep) => sweep.directories.push_back(child),
                 None => self.queue.push_directory(child, depth),
             }
         }
@@ -166,7 +166,7 @@ impl Observer<'_> {
                 self.watches.remove(key, id);
             }
             self.links.forget(id, directory.mount);
-            self.unreadable.allow(id, directory.mount);
+            self.end_denial(id, directory.mount);
             self.nested.remove(id);
             self.queue.forget_directory(id);
         }

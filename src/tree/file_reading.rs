@@ -67,7 +67,7 @@ impl Observer<'_> {
         while jobs.len() < MAX_AT_ONCE
             && size < MAX_SIZE_AT_ONCE
             && let Some(sweep) = &mut self.mounts[at].sweep
-            && let Some(id) = sweep.pop_file()
+            && let Some(id) = sweep.files.pop_front()
         {
             if let Some(job) = self.look(id, Trigger::Sweep) {
                 size = size.saturating_add(job.size);
@@ -205,7 +205,7 @@ impl Observer<'_> {
         let is_new = !self.is_one_shot && wait.has_age && mount.is_changed_since_found(stat);
         let is_in_baseline = trigger == Trigger::Sweep && !mount.was_swept() && !is_new;
         if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
-            sweep.push_unsettled(id, now + wait.left);
+            sweep.unsettled.push_back((id, now + wait.left));
         } else {
             self.report_incomplete(id, Incomplete::Unsettled);
             self.queue.push_file_after(id, wait.left);

@@ -31,10 +31,8 @@ impl Observer<'_> {
         let path = self.mounts.path_of_name(&self.model, id, name)?;
         let directories = &self.model.directories;
         let existing = directories.entry(id, name);
-        let before = match existing {
-            Some(TreeEntry::Directory(child)) => directories.get(child)?.identity,
-            _ => None,
-        };
+        let child = existing.and_then(TreeEntry::directory);
+        let before = child.and_then(|child| directories.get(child)?.identity);
         let entry = match file_status::follow(&path) {
             Ok(status) if status.kind == FileKind::Directory => {
                 if directories.leads_back(id, status.identity) {
@@ -43,8 +41,7 @@ impl Observer<'_> {
                     }
                     return Some(self.update_dead_link(id, name, TreeEntry::Dangling));
                 }
-                if !matches!(existing, Some(TreeEntry::Directory(_))) && self.is_refused(id, &path)
-                {
+                if child.is_none() && self.is_refused(id, &path) {
                     return Some(self.update_dead_link(id, name, TreeEntry::Refused));
                 }
                 let depth = if before == Some(status.identity) {
@@ -146,10 +143,12 @@ impl Observer<'_> {
             return;
         };
         known.identity = Some(identity);
+        let at = known.mount;
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
-        self.unreadable.allow(id, known.mount);
         let names = known.entries().map(|(name, _)| Arc::clone(name));
-        for name in names.collect::<Vec<_>>() {
+        let names: Vec<_> = names.collect();
+        self.end_denial(id, at);
+        for name in names {
             self.remove(id, &name);
         }
         if before != DirectoryState::Circle {
@@ -217,10 +216,7 @@ impl Observer<'_> {
     /// leads to now.
     pub(super) fn recheck_link_to_file(&mut self, id: FileId) -> Option<FileId> {
         let (directory, name) = self.model.name_of(id)?;
-        match self.update_link(directory, &name, None, None)? {
-            TreeEntry::File(file) => Some(file),
-            TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
-        }
+        self.update_link(directory, &name, None, None)?.file()
     }
 
     /// Takes note whether a file may be written without an event here: by another name, or where it is mounted from.

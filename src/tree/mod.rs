@@ -51,7 +51,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -74,6 +74,7 @@ use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
 
 pub use crate::tree::explanation::explain;
+pub use crate::tree::read_file::content;
 pub use crate::tree::recent_keys::RecentKeys;
 pub use crate::tree::system_limit::SystemLimit;
 
@@ -355,9 +356,4 @@ pub fn scan_once(
 pub fn file_path(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
     let mount = plan.mount(path.mount)?;
     Some(join(&mount.directory, &path.below))
-}
-
-/// Returns all bytes of the file at `path`, read with the same care as documents.
-pub fn content(path: &Path) -> io::Result<Vec<u8>> {
-    read_file::content(path)
 }

@@ -303,12 +303,12 @@ fn is_swapping(since: Option<Instant>, now: Instant) -> bool {
 /// it is taken.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    directories: VecDeque<DirectoryId>,
+    pub(super) directories: VecDeque<DirectoryId>,
     /// Files to be read before the sweep is done.
-    files: VecDeque<FileId>,
+    pub(super) files: VecDeque<FileId>,
     /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
     /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
-    unsettled: VecDeque<(FileId, Instant)>,
+    pub(super) unsettled: VecDeque<(FileId, Instant)>,
     /// Number of candidates met.
     pub(super) met: u64,
     pub(super) started: Instant,
@@ -321,7 +321,7 @@ pub(super) struct Sweep {
 pub(super) enum SweepStep {
     ReportProgress,
     List(DirectoryId),
-    /// To read the next files of [`Sweep::pop_file`].
+    /// To read the next of [`Sweep::files`].
     ReadFiles,
     ReadUnsettled(FileId),
     End,
@@ -343,22 +343,6 @@ impl Sweep {
             started,
             reported: now,
         }
-    }
-
-    pub(super) fn push_directory(&mut self, id: DirectoryId) {
-        self.directories.push_back(id);
-    }
-
-    pub(super) fn push_file(&mut self, id: FileId) {
-        self.files.push_back(id);
-    }
-
-    pub(super) fn push_unsettled(&mut self, id: FileId, at: Instant) {
-        self.unsettled.push_back((id, at));
-    }
-
-    pub(super) fn pop_file(&mut self) -> Option<FileId> {
-        self.files.pop_front()
     }
 
     /// Takes the next step.
@@ -542,12 +526,12 @@ mod tests {
         let [file, unsettled] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let mut sweep = Sweep::begin(root, None);
         let later = Instant::now() + Duration::from_secs(60);
-        sweep.push_unsettled(unsettled, later);
-        sweep.push_file(file);
+        sweep.unsettled.push_back((unsettled, later));
+        sweep.files.push_back(file);
         let now = sweep.started;
         assert_eq!(sweep.next_step(now), SweepStep::List(root));
         assert_eq!(sweep.next_step(now), SweepStep::ReadFiles);
-        assert_eq!(sweep.pop_file(), Some(file));
+        assert_eq!(sweep.files.pop_front(), Some(file));
         assert!(sweep.goes_on_at() == Some(later) && !sweep.has_work());
         assert_eq!(sweep.next_step(now), SweepStep::ReadUnsettled(unsettled));
         assert!(sweep.next_step(now) == SweepStep::End && sweep.has_work());
@@ -564,11 +548,11 @@ mod tests {
         let mut before = Sweep::begin(root, None);
         let started = before.started;
         assert_eq!(before.next_step(started), SweepStep::List(root));
-        before.push_file(file);
+        before.files.push_back(file);
         before.met = 1;
         let mut sweep = Sweep::begin(root, Some(before));
         assert!(sweep.met == 0 && sweep.started == started);
         assert_eq!(sweep.next_step(started), SweepStep::List(root));
-        assert_eq!(sweep.pop_file(), Some(file));
+        assert_eq!(sweep.files.pop_front(), Some(file));
     }
 }

@@ -16,8 +16,9 @@ use crate::announce::observation::{Incomplete, Look};
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::recent_keys::RecentKeys;
 
-/// Returns all bytes of the file at `path`. Anything but a regular file is not even opened, which may disturb others.
-pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
+/// Returns all bytes of the file at `path`, read with the same care as documents: anything but a regular file is not even opened, which
+/// may disturb others.
+pub fn content(path: &Path) -> io::Result<Vec<u8>> {
     if file_status::follow(path)?.kind != FileKind::File {
         return Err(io::Error::other("it is not a regular file"));
     }

@@ -2,7 +2,7 @@
 //! them.
 
 use std::io::{self, ErrorKind};
-use std::ops::{Index, IndexMut};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -54,18 +54,6 @@ impl TreeMounts {
             mounts: mounts.collect(),
             heartbeat: Instant::now(),
         }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.mounts.len()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &TreeMount> {
-        self.mounts.iter()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut TreeMount> {
-        self.mounts.iter_mut()
     }
 
     pub(super) fn position(&self, id: MountId) -> Option<usize> {
@@ -168,17 +156,17 @@ impl TreeMounts {
     }
 }
 
-impl Index<usize> for TreeMounts {
-    type Output = TreeMount;
+impl Deref for TreeMounts {
+    type Target = [TreeMount];
 
-    fn index(&self, at: usize) -> &TreeMount {
-        &self.mounts[at]
+    fn deref(&self) -> &[TreeMount] {
+        &self.mounts
     }
 }
 
-impl IndexMut<usize> for TreeMounts {
-    fn index_mut(&mut self, at: usize) -> &mut TreeMount {
-        &mut self.mounts[at]
+impl DerefMut for TreeMounts {
+    fn deref_mut(&mut self) -> &mut [TreeMount] {
+        &mut self.mounts
     }
 }
 

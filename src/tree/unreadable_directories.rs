@@ -1,7 +1,6 @@
 //! Directories that could not be read: when each is tried again, and what is reported of them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -34,8 +33,6 @@ struct Denial {
     reason: String,
     remedy: Option<&'static str>,
     since: Timestamp,
-    /// True if a sweep ended without what lies below it.
-    was_unseen: bool,
 }
 
 impl UnreadableDirectories {
@@ -59,16 +56,15 @@ impl UnreadableDirectories {
             reason: reason.to_owned(),
             remedy,
             since: before.map_or_else(Timestamp::now, |before| before.since),
-            was_unseen: before.is_some_and(|before| before.was_unseen),
         };
         self.denials.insert(id, denial);
     }
 
-    /// Takes note that a directory can be read, or is none any more. Returns true if a sweep ended without it.
+    /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
     pub(super) fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
-        let denial = self.denials.remove(&id);
-        self.outdated.extend(denial.as_ref().map(|_| mount));
-        denial.is_some_and(|denial| denial.was_unseen)
+        let was_denied = self.denials.remove(&id).is_some();
+        self.outdated.extend(was_denied.then_some(mount));
+        was_denied
     }
 
     /// Returns the directories to try again.
@@ -77,15 +73,11 @@ impl UnreadableDirectories {
         due.map(|(id, _)| *id).collect()
     }
 
-    /// Ends a sweep of a mount. Returns the paths in it of the directories that could not be read.
-    pub(super) fn end_sweep(&mut self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
-        let denials = self.denials.iter_mut();
-        let of_mount = denials.filter(|(id, _)| directories.mount_of(**id) == Some(mount));
-        let paths = of_mount.map(|(id, denial)| {
-            denial.was_unseen = true;
-            directories.below(*id)
-        });
-        paths.collect()
+    /// Returns the paths in a mount of the directories that could not be read.
+    pub(super) fn below(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+        let denied = self.denials.keys();
+        let of_mount = denied.filter(|id| directories.mount_of(**id) == Some(mount));
+        of_mount.map(|id| directories.below(*id)).collect()
     }
 
     /// Takes the report about a mount of which the last one is outdated.
@@ -96,21 +88,6 @@ impl UnreadableDirectories {
     ) -> Option<Event> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];
-        let (directories, more) = self.in_mount(at, &mount.directory, directories);
-        Some(Event::Unreadable {
-            mount: mount.id,
-            directories,
-            more,
-        })
-    }
-
-    /// Returns the first directories of a mount that cannot be read, and the number of others.
-    fn in_mount(
-        &self,
-        at: usize,
-        directory: &Path,
-        directories: &Directories,
-    ) -> (Vec<UnreadableDirectory>, usize) {
         let of_mount = self.denials.iter();
         let of_mount = of_mount.filter(|(id, _)| directories.mount_of(**id) == Some(at));
         let mut denials: Vec<(Vec<u8>, &Denial)> = of_mount
@@ -119,12 +96,16 @@ impl UnreadableDirectories {
         denials.sort_by(|(one, _), (other, _)| one.cmp(other));
         let named = denials.iter().take(MAX_NAMED);
         let named = named.map(|(below, denial)| UnreadableDirectory {
-            directory: join(directory, below).display().to_string(),
+            directory: join(&mount.directory, below).display().to_string(),
             below: below.clone(),
             reason: denial.reason.clone(),
             remedy: denial.remedy.map(str::to_owned),
             since: denial.since,
         });
-        (named.collect(), denials.len().saturating_sub(MAX_NAMED))
+        Some(Event::Unreadable {
+            mount: mount.id,
+            directories: named.collect(),
+            more: denials.len().saturating_sub(MAX_NAMED),
+        })
     }
 }

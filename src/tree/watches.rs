@@ -109,16 +109,14 @@ impl Watches {
         candidates: &Arc<Candidates>,
     ) -> Result<(Watches, Vec<TreeNotice>), TreeError> {
         let mut notices = Vec::new();
+        let failed = |backend, source| Err(TreeError::Backend { backend, source });
         let backend = match settings.watch {
             WatchMode::Poll => Backend::None,
             #[cfg(target_os = "linux")]
             WatchMode::Auto | WatchMode::Inotify => match Inotify::start(hints, candidates) {
                 Ok(inotify) => Backend::Inotify(inotify),
                 Err(source) if settings.watch == WatchMode::Inotify => {
-                    return Err(TreeError::Backend {
-                        backend: "inotify",
-                        source: source.into(),
-                    });
+                    return failed("inotify", source.into());
                 }
                 Err(_) => {
                     notices.push(TreeNotice::WatchesRanOut {
@@ -129,27 +127,16 @@ impl Watches {
                 }
             },
             #[cfg(not(target_os = "linux"))]
-            WatchMode::Inotify => {
-                return Err(TreeError::Backend {
-                    backend: "inotify",
-                    source: "this system has none".into(),
-                });
-            }
+            WatchMode::Inotify => return failed("inotify", "this system has none".into()),
             _ => match Notify::start(hints, candidates) {
                 Ok(notify) => Backend::Notify(notify),
-                Err(source) => {
-                    return Err(TreeError::Backend {
-                        backend: "notify",
-                        source: source.into(),
-                    });
-                }
+                Err(source) => return failed("notify", source.into()),
             },
         };
         let watches = Watches {
             backend,
-            watched: HashMap::new(),
             hints: Arc::clone(hints),
-            is_exhaustion_reported: false,
+            ..Watches::none()
         };
         Ok((watches, notices))
     }

@@ -43,13 +43,24 @@ pub fn tables() -> Vec<ReferenceTable> {
     let of_hub = keys(&hub).into_iter().flatten();
     let of_hub = of_hub.filter(|(name, _)| ["hub", "publisher"].contains(&name.as_str()));
     let mut tables = Vec::new();
+    // Keys of the embedded hub that `rsnotify hub` has too are said once.
+    let embedded = keys(&run).map(|tables| rows(&tables["embedded_hub"]));
+    let embedded = embedded.unwrap_or_default();
     let mut add = |heading: String, table| {
-        let rows = rows(table);
+        let mut rows = rows(table);
+        if heading == "## `[hub]`" {
+            rows.retain(|row| !embedded.contains(row));
+        }
         if !rows.is_empty() {
             tables.push(ReferenceTable { heading, rows });
         }
     };
-    add("## Top level".to_owned(), &run);
+    let mut top = run.clone();
+    if let Some(properties) = top["properties"].as_object_mut() {
+        // Tables have a heading each.
+        properties.retain(|_, key| keys(key).is_none());
+    }
+    add("## Top level".to_owned(), &top);
     for (name, table) in of_run.chain(of_hub) {
         add(format!("## `{}`", header(name, table)), table);
         for (name, table) in keys(table).into_iter().flatten() {

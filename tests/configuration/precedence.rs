@@ -22,7 +22,7 @@ struct Case {
     effective: [&'static str; 4],
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     Case {
         flags: &[("state-dir", "/flag", "/variable")],
         written: "state_dir = \"/state\"\n",
@@ -31,6 +31,26 @@ const CASES: [Case; 6] = [
             "state_dir = \"/state\"",
             "state_dir = \"/variable\"  # RSNOTIFY_STATE_DIR",
             "state_dir = \"/flag\"  # --state-dir",
+        ],
+    },
+    Case {
+        flags: &[("log-level", "debug", "warn")],
+        written: "[log]\nlevel = \"error\"\n",
+        effective: [
+            "level = \"info\"  # default",
+            "level = \"error\"",
+            "level = \"warn\"  # RSNOTIFY_LOG_LEVEL",
+            "level = \"debug\"  # --log-level",
+        ],
+    },
+    Case {
+        flags: &[("log-format", "human", "json")],
+        written: "[log]\nformat = \"json\"\n",
+        effective: [
+            "format = \"human\"  # default",
+            "format = \"json\"",
+            "format = \"json\"  # RSNOTIFY_LOG_FORMAT",
+            "format = \"human\"  # --log-format",
         ],
     },
     Case {

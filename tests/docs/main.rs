@@ -19,6 +19,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
 mod commands;
+mod extent;
 mod limits;
 mod links;
 mod messages;

@@ -136,6 +136,94 @@ fn what_patch_leaves_is_what_was_there_and_the_entry() {
     );
 }
 
+/// Lists as generators write them, with line ends, indentation and comments of their own.
+fn add_various_lists(site: &Site) {
+    let tabs = capability_list("b", &["changelist"])
+        .replace("<url><loc", "<!-- é -->\t<url>\r\n\t\t<loc")
+        .replace("/></url>", "/>\r\n\t</url>\r")
+        .replace("</urlset>\n", "</urlset>");
+    let line = capability_list("c", &["resourcelist"]).replace('\n', "");
+    site.write(
+        "a/capabilitylist.xml",
+        &capability_list("a", &["changelist"]),
+    );
+    site.write("b/capabilitylist.xml", &tabs);
+    site.write("c d/capabilitylist.xml", &line);
+}
+
+#[test]
+fn written_lists_are_those_that_patch_leaves_and_a_second_run_changes_nothing() {
+    if needs::program("patch").is_none() {
+        return;
+    }
+    let (patched, site) = (Site::empty(), Site::empty());
+    add_various_lists(&patched);
+    add_various_lists(&site);
+    patch(&advertised(&setup(&patched, "")));
+    // Where the file is, not the link to it.
+    let list = site.path("b/list.txt");
+    fs::rename(site.path("b/capabilitylist.xml"), &list).unwrap();
+    symlink("list.txt", site.path("b/capabilitylist.xml")).unwrap();
+    let setup = setup(
+        &site,
+        "[[channel]]\ncapability_list = \"https://source.example/cgi\"\n\
+         topic = \"https://source.example/t/\"\n",
+    );
+    let write = || output(setup.command("advertise").arg("--write"));
+
+    let (code, out, err) = write();
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(
+        out.matches(" written: it advertises its channel now\n")
+            .count(),
+        3,
+        "{out}"
+    );
+    assert!(out.contains("cgi is not in the tree"), "{out}");
+    assert!(site.path("b/capabilitylist.xml").is_symlink());
+    for list in [
+        "a/capabilitylist.xml",
+        "b/capabilitylist.xml",
+        "c d/capabilitylist.xml",
+    ] {
+        let read = |site: &Site| fs::read_to_string(site.path(list)).unwrap();
+        assert_eq!(read(&site), read(&patched));
+    }
+
+    let before = traces(site.root.path());
+    let (code, out, _) = write();
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        out.matches(" unchanged: it advertises its channel\n")
+            .count(),
+        3,
+        "{out}"
+    );
+    assert_eq!(traces(site.root.path()), before);
+}
+
+#[test]
+fn what_cannot_be_written_is_named_with_file_and_line_and_the_rest_is_written() {
+    let site = Site::empty();
+    site.add_set("a");
+    site.add_set("b");
+    let broken = capability_list("b", &["changelist"]).replace("</url>", "</uri>");
+    site.write("b/capabilitylist.xml", &broken);
+    let (code, out, err) = output(setup(&site, "").command("advertise").arg("--write"));
+    assert_eq!(code, Some(1), "{out}{err}");
+    let path = |list: &str| site.path(list).display().to_string();
+    let written = format!("{} written", path("a/capabilitylist.xml"));
+    assert!(out.contains(&written), "{out}");
+    let named = format!("{} cannot be patched: line ", path("b/capabilitylist.xml"));
+    assert!(err.contains(&named), "{err}");
+    assert_eq!(
+        fs::read_to_string(site.path("b/capabilitylist.xml")).unwrap(),
+        broken
+    );
+    let left = fs::read_dir(site.path("a")).unwrap();
+    assert_eq!(left.count(), 3, "nothing is left beside the list");
+}
+
 /// Returns the metadata of every file and directory, which reading must not change.
 fn traces(root: &Path) -> Vec<String> {
     let mut traces = Vec::new();
@@ -260,7 +348,8 @@ fn a_list_behind_links_is_patched_where_it_is() {
     let (code, out, err) = output(&mut setup.command("advertise"));
     assert_eq!((code, patches(&out)), (Some(1), 1), "{out}");
     assert!(
-        err.contains("b/capabilitylist.xml is the same file as another set's"),
+        err.contains("is the same file as another set's")
+            && err.contains(&format!("not {TOPICS}topics/main/b/capabilitylist/")),
         "{err}"
     );
 }
@@ -447,7 +536,7 @@ fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() 
     assert_eq!(code, Some(0));
     assert!(
         err.contains(
-            "only this host reaches http://127.0.0.1:8400: set server.public_url to what Destinations reach"
+            "only this host reaches http://127.0.0.1:8400: set server.public_url, or --public-url, to the address that Destinations reach"
         ),
         "{err}"
     );
@@ -476,7 +565,7 @@ fn the_reason_why_only_this_host_reaches_an_address_is_told() {
         (
             of_topics,
             &list,
-            "http://127.0.0.1:8400: server.public_url says so; give it the address",
+            "http://127.0.0.1:8400: set server.public_url",
         ),
         (
             of_mount,

@@ -57,7 +57,7 @@ impl Story {
     /// Starts the daemon for the first time, and waits until it has learned what the Change List has.
     fn start(&self) -> Daemon {
         let daemon = self.setup.launch();
-        daemon.await_log("existing changes in");
+        daemon.await_log("not announcing");
         daemon
     }
 

@@ -34,7 +34,7 @@ fn refused() -> (Site, FakeHub, Setup, Daemon) {
     let setup = Setup::with_source(&site, "change_notifications = true", &entry);
     let daemon = setup.launch();
     // Only then is it ready (C10).
-    daemon.await_log("existing changes in");
+    daemon.await_log("not announcing");
     daemon.await_log("ready");
     hub.behave(Manner::Refuse(403));
     site.write("a/changelist.xml", &change_list(3));

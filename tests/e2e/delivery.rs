@@ -242,7 +242,7 @@ fn a_hub_that_accepts_one_change_at_a_time_receives_all_one_by_one() {
     ];
     good.changes_until(&[all[0], all[2], all[3]]);
     small.behave(Manner::AtMost(1));
-    daemon.await_log("sending 1 changes at a time");
+    daemon.await_log("sending 1 change at a time");
     let mut heard = small.changes_until(&all);
     heard.sort();
     assert_eq!(heard, all);

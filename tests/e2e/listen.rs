@@ -635,6 +635,11 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
             .collect::<Vec<_>>()
             .iter())
     );
+    for path in ["/a.xml", "/b.xml"] {
+        source.publish(path, &document("capability=\"capabilitylist\"", ""));
+    }
+    let told = Listener::spawn(&source.url("/")).says();
+    assert!(told.contains(&description), "{told}");
 }
 
 /// Publishes a Source Description of two sets, `/a` and `/b`, with a channel each.

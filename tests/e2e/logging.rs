@@ -46,6 +46,20 @@ fn the_file_says_what_is_logged_and_a_reload_changes_it() {
     daemon.await_log("reloaded the configuration: log changed");
     site.write("a/changelist.xml", &list("a", "changelist", "3"));
     while daemon.await_log("")["level"] != "DEBUG" {}
+    for (before, after, said) in [
+        ("\"json\"", "\"human\"", "log.format has changed: restart"),
+        (
+            "\"human\"",
+            "\"json\"",
+            "reloaded the configuration: nothing",
+        ),
+        ("\"debug\"", "\"error\"", "reloaded the configuration: log"),
+    ] {
+        setup.config = setup.config.replace(before, after);
+        setup.file();
+        daemon.signal(Signal::HUP);
+        daemon.await_log(said);
+    }
 }
 
 #[test]
@@ -77,6 +91,8 @@ fn the_life_of_a_notification_can_be_followed_by_topic_and_number() {
         events.map(|(said, _)| said.as_str()).collect()
     };
     assert_eq!(life[0], (format!("cut notification 1 of {TOPIC}"), None));
+    let changed = "notification 1: updated https://source.example/a/changelist.xml";
+    assert_eq!(life[1], (changed.to_owned(), None));
     let hub = content.url();
     let (submitting, refused, delivered) = (
         format!("submitting notification 1 to {hub}"),

@@ -217,13 +217,32 @@ fn a_tree_without_a_document_says_so_and_why() {
         let sitemap = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>";
         site.write(name, sitemap);
     }
+    let why =
+        "2 XML files read, none is a ResourceSync document; a.xml: the file there is no document: ";
     for (command, want) in [("scan", 0), ("check", 1)] {
         let (code, said) = said(command);
-        let why =
-            "2 files read, none is a ResourceSync document; a.xml: the file there is no document: ";
         assert!(said.contains(why), "{said}");
         assert_eq!(code, Some(want), "{said}");
     }
+    let daemon = setup.start();
+    assert!(said("status").1.contains(why), "{}", said("status").1);
+    let (_, page) = daemon.get_admin("/");
+    assert!(
+        page.contains("nothing is announced of main: 2 XML files"),
+        "{page}"
+    );
+    let (_, log) = daemon.stop_and_tell();
+    assert!(log.iter().any(|line| line.contains(why)), "{log:#?}");
+    // The next one reads neither again.
+    let daemon = setup.start();
+    assert!(
+        said("status")
+            .1
+            .contains("none is a ResourceSync document; a.xml"),
+        "{}",
+        said("status").1
+    );
+    daemon.kill();
     site.add_set("a");
     assert!(!said("scan").1.contains("none is a ResourceSync document"));
 }

@@ -295,6 +295,45 @@ fn refusals_are_limited_and_counted_by_publisher() {
 }
 
 #[test]
+fn a_wrong_token_is_shown_by_its_beginning() {
+    let mut setup = HubSetup::library();
+    setup.publishers += &open_publisher("open", "https://open.example/");
+    let hub = setup.start();
+    let wrong = "0123456789abcdef0123456789abcdef";
+    for topic in [TOPIC, TOPIC, "https://nobody.example/t"] {
+        let refused = setup.publish(topic, wrong, "<a/>");
+        refused.assert_refused(401);
+        let challenge = "www-authenticate: bearer error=\"invalid_token\"";
+        assert!(refused.head.contains(challenge), "{}", refused.head);
+    }
+    setup.publish(TOPIC, "boks", "<a/>").assert_refused(401);
+    // Without a token, a stranger learns no more than that one is needed.
+    setup
+        .ping("https://nobody.example/t", None)
+        .assert_refused(401);
+    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    for line in [
+        "unknown token b…: 1 request, the last ",
+        "unknown token 012345…: 3 requests, the last ",
+    ] {
+        assert!(printed.contains(line), "{printed}");
+    }
+    assert!(printed.contains(" for a topic of library\n"), "{printed}");
+    let (_, page) = hub.get_admin("/");
+    assert!(
+        page.contains("<li>012345…: 3 requests, the last <time"),
+        "{page}"
+    );
+    let (_, metrics) = hub.get_admin("/metrics");
+    let line = "rsnotify_unknown_token_requests_total{token=\"012345…\"} 3";
+    assert!(metrics.contains(line), "{metrics}");
+    for shown in [printed, page, metrics, hub.status().to_string()] {
+        assert!(!shown.contains("0123456"), "{shown}");
+    }
+    hub.stop();
+}
+
+#[test]
 fn a_host_that_hangs_delays_nobody_else() {
     let setup = HubSetup::library();
     let hub = setup.start();
@@ -378,6 +417,44 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
     });
     let hub = setup.start();
     hub.await_status(|status| status["publishers"][0]["published_topics"] == 2);
+    hub.stop();
+}
+
+#[test]
+fn a_pinged_topic_is_relayed_in_its_own_content_type() {
+    let mut setup = HubSetup::library();
+    let url = setup.url();
+    let site = Callback::that(move |request| {
+        let content_type = match request.target.trim_start_matches('/') {
+            "none" => String::new(),
+            path => format!("Content-Type: {}\r\n", path.replacen('-', "/", 1)),
+        };
+        Say {
+            status: "200 OK".to_owned(),
+            headers: format!("{content_type}Link: <{url}>; rel=\"hub\"\r\n"),
+            body: match request.method.as_str() {
+                "HEAD" => String::new(),
+                _ => request.target.clone(),
+            },
+        }
+    });
+    setup.publishers = open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let callback = Callback::start();
+    for (path, want) in [
+        ("/text-html;charset=utf-8", "text/html;charset=utf-8"),
+        ("/application-json", "application/json"),
+        ("/text-plain", "text/plain"),
+        ("/application-atom+xml", "application/atom+xml"),
+        ("/none", "application/octet-stream"),
+    ] {
+        let topic = site.url(path);
+        setup.subscribe(&topic, &callback.url("/"));
+        assert_eq!(setup.ping(&topic, None).status, 202);
+        let heard = callback.next("POST");
+        assert_eq!(heard.body, path.as_bytes());
+        assert_eq!(heard.headers["content-type"], want);
+    }
     hub.stop();
 }
 

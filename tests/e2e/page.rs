@@ -8,10 +8,11 @@ use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::{Site, list};
 use crate::support::hub::FakeHub;
 
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "/",
     "/channels",
     "/channel?topic=",
+    "/subscriptions",
     "/payload",
     "/configuration",
 ];

@@ -10,6 +10,7 @@ use crate::support::documents::{Site, list};
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::localhost;
 use crate::support::ports::reserved;
+use crate::support::stomp::{self, FakeBroker};
 
 /// Every file below a directory that contains the text.
 fn files_with(directory: &Path, text: &str) -> Vec<String> {
@@ -55,6 +56,38 @@ fn a_hub_and_a_broker_that_cannot_be_reached_are_named_at_the_start() {
             "{out}"
         );
     }
+}
+
+#[test]
+fn a_hub_that_answers_a_submission_counts_as_reached() {
+    let (site, at) = (Site::new(), reserved());
+    let setup = Setup::new(&site, &[format!("http://{at}/publish")], "");
+    let daemon = setup.start();
+    daemon.await_status(|status| status["unreached"].as_array().unwrap().len() == 1);
+    // It is tried again after a minute only, but something is to be sent before.
+    let hub = FakeHub::start_at(at);
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    hub.notification();
+    daemon.await_log("delivered");
+    assert_eq!(daemon.status()["unreached"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_broker_that_refuses_the_login_is_not_asked_again_before_there_is_something_to_send() {
+    let (site, fake) = (Site::new(), FakeBroker::start());
+    fake.behave(stomp::Manner::RefuseLogin(
+        "User name [a] or password is invalid.",
+    ));
+    let more = format!(
+        "[[broker]]\nname = \"repository\"\nurl = \"stomp://{}\"\ndestination = \"/topic/a\"\n",
+        fake.address
+    );
+    let setup = Setup::new(&site, &[], &more);
+    let daemon = setup.launch();
+    daemon.await_log(" refuses the login: User name [a]");
+    let (_, out, _) = output(&mut setup.command("status"));
+    assert!(out.contains("refuses the login"), "{out}");
+    assert!(out.contains("correct the user, the password"), "{out}");
 }
 
 #[test]

@@ -161,6 +161,16 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
         );
         assert_eq!(text.contains(": answered 503\n"), is_running, "{text}");
         let status = said(&mut setup.command("status"), 0);
+        assert!(status.contains("\n ! 1 subscription fails\n"), "{status}");
+        if is_running {
+            let (_, page) = daemon.get_admin("/");
+            let alert = "<a href=\"/subscriptions\">1 subscription fails</a>";
+            assert!(page.contains(alert), "{page}");
+            let (head, page) = daemon.get_admin("/subscriptions");
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            let shown = [&*bad, &*fine].map(|digest| page.find(digest));
+            assert!(shown[0] < shown[1] && shown[0].is_some(), "{page}");
+        }
         let words = "embedded hub: 2 subscriptions, 1 failing, deliveries owed: 1\n";
         assert!(status.contains(words), "{status}");
         let status = json(&mut setup.command("status"), 0);

@@ -1,6 +1,6 @@
 //! No change missed, none false: the real binary over trees that are written in every possible way.
 //!
-//! Each story runs on inotify and by polling, a core of them on `notify` too. docs/watching.md lists the
+//! Each story runs on inotify and by polling, a core of them on `notify` too. docs/operations.md lists the
 //! exceptions of each backend.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]

@@ -205,6 +205,25 @@ fn a_release_that_takes_the_place_of_the_root_is_compared_with_it() {
     assert_eq!(world.news(), [DELETED]);
 }
 
+/// A release is unpacked file by file, and seen meanwhile.
+#[test]
+fn what_is_found_before_the_sweep_of_another_root_ends_is_not_missing() {
+    let mut world = small();
+    world.set_root(0, 99);
+    world.find_mount(0);
+    let mut aside = None;
+    world.unseen(|world| aside = Some(world.take_away("/a/changelist.xml")));
+    world.see("/a/changelist.xml");
+    world.unseen(|world| world.bring_back(aside.unwrap()));
+    world.update("/a/changelist.xml");
+    world.sweep(0);
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.wait(HOUR);
+    assert_eq!(world.news(), NOTHING);
+    assert!(world.remembers("/a/changelist.xml"));
+}
+
 #[test]
 fn a_root_that_is_filled_after_it_was_empty_is_the_mount() {
     let mut world = small();

@@ -4,7 +4,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rstest::rstest;
 
-use crate::world::{Aside, HUB, Reply, World, capability_list, list, mount, plan};
+use crate::world::{Aside, HUB, Reply, World, capability_list, change_list, list, mount, plan};
 
 const NOTHING: [&str; 0] = [];
 
@@ -431,4 +431,48 @@ fn what_is_new_below_a_directory_that_was_read_before_is_created() {
     world.see("/b/new.xml");
     world.wait(100);
     assert_eq!(world.news(), ["created changedump /b/new.xml"]);
+}
+
+/// The files of a directory are read in order of their names, and not all in one step.
+#[rstest]
+fn a_component_below_such_a_directory_is_known_although_it_is_read_before_its_index(
+    #[values("changelist", "resourcelist")] capability: &str,
+    #[values(true, false)] is_of_the_set: bool,
+) {
+    let index = format!("/b/{capability}.xml");
+    let component = format!("/b/{capability}-001.xml");
+    let up = "/a/capabilitylist.xml";
+    let mut world = World::new(plan());
+    let set = list("capabilitylist").channel("/a/framework/", &[]);
+    let set = set.change_channel("/a/change/", &[]);
+    world.write_changes("/a/changes.xml", &["u z 00:00"]);
+    let set = match is_of_the_set {
+        true => set,
+        false => set.lists(&[&index]),
+    };
+    world.write(up, set);
+    let mut contents = crate::world::index(capability).lists(&[&component]);
+    if is_of_the_set {
+        contents = contents.up(up);
+    }
+    world.write(&index, contents);
+    let text = match capability {
+        "changelist" => change_list(&index, &["u a 01:00"]).replace("rel=\"up\"", "rel=\"index\""),
+        _ => list(capability).index(&index).render(),
+    };
+    world.write_text(&component, text.as_bytes());
+    world.wait(10);
+    let hidden = world.take_away("/b/");
+    world.launch();
+    world.find_mount(0);
+    world.deny_directories(&["b"]);
+    world.sweep(0);
+    world.wait(100);
+    assert_eq!((world.news(), world.changes()), (vec![], vec![]));
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.see(&component);
+    world.see(&index);
+    world.wait(10_000);
+    assert_eq!((world.news(), world.changes()), (vec![], vec![]));
 }

@@ -191,6 +191,27 @@ fn what_is_newly_included_counts_as_known() {
 }
 
 #[test]
+fn what_is_newly_included_counts_as_known_though_its_directory_cannot_be_read_yet() {
+    let mut world = world_that_includes_more();
+    let hidden = world.take_away("/b/");
+    world.launch();
+    world.find_mount(0);
+    world.deny_directories(&["b"]);
+    world.sweep(0);
+    world.wait(100);
+    world.bring_back(hidden);
+    world.deny_directories(&[]);
+    world.see("/b/capabilitylist.xml");
+    world.see("/b/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.sweep(0);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+}
+
+#[test]
 fn what_changed_beside_the_newly_included_is_announced() {
     let mut world = world_that_includes_more();
     world.update("/a/changelist.xml");
@@ -542,6 +563,63 @@ fn a_mount_that_took_documents_over_is_absent_when_its_root_is_empty() {
     world.remount(1, 8);
     world.wait(100);
     assert_eq!(world.news(), NOTHING);
+}
+
+/// R15: an inner mount is configured before its file system is mounted.
+#[rstest]
+fn a_mount_that_took_documents_over_is_absent_until_its_file_system_is_mounted(
+    #[values(false, true)] is_reload: bool,
+) {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    let hidden = world.take_away("/b/");
+    world.plan = with_inner_mount();
+    match is_reload {
+        true => world.reload(),
+        false => world.crash_and_start(),
+    }
+    world.wait(100);
+    assert_eq!(world.presence(), [Some(true), Some(false)]);
+    world.crash_and_start();
+    world.wait(10_000);
+    let is_dropped = |fact: &Fact| matches!(fact, Fact::Dropped { .. });
+    assert!(!world.facts().iter().any(is_dropped));
+    world.bring_back(hidden);
+    world.remount(1, 8);
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+}
+
+/// R15: a file that cannot be read is there.
+#[test]
+fn what_a_mount_took_over_and_cannot_read_is_deleted_once_it_is_gone() {
+    let mut world = World::with_two_sets(plan());
+    world.unseen(|world| world.break_off("/b/capabilitylist.xml"));
+    world.plan = with_inner_mount();
+    world.reload();
+    world.wait(100);
+    world.delete("/b/capabilitylist.xml");
+    world.wait(10_000);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn what_cannot_be_read_below_another_mount_is_forgotten_with_its_uri() {
+    let mut world = World::with_two_sets(plan());
+    world.break_off("/b/broken.xml");
+    world.wait(1_000);
+    assert_eq!(world.troubles(), 1);
+    world.unseen(|world| world.delete("/b/broken.xml"));
+    world.plan = with_inner_mount();
+    world.reload();
+    world.wait(100);
+    assert_eq!(world.troubles(), 0);
 }
 
 #[test]

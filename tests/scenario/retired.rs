@@ -616,6 +616,34 @@ fn a_document_that_is_deleted_while_its_set_is_away_is_told_deleted_when_it_retu
     }
 }
 
+/// A deletion that was dropped is told to nobody, so that nothing is kept of the document.
+#[test]
+fn a_deletion_that_a_hub_is_due_no_more_is_forgotten_with_its_document() {
+    let mut plan = plan();
+    plan.sources[0].announce_all_deletions = true;
+    plan.retired_topic = std::time::Duration::from_secs(24 * 3_600);
+    let mut world = World::with_two_sets(plan);
+    world.script(HUB, Reply::Status(503));
+    world.delete(CHANGE_LIST);
+    world.wait(1_000);
+    let foreign = set_a(&["https://foreign.example.com/"]);
+    world.write("/a/capabilitylist.xml", foreign);
+    world.wait(1_000);
+    assert!(world.remembers(CHANGE_LIST));
+    world.wait(3 * 24 * 3_600);
+    assert!(!world.remembers(CHANGE_LIST));
+    world.write(CHANGE_LIST, list("changelist").up("/a/capabilitylist.xml"));
+    world.wait(1_000);
+    world.script(HUB, Reply::Accept);
+    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
+    world.wait(10_000);
+    let news = world.news();
+    assert!(
+        news.contains(&format!("created changelist {CHANGE_LIST}")),
+        "{news:?}"
+    );
+}
+
 /// R11, R13: only what was dropped counts as told.
 #[test]
 fn what_came_while_a_set_had_no_hub_is_created_once_it_has_one_again() {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use resourcesync::uri::Uri;
 use rsnotify::announce::observation::{Incomplete, Look};
-use rsnotify::tree::TreeNotice;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rsnotify::tree::{TreeNotice, TreeSettings};
 use rstest::rstest;
 
-use crate::harness::{DEADLINE, Watched, document, excluding, path};
+use crate::harness::{DEADLINE, Watched, document, excluding, path, settings};
 use crate::namespace::was_run_again;
 use crate::needs;
 
@@ -381,15 +381,65 @@ fn what_a_sweep_could_not_read_is_swept_once_it_can_be() {
     set(&it.root.join(name), 0o755);
     it.wait_for(b"d\xff/a.xml", 1);
     it.wait("another sweep", |it| it.sweeps == 2);
-    // What was read before needs none.
-    set(&it.root.join(name), 0o000);
+}
+
+/// R13: what is written there from then on is new.
+#[test]
+fn what_a_sweep_could_not_read_is_swept_once_another_directory_is_in_its_place() {
+    use std::os::unix::fs::PermissionsExt;
+    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
+    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+        return;
+    }
+    let set = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mut it = Watched::start_on(Inotify, |root| {
+        fs::create_dir(root.join("d")).unwrap();
+        set(&root.join("d"), 0o000);
+    });
+    let new = it.place.path().join("new");
+    fs::create_dir(&new).unwrap();
+    fs::write(new.join("a.xml"), document(1)).unwrap();
+    fs::remove_dir(it.root.join("d")).unwrap();
+    fs::rename(&new, it.root.join("d")).unwrap();
+    it.wait_for("d/a.xml", 1);
+    it.wait("another sweep", |it| it.sweeps == 2);
+}
+
+/// R13: all of it belongs to that sweep.
+#[test]
+fn a_sweep_waits_for_a_directory_that_becomes_readable_during_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
+    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+        return;
+    }
+    let set = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir_all(root.join("d")).unwrap();
+    // A time in the future counts from the first look.
+    let mut file = fs::File::create(root.join("d/a.xml")).unwrap();
+    file.write_all(document(1).as_bytes()).unwrap();
+    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3600))
+        .unwrap();
+    drop(file);
+    set(&root.join("d"), 0o000);
+    // Until that file may be read, the sweep lasts.
+    fs::write(root.join("b.xml"), document(1)).unwrap();
+    let settings = TreeSettings {
+        settle: Duration::from_secs(5),
+        ..settings(&root, Inotify)
+    };
+    let mut it = Watched::start_with(place, settings, Vec::new());
     it.wait("a word about the directory", |it| it.unreadable.len() == 1);
-    set(&it.root.join(name), 0o755);
-    it.wait("the end of it", |it| it.unreadable.is_empty());
-    std::thread::sleep(Duration::from_millis(300));
-    it.write("b.xml", 1);
-    it.wait_for("b.xml", 1);
-    assert_eq!(it.sweeps, 2);
+    assert_eq!(it.sweeps, 0);
+    set(&it.root.join("d"), 0o755);
+    it.wait("the sweep", |it| it.sweeps > 0);
+    assert_eq!(it.version("d/a.xml"), Some(1), "it is read before its end");
 }
 
 #[rstest]

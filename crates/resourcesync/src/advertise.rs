@@ -26,14 +26,19 @@ use crate::uri::{Hub, Uri};
 /// The reason why an entry cannot be written into a Capability List.
 #[derive(Debug, thiserror::Error)]
 pub enum Unpatchable {
+    /// The document is broken off or malformed.
     #[error("it cannot be read to its end")]
     Unreadable(#[from] ReadError),
+    /// Another document has taken its place.
     #[error("it is no Capability List any more")]
     Other,
+    /// Its encoding, by name, has other bytes for ASCII.
     #[error("its encoding is {0}, and patches need a superset of ASCII")]
     Encoding(&'static str),
+    /// Its encoding, by name, has several forms of the same text.
     #[error("writing it as {0} again would change other bytes")]
     Recoded(&'static str),
+    /// Its markup has no such position.
     #[error("no position for the entry was found in its markup")]
     Markup,
 }
@@ -46,6 +51,10 @@ pub fn entry(wanted: &Advertisement) -> String {
 /// Returns the Capability List `list` with what it lacked to advertise its channel; `None` if it lacks nothing.
 ///
 /// An entry that names another topic is corrected. Hubs of `former` are replaced or removed; other hubs stay.
+///
+/// # Errors
+///
+/// If the list cannot be read, or its markup has no position for the entry.
 pub fn advertise(
     list: &[u8],
     wanted: &Advertisement,

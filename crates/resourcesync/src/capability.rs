@@ -10,21 +10,34 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum Capability {
+    /// Where the sets of resources of a Source are found (core 1.1 section 8): `description`.
     SourceDescription,
+    /// The documents of one set of resources (core 1.1 section 9): `capabilitylist`.
     CapabilityList,
+    /// The resources of a set at one time (core 1.1 section 10.1): `resourcelist`.
     ResourceList,
+    /// Packages with the resources of a set at one time (core 1.1 section 11.1): `resourcedump`.
     ResourceDump,
+    /// The content of such a package (core 1.1 section 11.2): `resourcedump-manifest`.
     ResourceDumpManifest,
+    /// The changes of a set in an interval (core 1.1 section 12.1): `changelist`.
     ChangeList,
+    /// Packages with the resources that changed in an interval (core 1.1 section 13.1): `changedump`.
     ChangeDump,
+    /// The content of such a package (core 1.1 section 13.2): `changedump-manifest`.
     ChangeDumpManifest,
+    /// Earlier Resource Lists (Archives 0.9.1 section 3): `resourcelist-archive`.
     ResourceListArchive,
+    /// Earlier Resource Dumps: `resourcedump-archive`.
     ResourceDumpArchive,
+    /// Earlier Change Lists: `changelist-archive`.
     ChangeListArchive,
+    /// Earlier Change Dumps: `changedump-archive`.
     ChangeDumpArchive,
 }
 
-/// Every capability, in the order of the specifications. One that is not here is never recognised.
+/// Every capability, in the order of the specifications; a further one comes last, as positions are stored. One that is
+/// not here is never recognised.
 const ALL: [Capability; 12] = [
     Capability::SourceDescription,
     Capability::CapabilityList,

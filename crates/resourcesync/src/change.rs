@@ -23,7 +23,9 @@ pub struct Change {
     pub loc: Box<str>,
     /// As written: a W3C Datetime.
     pub lastmod: Option<Box<str>>,
+    /// Created, updated or deleted.
     pub kind: ChangeKind,
+    /// Time of the change.
     pub datetime: Option<Datetime>,
     /// White space around each hash value is one space.
     pub hash: Option<Box<str>>,
@@ -31,16 +33,20 @@ pub struct Change {
     pub length: Option<u64>,
     /// The media type: the attribute `type`.
     pub mime_type: Option<Box<str>>,
+    /// Content codings, such as `gzip`.
     pub encoding: Option<Box<str>>,
+    /// Links to related resources.
     pub links: Vec<RelatedLink>,
 }
 
 /// A link from a changed resource to a related one: `rs:ln` (core 1.1 section 14).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelatedLink {
+    /// Relation type (core 1.1 section 14; RFC 8288).
     pub rel: Box<str>,
     /// An absolute URI, since a relative one would mean another resource elsewhere.
     pub href: Box<str>,
+    /// White space around each hash value is one space.
     pub hash: Option<Box<str>>,
     /// In bytes.
     pub length: Option<u64>,
@@ -50,7 +56,9 @@ pub struct RelatedLink {
     pub pri: Option<u32>,
     /// The media type: the attribute `type`.
     pub mime_type: Option<Box<str>>,
+    /// Content codings, such as `gzip`.
     pub encoding: Option<Box<str>>,
+    /// URI of a profile of its media type.
     pub profile: Option<Box<str>>,
 }
 
@@ -154,12 +162,7 @@ fn push_len(room: &mut Vec<u8>, len: usize) {
 /// Returns the kind that a value of `change` names, whatever its case and the white space around it (C2).
 pub(crate) fn kind(value: &str) -> Option<ChangeKind> {
     let value = value.trim();
-    let kinds = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ];
-    let mut kinds = kinds.into_iter();
+    let mut kinds = ChangeKind::ALL.into_iter();
     kinds.find(|kind| value.eq_ignore_ascii_case(kind.as_str()))
 }
 

@@ -19,10 +19,11 @@ use crate::file_spans::{ByteSpan, FileSpans};
 use crate::namespaces::Namespace;
 use crate::outline::{capability, declared_span};
 use crate::parse::{ReadError, read};
-use crate::payload::{ChangeKind, escaped_len};
+use crate::payload::ChangeKind;
 use crate::reader::{Element, Handler, Start};
 use crate::tag::Tag;
 use crate::uri::normal_resource;
+use crate::writer::escaped_len;
 
 /// Longest entry that is passed on, as rendered; a longer one goes without its links.
 const LONGEST_ENTRY: usize = 64 << 10;
@@ -35,8 +36,10 @@ const LONGEST_ESCAPE: usize = 6;
 /// The reason why a file yields no changes.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeListError {
+    /// It cannot be read, or is malformed.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// It is another document.
     #[error("it is not a Change List")]
     NotAChangeList,
 }
@@ -48,7 +51,9 @@ pub struct ListedChanges {
     pub entries: Vec<Listed>,
     /// Number of entries that do not count.
     pub skipped: usize,
+    /// The first entry that does not count.
     pub first_skipped: Option<Skipped>,
+    /// Entries without a usable datetime.
     pub undated: Undated,
     /// The interval of the list as its `rs:md` declares it.
     pub declared: DeclaredSpan,
@@ -59,7 +64,9 @@ pub struct ListedChanges {
 /// An entry of a Change List that counts (C2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
+    /// Identity of the change.
     pub key: ChangeKey,
+    /// Time of the change, if it has a valid one.
     pub datetime: Option<Datetime>,
     /// Number of entries before it in the list, those that are skipped among them.
     pub position: u32,
@@ -77,9 +84,11 @@ pub struct Listed {
 pub struct EntryPlace {
     /// Number of entries before it in the list.
     pub position: u32,
+    /// Identity of the change.
     pub key: ChangeKey,
     /// Offsets as in [`Listed`].
     pub offset: u32,
+    /// Offset of its end, likewise.
     pub end: u32,
 }
 
@@ -106,7 +115,9 @@ impl ListedChanges {
 /// The numbers of entries without a usable datetime, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Undated {
+    /// Entries without a `datetime`.
     pub missing: usize,
+    /// Entries whose `datetime` is none.
     pub invalid: usize,
 }
 
@@ -115,25 +126,35 @@ pub struct Undated {
 pub struct Skipped {
     /// Line of its start tag, from 1.
     pub line: u64,
+    /// Why it does not count.
     pub reason: SkipReason,
 }
 
 /// The reason why an entry does not count (C2).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkipReason {
+    /// There is no URI.
     #[error("it has no loc")]
     NoLoc,
+    /// The URI is relative; its beginning.
     #[error("its loc \"{0}\" is not an absolute URI")]
     RelativeLoc(String),
+    /// There is no `change`.
     #[error("it has no rs:md with a change")]
     NoChange,
+    /// There is another value of `change`; its beginning.
     #[error("its change \"{0}\" is none of created, updated and deleted")]
     UnknownChange(String),
+    /// The URI is too long to be passed on.
     #[error("its loc is too long")]
     TooLong,
 }
 
 /// Reads the keys of a Change List in one pass (C3, C6).
+///
+/// # Errors
+///
+/// If it cannot be read, is malformed, or is no Change List.
 pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
     match read(source, KeysHandler::default())? {
         Ok((handler, _)) if handler.is_of_change_list() => Ok(handler.conclude()),
@@ -143,6 +164,10 @@ pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
 
 /// Reads the entries of a Change List at these positions, which ascend, with their keys (C8). Returns fewer if some of
 /// these entries do not count, or if the list is shorter: then it is not the version whose keys were read.
+///
+/// # Errors
+///
+/// If it cannot be read, is malformed, or is no Change List.
 pub fn read_changes(
     source: impl Read,
     positions: &[u32],
@@ -202,6 +227,7 @@ fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<ByteSpan>> {
 /// The entries of a Resource List in short.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedResources {
+    /// The entries that count, in order of the list.
     pub entries: Vec<ListedResource>,
     /// Number of entries that do not count: they have no absolute URI.
     pub skipped: usize,
@@ -212,7 +238,9 @@ pub struct ListedResources {
 /// An entry of a Resource List (C27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedResource {
+    /// Identity of the resource.
     pub resource: ResourceKey,
+    /// What tells its versions apart.
     pub state: ResourceState,
     /// Number of entries before it in the list.
     pub position: u32,
@@ -280,6 +308,10 @@ fn instant(lastmod: &str) -> Cow<'_, str> {
 }
 
 /// Reads the resources of a Resource List in one pass (C27).
+///
+/// # Errors
+///
+/// If it cannot be read, is malformed, or is no Resource List.
 pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
     let handler = ResourcesHandler {
         root: Root::default(),
@@ -302,6 +334,10 @@ pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListEr
 }
 
 /// Reads the entries of a Resource List at these positions, which ascend, as updates without a datetime (C28).
+///
+/// # Errors
+///
+/// If it cannot be read, is malformed, or is no Resource List.
 pub fn read_resource_entries(
     source: impl Read,
     positions: &[u32],

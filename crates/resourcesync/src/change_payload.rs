@@ -1,5 +1,6 @@
 //! The payload of a change notification (Change Notification 1.0.1 section 3), and its parts and unions.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,9 +9,11 @@ use crate::change::{Change, RelatedLink};
 use crate::change_list::{ChangesHandler, WantedEntries};
 use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
+use crate::document::Form;
 use crate::parse::read;
-use crate::payload::{TAIL, head, write_attribute, write_escaped};
+use crate::payload::{head, overhead};
 use crate::uri::Uri;
+use crate::writer::{self, WrittenAttribute, write_tail};
 
 /// Least duration of an entry, and precision of `from` and `until` (C14).
 pub const TICK: SignedDuration = SignedDuration::from_micros(1);
@@ -25,6 +28,7 @@ pub struct ChangePayload {
     pub from: Timestamp,
     /// End of that interval; written as `from`.
     pub until: Timestamp,
+    /// Changes in the order in which they happened.
     pub entries: Vec<Change>,
 }
 
@@ -35,13 +39,13 @@ impl ChangePayload {
         for change in &self.entries {
             write_entry(&mut xml, change);
         }
-        xml.push_str(TAIL);
+        write_tail(&mut xml, Form::List);
         xml.into_bytes()
     }
 
     /// Returns the length of the rendering without its entries, each of which adds its [`entry_len`].
     pub fn overhead(&self) -> usize {
-        self.head().len() + TAIL.len()
+        overhead(self.head())
     }
 
     /// Reads a notification that was [rendered](ChangePayload::render) here.
@@ -67,9 +71,8 @@ impl ChangePayload {
 
     /// Returns the head of the same notification with another `from`.
     fn head_since(&self, from: Timestamp) -> String {
-        let times = [("from", from), ("until", self.until)];
-        let times = times.map(|(name, time)| (name, Some(written(time))));
-        head(self.up.as_ref(), ChannelKind::Change.capability(), &times)
+        let interval = [from, self.until].map(|time| Some(written(time).into()));
+        head(self.up.as_ref(), ChannelKind::Change, interval)
     }
 
     /// Returns the boundaries of its entries: one before each, and one after the last. Each is later than the one
@@ -144,7 +147,7 @@ pub fn merge(
     for earlier in bodies.map_while(|body| ChangePayload::parse(body.as_ref())) {
         let entries = merged.entries.len() + earlier.entries.len();
         len += earlier.entries.iter().map(entry_len).sum::<usize>();
-        let overhead = merged.head_since(earlier.from).len() + TAIL.len();
+        let overhead = overhead(merged.head_since(earlier.from));
         let is_consecutive = earlier.until == merged.from;
         if !is_consecutive || entries > max_entries || overhead + len > max_bytes {
             break;
@@ -165,59 +168,47 @@ pub fn entry_len(change: &Change) -> usize {
 /// Returns the length that a link adds to an entry.
 pub(crate) fn link_len(link: &RelatedLink) -> usize {
     let mut xml = String::new();
-    write_link(&mut xml, link);
+    writer::write_link(&mut xml, &link_attributes(link));
     xml.len()
 }
 
 fn write_entry(xml: &mut String, change: &Change) {
-    xml.push_str("  <url>\n    <loc>");
-    write_escaped(xml, &change.loc);
-    xml.push_str("</loc>\n");
-    if let Some(lastmod) = &change.lastmod {
-        xml.push_str("    <lastmod>");
-        write_escaped(xml, lastmod);
-        xml.push_str("</lastmod>\n");
-    }
-    xml.push_str("    <rs:md");
-    write_attribute(xml, "change", change.kind.as_str());
-    if let Some(datetime) = change.datetime {
-        write_attribute(xml, "datetime", &datetime.to_string());
-    }
-    write_optional(xml, "hash", change.hash.as_deref());
-    write_number(xml, "length", change.length);
-    write_optional(xml, "type", change.mime_type.as_deref());
-    write_optional(xml, "encoding", change.encoding.as_deref());
-    xml.push_str("/>\n");
-    for link in &change.links {
-        write_link(xml, link);
-    }
-    xml.push_str("  </url>\n");
+    let elements = [
+        ("loc", Some(&*change.loc)),
+        ("lastmod", change.lastmod.as_deref()),
+    ];
+    let description = [
+        ("change", Some(change.kind.as_str().into())),
+        ("datetime", number(change.datetime)),
+        ("hash", text(&change.hash)),
+        ("length", number(change.length)),
+        ("type", text(&change.mime_type)),
+        ("encoding", text(&change.encoding)),
+    ];
+    let links = change.links.iter().map(link_attributes);
+    writer::write_entry(xml, Form::List, elements, &description, links);
 }
 
-fn write_link(xml: &mut String, link: &RelatedLink) {
-    xml.push_str("    <rs:ln");
-    write_attribute(xml, "rel", &link.rel);
-    write_attribute(xml, "href", &link.href);
-    write_optional(xml, "hash", link.hash.as_deref());
-    write_number(xml, "length", link.length);
-    write_optional(xml, "modified", link.modified.as_deref());
-    write_number(xml, "pri", link.pri.map(u64::from));
-    write_optional(xml, "type", link.mime_type.as_deref());
-    write_optional(xml, "encoding", link.encoding.as_deref());
-    write_optional(xml, "profile", link.profile.as_deref());
-    xml.push_str("/>\n");
+fn link_attributes(link: &RelatedLink) -> [WrittenAttribute<'_>; 9] {
+    [
+        ("rel", Some((&*link.rel).into())),
+        ("href", Some((&*link.href).into())),
+        ("hash", text(&link.hash)),
+        ("length", number(link.length)),
+        ("modified", text(&link.modified)),
+        ("pri", number(link.pri)),
+        ("type", text(&link.mime_type)),
+        ("encoding", text(&link.encoding)),
+        ("profile", text(&link.profile)),
+    ]
 }
 
-fn write_optional(xml: &mut String, name: &str, value: Option<&str>) {
-    if let Some(value) = value {
-        write_attribute(xml, name, value);
-    }
+fn text(value: &Option<Box<str>>) -> Option<Cow<'_, str>> {
+    value.as_deref().map(Cow::from)
 }
 
-fn write_number(xml: &mut String, name: &str, number: Option<u64>) {
-    if let Some(number) = number {
-        write_attribute(xml, name, &number.to_string());
-    }
+fn number(value: Option<impl ToString>) -> Option<Cow<'static, str>> {
+    value.map(|value| value.to_string().into())
 }
 
 /// Returns an end of an interval as it is written.

@@ -18,6 +18,7 @@ pub enum ChannelKind {
 }
 
 impl ChannelKind {
+    /// Both kinds.
     pub const ALL: [ChannelKind; 2] = [ChannelKind::Framework, ChannelKind::Change];
 
     /// Returns the value of `capability` in its notifications, and in the entry of a Capability List that advertises it.

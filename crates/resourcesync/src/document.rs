@@ -9,9 +9,10 @@ use crate::namespaces::{RS, SITEMAP};
 use crate::uri::{Hub, Topic, Uri};
 
 /// The Sitemap format of a document (core 1.1 section 6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Form {
     /// Root element `urlset`.
+    #[default]
     List,
     /// Root element `sitemapindex`: it groups lists of its own capability.
     Index,
@@ -20,10 +21,15 @@ pub enum Form {
 impl Form {
     /// Returns the form that a root element's name stands for.
     pub(crate) fn of_root(name: &str) -> Option<Form> {
-        match name {
-            "urlset" => Some(Form::List),
-            "sitemapindex" => Some(Form::Index),
-            _ => None,
+        let mut forms = [Form::List, Form::Index].into_iter();
+        forms.find(|form| form.root() == name)
+    }
+
+    /// Returns the name of the root element.
+    pub(crate) fn root(self) -> &'static str {
+        match self {
+            Form::List => "urlset",
+            Form::Index => "sitemapindex",
         }
     }
 
@@ -39,7 +45,9 @@ impl Form {
 /// A document of the framework, as parsed. URIs are normalised, and aliases not yet resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
+    /// Kind of the document.
     pub capability: Capability,
+    /// List or index.
     pub form: Form,
     /// Root-level `rs:ln rel="up"`.
     pub up: Option<Uri>,
@@ -51,7 +59,9 @@ pub struct Document {
     /// The notification channels that a Capability List advertises (Framework Notification 1.0.1 section 5, Change
     /// Notification 1.0.1 section 5), in order.
     pub channels: Vec<Advertisement>,
+    /// Times that it declares.
     pub span: DeclaredSpan,
+    /// Its size, if that is beyond the limits of the Sitemap protocol.
     pub oversize: Option<Oversize>,
     /// The first `loc` of a structural document that is no absolute URI.
     pub relative: Option<Box<str>>,
@@ -78,6 +88,7 @@ pub fn is_structural(capability: Capability, form: Form) -> bool {
 /// An entry of a Capability List with the capability of a [`ChannelKind`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
+    /// What is announced on the channel.
     pub kind: ChannelKind,
     /// `loc`, byte for byte but for the white space around it.
     pub topic: Topic,
@@ -93,6 +104,7 @@ pub const MAX_SIZE: u64 = 52_428_800;
 /// The size of a document that is beyond the limits of the Sitemap protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Oversize {
+    /// Number of `url` or `sitemap` elements.
     pub entries: usize,
     /// In bytes, unpacked.
     pub size: u64,
@@ -108,16 +120,22 @@ impl Oversize {
 /// The times that the root-level `rs:md` declares, as written (core 1.1 section 7).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeclaredSpan {
+    /// Time at which the listed state was taken.
     pub at: Option<Box<str>>,
+    /// Start of the interval whose changes are listed.
     pub from: Option<Box<str>>,
+    /// End of that interval; none while the list is open.
     pub until: Option<Box<str>>,
+    /// Time at which taking the state was complete.
     pub completed: Option<Box<str>>,
 }
 
 /// A document with the fingerprint of its content, the yield of one pass over the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed {
+    /// The document.
     pub document: Document,
+    /// The hash of its content.
     pub fingerprint: Fingerprint,
 }
 
@@ -135,6 +153,7 @@ pub enum Content {
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
 )]
 pub enum NotADocument {
+    /// It is another XML document, or no XML.
     #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
     ForeignRoot,
     /// `urlset` or `sitemapindex` of another namespace than `SITEMAP`; `has_terms` if the root declares a
@@ -144,10 +163,14 @@ pub enum NotADocument {
         in_words(namespace)
     )]
     Namespace {
+        /// Local name of the root.
         root: String,
+        /// Namespace of the root; empty if it has none.
         namespace: String,
+        /// True if the root declares a namespace like that of the ResourceSync terms.
         has_terms: bool,
     },
+    /// It is a plain sitemap.
     #[error(
         "it has no root-level rs:md with a capability: add one, such as <rs:md capability=\"changelist\"/>"
     )]
@@ -157,7 +180,11 @@ pub enum NotADocument {
         "its root-level md is in {}: write rs:md, and xmlns:rs=\"{RS}\"",
         in_words(namespace)
     )]
-    Terms { namespace: String },
+    Terms {
+        /// Its namespace; empty if it has none.
+        namespace: String,
+    },
+    /// A capability that is not of the framework; its value.
     #[error("its capability \"{0}\" is none that is announced")]
     Capability(String),
     /// Compressed content in a file whose name does not end in `.gz`.
@@ -180,25 +207,50 @@ fn in_words(namespace: &str) -> String {
 /// The reason why a candidate file is not complete, well-formed XML (R3). Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    /// There are no bytes.
     #[error("it is empty")]
     Empty,
+    /// The text ends before the root does.
     #[error("it ends in the middle of an element, at line {line}")]
-    Truncated { line: u64 },
+    Truncated {
+        /// Last line.
+        line: u64,
+    },
     /// Columns count characters, from 1.
     #[error("line {line}, column {column}: {message}")]
     Syntax {
+        /// Line of the error.
         line: u64,
+        /// Column of the error.
         column: u64,
+        /// What is wrong there.
         message: String,
     },
+    /// There is a DOCTYPE, which could define entities (R2).
     #[error("line {line}: a DOCTYPE is not accepted")]
-    Doctype { line: u64 },
+    Doctype {
+        /// Line where it begins.
+        line: u64,
+    },
+    /// There are bytes that the encoding does not have.
     #[error("line {line}: the text is not {encoding}")]
-    Encoding { line: u64, encoding: String },
+    Encoding {
+        /// Line of the first of them.
+        line: u64,
+        /// Name of the encoding.
+        encoding: String,
+    },
+    /// Its gzip data is broken; the reason.
     #[error("its gzip data is broken: {0}")]
     Gzip(String),
+    /// It is so large when unpacked that it was not read on.
     #[error(
         "it is {unpacked} bytes and more when it is unpacked, from {packed} bytes: that is not accepted"
     )]
-    Bomb { unpacked: u64, packed: u64 },
+    Bomb {
+        /// Bytes unpacked so far.
+        unpacked: u64,
+        /// Bytes that they were unpacked from.
+        packed: u64,
+    },
 }

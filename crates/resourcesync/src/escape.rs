@@ -37,6 +37,10 @@ pub fn excerpt(text: &str, max: usize) -> String {
 }
 
 /// Writes a text, [`escaped`].
+///
+/// # Errors
+///
+/// If the formatter fails.
 pub fn write(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str(&escaped(text))
 }

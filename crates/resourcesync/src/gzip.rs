@@ -7,6 +7,9 @@ use flate2::read::MultiGzDecoder;
 use crate::document::{MAX_SIZE, Malformed};
 use crate::parse::ReadError;
 
+/// First bytes of what gzip compressed.
+pub const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
 /// Largest unpacked size: ten times what the protocol allows.
 const MAX_UNPACKED: u64 = 10 * MAX_SIZE;
 /// Largest ratio of unpacked to packed size beyond [`SMALL`]. Lists have 10 to 50.
@@ -15,6 +18,10 @@ const MAX_TIMES: u64 = 200;
 const SMALL: u64 = 1 << 20;
 
 /// Reads a compressed file as `parse` does, one of the functions that read a document.
+///
+/// # Errors
+///
+/// If `parse` fails, or the data is broken or beyond the limit.
 pub fn parse_gzip<T>(
     reader: impl Read,
     parse: impl FnOnce(&mut dyn Read) -> Result<T, ReadError>,

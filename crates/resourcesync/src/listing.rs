@@ -1,51 +1,161 @@
-//! A document with all its entries, read leniently, as Destinations follow it: Capability Lists to channels and Change
-//! Lists, Change Lists to changes.
+//! Documents of every kind with all their entries, as they are written: Source Descriptions, Capability Lists, Resource
+//! Lists, Change Lists, dumps and their manifests, indexes and archives.
+//!
+//! They are read leniently, as Destinations follow them: nothing is required, and unknown elements and attributes are
+//! ignored. [`Listing::parse`] reads a document at once, [`Listing::each_entry`] entry by entry.
+//!
+//! ```
+//! use resourcesync::capability::Capability;
+//! use resourcesync::listing::Listing;
+//!
+//! let list = br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+//!                        xmlns:rs="http://www.openarchives.org/rs/terms/">
+//!   <rs:md capability="changelist" from="2026-11-20T00:00:00Z"/>
+//!   <url>
+//!     <loc>https://example.org/1.pdf</loc>
+//!     <rs:md change="updated" datetime="2026-11-20T09:00:00Z"/>
+//!   </url>
+//! </urlset>"#;
+//! let mut list = Listing::parse(list)?.expect("a document");
+//! assert_eq!(list.known_capability(), Some(Capability::ChangeList));
+//! assert_eq!(list.entries[0].change.as_deref(), Some("updated"));
+//!
+//! list.until = Some("2026-11-21T00:00:00Z".to_owned());
+//! assert_eq!(Listing::parse(&list.render())?, Some(list));
+//! # Ok::<(), resourcesync::parse::ReadError>(())
+//! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use crate::capability::Capability;
 use crate::document::Form;
 use crate::namespaces::Namespace;
 use crate::parse::{ReadError, read};
 use crate::reader::{Element, Handler, Start};
+use crate::tag::Tag;
+use crate::writer::{DocumentWriter, WrittenAttribute};
 
-/// A document in the Sitemap format with its root-level `rs:md` and `rs:ln`. All values are texts as written, without
-/// the white space around them; nothing is required, and unknown elements and attributes are ignored.
+/// The attributes of an `rs:ln` by name (core 1.1 section 14): `rel` and `href`, and what else is known of the target:
+/// `hash`, `length`, `modified`, `path`, `pri`, `type`, `encoding`, `profile`.
+pub type ListedLink = BTreeMap<String, String>;
+
+/// A document in the Sitemap format with its root-level `rs:md` and `rs:ln` (core 1.1 section 6). All values are texts as
+/// written, without the white space around them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
+    /// List or index: the root element.
     pub form: Form,
+    /// What the document is, such as `changelist`; see [`Listing::known_capability`].
     pub capability: Option<String>,
-    /// Target of `rs:ln rel="up"`.
-    pub up: Option<String>,
+    /// Time at which the listed state of the resources was taken (W3C Datetime, core 1.1 section 7).
+    pub at: Option<String>,
+    /// Time at which taking it was complete.
+    pub completed: Option<String>,
+    /// Start of the interval whose changes are listed.
     pub from: Option<String>,
+    /// End of that interval; none while more changes may be added.
     pub until: Option<String>,
+    /// Each root-level `rs:ln`.
+    pub links: Vec<ListedLink>,
+    /// Entries in the order of the document.
     pub entries: Vec<ListedEntry>,
 }
 
-/// An entry: `url`, or `sitemap` of an index. If it has several `rs:md`, the first with an attribute decides.
+/// An entry: `url`, or `sitemap` of an index (core 1.1 section 7). If it has several `rs:md`, the first with an attribute
+/// decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedEntry {
+    /// URI of the resource or document.
     pub loc: Option<String>,
+    /// Time of its last modification (W3C Datetime).
     pub lastmod: Option<String>,
+    /// How often it changes, such as `daily`.
+    pub changefreq: Option<String>,
+    /// What the document is, in a Source Description, Capability List or archive.
     pub capability: Option<String>,
+    /// `created`, `updated` or `deleted`, in a Change List, Change Dump or notification.
     pub change: Option<String>,
+    /// Time of the change (W3C Datetime).
     pub datetime: Option<String>,
-    pub hash: Option<String>,
-    pub length: Option<String>,
-    /// Value of `type`.
-    pub media_type: Option<String>,
-    pub encoding: Option<String>,
-    /// End of the interval of a list that an index names.
+    /// Time at which the state that a listed document has was taken.
+    pub at: Option<String>,
+    /// Time at which taking it was complete.
+    pub completed: Option<String>,
+    /// Start of the interval of a listed document.
+    pub from: Option<String>,
+    /// End of the interval of a listed document.
     pub until: Option<String>,
-    /// Attributes of each `rs:ln`.
-    pub links: Vec<BTreeMap<String, String>>,
+    /// Digests, separated by white space, each after the name of its algorithm: `md5:…`, `sha-1:…`, `sha-256:…`.
+    pub hash: Option<String>,
+    /// Number of bytes.
+    pub length: Option<String>,
+    /// Media type: the attribute `type`.
+    pub media_type: Option<String>,
+    /// Content codings, such as `gzip`.
+    pub encoding: Option<String>,
+    /// Path within the package of a dump, in its manifest.
+    pub path: Option<String>,
+    /// Each `rs:ln`.
+    pub links: Vec<ListedLink>,
 }
 
 impl Listing {
+    /// Returns a document that says nothing yet.
+    pub fn new(form: Form) -> Listing {
+        Listing {
+            form,
+            capability: None,
+            at: None,
+            completed: None,
+            from: None,
+            until: None,
+            links: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
     /// Reads a document; `None` of another XML document. The caller limits the length.
+    ///
+    /// # Errors
+    ///
+    /// If it is no complete, well-formed XML.
     pub fn parse(bytes: &[u8]) -> Result<Option<Listing>, ReadError> {
-        let read = read(bytes, ListingHandler::default())?;
+        let mut entries = Vec::new();
+        let root = Listing::each_entry(bytes, |_, entry| entries.push(entry))?;
+        Ok(root.map(|root| Listing { entries, ..root }))
+    }
+
+    /// Reads a document of any length in bounded memory: hands over each entry when it ends, with the document so far, and
+    /// returns the document without entries; `None` of another XML document. Compressed ones go through
+    /// [`unpacked`](crate::gzip::unpacked).
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is no complete, well-formed XML. Entries before the error have been handed over by then.
+    pub fn each_entry(
+        source: impl Read,
+        take: impl FnMut(&Listing, ListedEntry),
+    ) -> Result<Option<Listing>, ReadError> {
+        let handler = ListingHandler {
+            listing: None,
+            entry: None,
+            take,
+        };
+        let read = read(source, handler)?;
         Ok(read.ok().and_then(|(handler, _)| handler.listing))
+    }
+
+    /// Returns the document as text. What a [`DocumentWriter`] writes needs no room for all entries.
+    pub fn render(&self) -> Vec<u8> {
+        let written = DocumentWriter::new(Vec::new(), self).and_then(|mut writer| {
+            self.entries
+                .iter()
+                .try_for_each(|entry| writer.write(entry))?;
+            writer.finish()
+        });
+        written.expect("a vector takes everything")
     }
 
     /// Returns the capability, unless it is none of a document.
@@ -57,6 +167,21 @@ impl Listing {
     pub fn is_list(&self) -> bool {
         self.form == Form::List
     }
+
+    /// Returns the targets of its links with a relation, in order: `up`, `index`, `describedby`.
+    pub fn targets(&self, relation: &str) -> impl Iterator<Item = &str> {
+        targets(&self.links, relation)
+    }
+
+    pub(crate) fn description(&self) -> [WrittenAttribute<'_>; 5] {
+        described([
+            ("capability", &self.capability),
+            ("at", &self.at),
+            ("completed", &self.completed),
+            ("from", &self.from),
+            ("until", &self.until),
+        ])
+    }
 }
 
 impl ListedEntry {
@@ -67,74 +192,113 @@ impl ListedEntry {
 
     /// Returns the targets of its links with a relation, in order.
     pub fn targets(&self, relation: &str) -> impl Iterator<Item = &str> {
-        self.links.iter().filter_map(move |link| {
-            let mut relations = link.get("rel")?.split_ascii_whitespace();
-            let has_relation = relations.any(|one| one.eq_ignore_ascii_case(relation));
-            link.get("href")
-                .map(String::as_str)
-                .filter(|_| has_relation)
-        })
+        targets(&self.links, relation)
+    }
+
+    pub(crate) fn elements(&self) -> [(&'static str, Option<&str>); 3] {
+        [
+            ("loc", self.loc.as_deref()),
+            ("lastmod", self.lastmod.as_deref()),
+            ("changefreq", self.changefreq.as_deref()),
+        ]
+    }
+
+    pub(crate) fn description(&self) -> [WrittenAttribute<'_>; 12] {
+        described([
+            ("capability", &self.capability),
+            ("change", &self.change),
+            ("datetime", &self.datetime),
+            ("at", &self.at),
+            ("completed", &self.completed),
+            ("from", &self.from),
+            ("until", &self.until),
+            ("hash", &self.hash),
+            ("length", &self.length),
+            ("type", &self.media_type),
+            ("encoding", &self.encoding),
+            ("path", &self.path),
+        ])
     }
 }
 
+fn described<'a, const N: usize>(
+    values: [(&'a str, &'a Option<String>); N],
+) -> [WrittenAttribute<'a>; N] {
+    values.map(|(name, value)| (name, value.as_deref().map(Cow::from)))
+}
+
+fn targets<'a>(links: &'a [ListedLink], relation: &str) -> impl Iterator<Item = &'a str> {
+    links.iter().filter_map(move |link| {
+        let mut relations = link.get("rel")?.split_ascii_whitespace();
+        let has_relation = relations.any(|one| one.eq_ignore_ascii_case(relation));
+        link.get("href")
+            .map(String::as_str)
+            .filter(|_| has_relation)
+    })
+}
+
+/// Returns the attributes of each link, `rel` and `href` first.
+pub(crate) fn link_attributes(
+    links: &[ListedLink],
+) -> impl Iterator<Item = Vec<WrittenAttribute<'_>>> {
+    links.iter().map(|link| {
+        let attributes = link.iter();
+        let mut attributes: Vec<WrittenAttribute<'_>> = attributes
+            .map(|(name, value)| (name.as_str(), Some(value.into())))
+            .collect();
+        attributes.sort_by_key(|(name, _)| match *name {
+            "rel" => 0,
+            "href" => 1,
+            _ => 2,
+        });
+        attributes
+    })
+}
+
 /// The document that is being read.
-#[derive(Debug, Default)]
-struct ListingHandler {
+struct ListingHandler<F> {
     /// `None` before the root.
     listing: Option<Listing>,
     entry: Option<ListedEntry>,
-    /// True within the `lastmod` of an entry.
-    is_lastmod: bool,
+    take: F,
 }
 
-impl Handler for ListingHandler {
+impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
     fn start(&mut self, start: &Start<'_>) {
+        let Some(listing) = &mut self.listing else {
+            self.listing = Form::of_root(start.local).map(Listing::new);
+            return;
+        };
         let value = |name| {
             let value = start.tag.value(name)?;
             Some(value.trim().to_owned())
-        };
-        self.is_lastmod =
-            start.depth == 2 && start.namespace == Namespace::Sitemap && start.local == "lastmod";
-        let Some(listing) = &mut self.listing else {
-            self.listing = Form::of_root(start.local).map(|form| Listing {
-                form,
-                capability: None,
-                up: None,
-                from: None,
-                until: None,
-                entries: Vec::new(),
-            });
-            return;
         };
         let keep = |kept: &mut Option<String>, name| *kept = kept.take().or_else(|| value(name));
         match (start.depth, start.element, &mut self.entry) {
             (1, Element::Entry, _) => self.entry = Some(ListedEntry::default()),
             (1, Element::Md, _) => {
                 keep(&mut listing.capability, "capability");
+                keep(&mut listing.at, "at");
+                keep(&mut listing.completed, "completed");
                 keep(&mut listing.from, "from");
                 keep(&mut listing.until, "until");
             }
-            (1, Element::Ln, _) if start.tag.has_relation("up") => keep(&mut listing.up, "href"),
+            (1, Element::Ln, _) => listing.links.push(link(start.tag)),
             (2, Element::Md, Some(entry)) => {
                 keep(&mut entry.capability, "capability");
                 keep(&mut entry.change, "change");
                 keep(&mut entry.datetime, "datetime");
+                keep(&mut entry.at, "at");
+                keep(&mut entry.completed, "completed");
+                keep(&mut entry.from, "from");
+                keep(&mut entry.until, "until");
                 keep(&mut entry.hash, "hash");
                 keep(&mut entry.length, "length");
                 keep(&mut entry.media_type, "type");
                 keep(&mut entry.encoding, "encoding");
-                keep(&mut entry.until, "until");
+                keep(&mut entry.path, "path");
             }
-            (2, Element::Ln, Some(entry)) => {
-                let plain = start.tag.attributes.iter();
-                let plain = plain.filter(|attribute| attribute.namespace == Namespace::None);
-                let pairs = plain.filter_map(|attribute| {
-                    let name = start.tag.local_name(attribute).to_owned();
-                    let value = start.tag.text(attribute).ok()?;
-                    Some((name, value.trim().to_owned()))
-                });
-                entry.links.push(pairs.collect());
-            }
+            (2, Element::Ln, Some(entry)) => entry.links.push(link(start.tag)),
             _ => {}
         }
     }
@@ -143,18 +307,37 @@ impl Handler for ListingHandler {
         let Some(entry) = self.entry.as_mut().filter(|_| depth == 2) else {
             return;
         };
-        if element == Element::Loc {
-            entry.loc.get_or_insert_with(|| text.to_owned());
-        } else if self.is_lastmod {
-            entry.lastmod.get_or_insert_with(|| text.to_owned());
-        }
+        let part = match element {
+            Element::Loc => &mut entry.loc,
+            Element::Lastmod => &mut entry.lastmod,
+            Element::Changefreq => &mut entry.changefreq,
+            _ => return,
+        };
+        part.get_or_insert_with(|| text.to_owned());
     }
 
     fn end(&mut self, depth: usize, _: usize) {
-        if let (1, Some(listing)) = (depth, &mut self.listing) {
-            listing.entries.extend(self.entry.take());
+        if depth == 1
+            && let Some(listing) = &self.listing
+            && let Some(entry) = self.entry.take()
+        {
+            (self.take)(listing, entry);
         }
     }
+}
+
+/// Reads an `rs:ln`.
+fn link(tag: Tag<'_>) -> ListedLink {
+    let plain = tag.attributes.iter();
+    let plain = plain.filter(|attribute| attribute.namespace == Namespace::None);
+    let pairs = plain.filter_map(|attribute| {
+        let value = tag.text(attribute).ok()?;
+        Some((
+            tag.local_name(attribute).to_owned(),
+            value.trim().to_owned(),
+        ))
+    });
+    pairs.collect()
 }
 
 #[cfg(test)]
@@ -173,7 +356,7 @@ mod tests {
         let list = list.unwrap().unwrap();
         assert_eq!((list.form, list.is_list()), (Form::List, true));
         assert_eq!(list.capability.as_deref(), Some("capabilitylist"));
-        assert_eq!(list.up.as_deref(), Some("https://e.org/d"));
+        assert_eq!(list.targets("up").next(), Some("https://e.org/d"));
         let [channel, other] = &list.entries[..] else {
             panic!("{list:?}")
         };

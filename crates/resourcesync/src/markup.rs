@@ -87,11 +87,9 @@ fn instruction(text: &str) -> Result<Markup<'_>, Stop> {
     let end = 2 + text[2..].find("?>").ok_or(Stop::Cut)?;
     let mut kind = MarkupKind::Instruction;
     let length = end + 2;
-    let error = match name_at(&text.as_bytes()[..end], 2) {
+    let name = name_at(&text.as_bytes()[..end], 2).filter(|name| name.end > 2);
+    let error = match name {
         None => Some((2, "a processing instruction has no target".to_owned())),
-        Some(name) if name.end == 2 => {
-            Some((2, "a processing instruction has no target".to_owned()))
-        }
         Some(name) => {
             let target = &text[2..name.end];
             let is_apart = name.end == end || is_space(text.as_bytes()[name.end]);
@@ -102,15 +100,12 @@ fn instruction(text: &str) -> Result<Markup<'_>, Stop> {
                     .map(|(at, message)| (name.end + at, message.to_owned()))
             } else if target.eq_ignore_ascii_case("xml") {
                 Some((2, format!("the target {target} is reserved")))
-            } else if name.local_start > 2 {
-                let message =
-                    format!("the processing instruction {target} has a colon in its name");
-                Some((2, message))
-            } else if !is_apart {
-                let message = format!("the processing instruction {target} has no proper name");
-                Some((2, message))
             } else {
-                None
+                let flaw = match name.local_start {
+                    3.. => Some("a colon in its name"),
+                    _ => (!is_apart).then_some("no proper name"),
+                };
+                flaw.map(|flaw| (2, format!("the processing instruction {target} has {flaw}")))
             }
         }
     };

@@ -17,7 +17,7 @@ const LONGEST_URI: usize = 8 << 10;
 /// Total length of the hubs that are kept of one document.
 const LONGEST_HUBS: usize = 1 << 20;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outline {
     form: Form,
     capability: Option<Result<Capability, UnknownCapability>>,
@@ -51,17 +51,7 @@ impl Outline {
     pub(crate) fn new(form: Form) -> Outline {
         Outline {
             form,
-            capability: None,
-            foreign_terms: None,
-            up: None,
-            index: None,
-            span: DeclaredSpan::default(),
-            entries: 0,
-            locs: String::new(),
-            ends: Vec::new(),
-            channels: Vec::new(),
-            hubs: 0,
-            entry: None,
+            ..Outline::default()
         }
     }
 

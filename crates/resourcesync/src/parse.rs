@@ -16,8 +16,10 @@ const GZIP: u8 = 0x1f;
 /// The reason why a candidate file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    /// The source of the bytes failed.
     #[error("cannot read on")]
     Io(#[from] std::io::Error),
+    /// The bytes are no complete, well-formed XML.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -26,6 +28,10 @@ pub enum ReadError {
 ///
 /// A document is read to its end, since only a complete one counts; another file up to its root, and at most 64 KiB of
 /// it.
+///
+/// # Errors
+///
+/// If it cannot be read, or is a capability document that is not complete, well-formed XML.
 pub fn parse(source: impl Read) -> Result<Content, ReadError> {
     Ok(match read(source, DocumentHandler::new())? {
         Ok((handler, size)) => handler.conclude(size),
@@ -105,7 +111,7 @@ impl Handler for DocumentHandler {
 
 /// Reads XML to its end. Returns the handler with the number of bytes read, or the reason why the file was given up as
 /// another than a capability document or notification.
-pub fn read<H: Handler>(
+pub(crate) fn read<H: Handler>(
     source: impl Read,
     handler: H,
 ) -> Result<Result<(H, u64), NotADocument>, ReadError> {

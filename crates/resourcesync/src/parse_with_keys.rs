@@ -14,6 +14,10 @@ pub const MAX_ENTRIES: usize = 1 << 16;
 /// Reads a file as [`parse`](crate::parse::parse) does, and returns the keys too, as
 /// [`read_keys`](crate::change_list::read_keys) does, if it is a Change List that says so before its first
 /// entry and has [`MAX_ENTRIES`] at most.
+///
+/// # Errors
+///
+/// As [`parse`](crate::parse::parse).
 pub fn parse_with_keys(source: impl Read) -> Result<(Content, Option<ListedChanges>), ReadError> {
     let handler = KeyedDocumentHandler {
         document: DocumentHandler::new(),

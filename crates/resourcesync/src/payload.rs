@@ -1,5 +1,6 @@
 //! The payload of a framework notification (Framework Notification 1.0.1 section 3).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -7,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::capability::Capability;
 use crate::channel_kind::ChannelKind;
-use crate::characters::is_allowed;
+use crate::document::Form;
 use crate::uri::Uri;
+use crate::writer::{self, link, write_tail};
 
 /// Content type of every payload, exactly: some hubs refuse a `charset`.
 pub const PAYLOAD_TYPE: &str = "application/xml";
@@ -17,12 +19,22 @@ pub const PAYLOAD_TYPE: &str = "application/xml";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
+    /// It is new.
     Created,
+    /// It has other content.
     Updated,
+    /// It is gone.
     Deleted,
 }
 
 impl ChangeKind {
+    /// Each kind.
+    pub const ALL: [ChangeKind; 3] = [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ];
+
     /// Returns the attribute's value.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,28 +60,24 @@ pub struct Payload {
     pub from: Option<Timestamp>,
     /// End of that interval; written with milliseconds (R20).
     pub until: Option<Timestamp>,
+    /// Changes of documents, in order.
     pub entries: Vec<Entry>,
 }
 
 /// One `url` element: one change of one document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
+    /// URI of the document.
     pub uri: Uri,
+    /// Created, updated or deleted.
     pub change: ChangeKind,
+    /// What the document is.
     pub capability: Capability,
     /// Time of the change; written with milliseconds (R19).
     pub datetime: Option<Timestamp>,
     /// The index under which the document resides.
     pub index: Option<Uri>,
 }
-
-const HEAD: &str = concat!(
-    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
-    "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"",
-    " xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n",
-);
-/// The end of every notification.
-pub(crate) const TAIL: &str = "</urlset>\n";
 
 impl Payload {
     /// Returns the notification as it is sent (Framework Notification 1.0.1 section 3; R19, R20).
@@ -78,44 +86,40 @@ impl Payload {
         for entry in &self.entries {
             write_entry(&mut xml, entry);
         }
-        xml.push_str(TAIL);
+        write_tail(&mut xml, Form::List);
         xml.into_bytes()
     }
 
     /// Returns the length of the rendering without its entries, each of which adds its [`entry_len`].
     pub fn overhead(&self) -> usize {
-        self.head().len() + TAIL.len()
+        overhead(self.head())
     }
 
     fn head(&self) -> String {
-        let times = [("from", self.from), ("until", self.until)];
-        let times = times.map(|(name, time)| (name, time.map(datetime)));
-        head(
-            self.up.as_ref(),
-            ChannelKind::Framework.capability(),
-            &times,
-        )
+        let interval = [self.from, self.until].map(|time| time.map(datetime));
+        head(self.up.as_ref(), ChannelKind::Framework, interval)
     }
 }
 
 /// Returns the start of a notification, up to its first entry.
-pub(crate) fn head(up: Option<&Uri>, capability: &str, times: &[(&str, Option<String>)]) -> String {
-    let mut xml = HEAD.to_owned();
-    // R20: both come before the first url, since the reference reader fails otherwise.
-    if let Some(up) = up {
-        xml.push_str("  <rs:ln rel=\"up\"");
-        write_attribute(&mut xml, "href", up.as_str());
-        xml.push_str("/>\n");
-    }
-    xml.push_str("  <rs:md");
-    write_attribute(&mut xml, "capability", capability);
-    for (name, time) in times {
-        if let Some(time) = time {
-            write_attribute(&mut xml, name, time);
-        }
-    }
-    xml.push_str("/>\n");
+pub(crate) fn head(
+    up: Option<&Uri>,
+    kind: ChannelKind,
+    interval: [Option<Cow<'_, str>>; 2],
+) -> String {
+    let [from, until] = interval;
+    let up = up.map(|up| link("up", up.as_str()));
+    let capability = Some(kind.capability().into());
+    let description = [("capability", capability), ("from", from), ("until", until)];
+    let mut xml = String::new();
+    writer::write_head(&mut xml, Form::List, up, &description);
     xml
+}
+
+/// Returns the length of a notification with this start and no entries.
+pub(crate) fn overhead(mut head: String) -> usize {
+    write_tail(&mut head, Form::List);
+    head.len()
 }
 
 /// Returns the length that an entry adds to a rendering (R21).
@@ -126,64 +130,20 @@ pub fn entry_len(entry: &Entry) -> usize {
 }
 
 fn write_entry(xml: &mut String, entry: &Entry) {
-    xml.push_str("  <url>\n    <loc>");
-    write_escaped(xml, entry.uri.as_str());
-    xml.push_str("</loc>\n    <rs:md");
-    write_attribute(xml, "change", entry.change.as_str());
-    if let Some(time) = entry.datetime {
-        write_attribute(xml, "datetime", &datetime(time));
-    }
-    write_attribute(xml, "capability", entry.capability.as_str());
-    xml.push_str("/>\n");
-    if let Some(index) = &entry.index {
-        xml.push_str("    <rs:ln rel=\"index\"");
-        write_attribute(xml, "href", index.as_str());
-        xml.push_str("/>\n");
-    }
-    xml.push_str("  </url>\n");
-}
-
-/// Writes an attribute, with the space before it.
-pub fn write_attribute(xml: &mut String, name: &str, value: &str) {
-    xml.push(' ');
-    xml.push_str(name);
-    xml.push_str("=\"");
-    write_escaped(xml, value);
-    xml.push('"');
-}
-
-/// Writes a text so that it reads back the same, in an element as in an attribute. Characters that XML cannot hold are
-/// percent-encoded.
-pub fn write_escaped(xml: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '&' => xml.push_str("&amp;"),
-            '<' => xml.push_str("&lt;"),
-            '>' => xml.push_str("&gt;"),
-            '"' => xml.push_str("&quot;"),
-            '\t' => xml.push_str("&#9;"),
-            '\n' => xml.push_str("&#10;"),
-            '\r' => xml.push_str("&#13;"),
-            character if is_allowed(character) => xml.push(character),
-            character => {
-                for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                    xml.push_str(&format!("%{byte:02X}"));
-                }
-            }
-        }
-    }
-}
-
-/// Returns the length of a text as it is written.
-pub(crate) fn escaped_len(text: &str) -> usize {
-    let mut xml = String::new();
-    write_escaped(&mut xml, text);
-    xml.len()
+    let loc = [("loc", Some(entry.uri.as_str()))];
+    let description = [
+        ("change", Some(entry.change.as_str().into())),
+        ("datetime", entry.datetime.map(datetime)),
+        ("capability", Some(entry.capability.as_str().into())),
+    ];
+    let index = entry.index.as_ref();
+    let index = index.map(|index| link("index", index.as_str()));
+    writer::write_entry(xml, Form::List, loc, &description, index);
 }
 
 /// Returns a time in UTC with milliseconds (R19).
-fn datetime(time: Timestamp) -> String {
-    format!("{time:.3}")
+fn datetime(time: Timestamp) -> Cow<'static, str> {
+    format!("{time:.3}").into()
 }
 
 #[cfg(test)]

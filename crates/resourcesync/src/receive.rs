@@ -1,24 +1,24 @@
 //! Reading of notifications as Destinations receive them (Framework Notification 1.0.1 section 3, Change Notification
 //! 1.0.1 section 3).
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::capability::UnknownCapability;
+use crate::change::kind;
 use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
-use crate::listing::{ListedEntry, Listing};
-use crate::parse::{ReadError, read};
+use crate::listing::{ListedEntry, ListedLink, Listing};
+use crate::parse::ReadError;
 use crate::payload::{ChangeKind, Entry, Payload};
-use crate::reader::{Element, Handler, Start};
 use crate::uri::{NotAUri, Uri};
 
 /// A notification of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notification {
+    /// Changes of documents.
     Framework(Payload),
+    /// Changes of resources.
     Change(ChangeNotification),
 }
 
@@ -42,27 +42,39 @@ pub struct ChangeNotification {
 /// values are texts as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReceivedChange {
+    /// URI of the resource.
     pub loc: String,
+    /// Created, updated or deleted.
     pub change: ChangeKind,
+    /// Time of the change (W3C Datetime).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datetime: Option<String>,
+    /// Time of the last modification (W3C Datetime).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lastmod: Option<String>,
+    /// Digests, separated by white space, each after the name of its algorithm and a colon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
+    /// Number of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<String>,
+    /// Value of `type`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
+    /// Content codings, such as `gzip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// Attributes of each `rs:ln`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<BTreeMap<String, String>>,
+    pub links: Vec<ListedLink>,
 }
 
 impl Notification {
     /// Reads a notification of either kind.
+    ///
+    /// # Errors
+    ///
+    /// If it is no complete, well-formed XML, no notification, or has no valid entries of a framework notification.
     pub fn parse(bytes: &[u8]) -> Result<Notification, PayloadError> {
         let listing = Listing::parse(bytes)?.ok_or(PayloadError::ForeignRoot)?;
         let kind = listing
@@ -73,7 +85,7 @@ impl Notification {
             Some(ChannelKind::Change) if listing.is_list() => {
                 Ok(Notification::Change(listing.into()))
             }
-            Some(ChannelKind::Framework) => Payload::parse(bytes).map(Notification::Framework),
+            Some(ChannelKind::Framework) => listing.try_into().map(Notification::Framework),
             Some(ChannelKind::Change) => Err(PayloadError::ForeignRoot),
             None => Err(PayloadError::UnknownKind),
         }
@@ -90,6 +102,7 @@ impl Notification {
 
 impl From<Listing> for ChangeNotification {
     fn from(listing: Listing) -> ChangeNotification {
+        let up = listing.targets("up").next().map(str::to_owned);
         let entries = listing.entries.len();
         let changes: Vec<ReceivedChange> = listing
             .entries
@@ -97,7 +110,7 @@ impl From<Listing> for ChangeNotification {
             .filter_map(ReceivedChange::of)
             .collect();
         ChangeNotification {
-            up: listing.up,
+            up,
             from: listing.from,
             until: listing.until,
             skipped: entries - changes.len(),
@@ -110,7 +123,7 @@ impl ReceivedChange {
     /// Returns the change that an entry describes; `None` without a `loc` or a known `change`.
     pub fn of(entry: ListedEntry) -> Option<ReceivedChange> {
         Some(ReceivedChange {
-            change: change_kind(&entry.change?.to_ascii_lowercase())?,
+            change: kind(&entry.change?)?,
             loc: entry.loc?,
             datetime: entry.datetime,
             lastmod: entry.lastmod,
@@ -138,39 +151,55 @@ pub fn time_span(text: &str) -> Option<(Timestamp, Timestamp)> {
 }
 
 fn change_kind(value: &str) -> Option<ChangeKind> {
-    let mut kinds = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ]
-    .into_iter();
+    let mut kinds = ChangeKind::ALL.into_iter();
     kinds.find(|kind| kind.as_str() == value)
 }
 
 /// The reason why bytes are not a notification.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
+    /// It is broken off or malformed.
     #[error("it is not well-formed")]
     NotWellFormed(#[from] ReadError),
+    /// It is another XML document, or no XML.
     #[error("its root element is not urlset of the sitemap namespace")]
     ForeignRoot,
+    /// It is another document of the framework, or a plain sitemap.
     #[error("it has no root-level rs:md with capability \"framework-notification\"")]
     NotANotification,
+    /// It is no notification of either kind.
     #[error(
         "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\""
     )]
     UnknownKind,
+    /// An entry lacks what every entry has.
     #[error("entry {entry} has no {part}")]
-    Incomplete { entry: usize, part: &'static str },
+    Incomplete {
+        /// Number of the entry, from 1.
+        entry: usize,
+        /// `loc`, `change` or `capability`.
+        part: &'static str,
+    },
+    /// An entry is about a document of no capability of the framework.
     #[error("entry {entry}")]
     UnknownCapability {
+        /// Number of the entry, from 1.
         entry: usize,
+        /// The value.
         source: UnknownCapability,
     },
+    /// An entry has another value of `change`.
     #[error("entry {entry} has the unknown change \"{change}\"")]
-    UnknownChange { entry: usize, change: String },
+    UnknownChange {
+        /// Number of the entry, from 1.
+        entry: usize,
+        /// The value.
+        change: String,
+    },
+    /// A time is none: the text.
     #[error("\"{0}\" is no date and time")]
     Datetime(String),
+    /// A URI is relative or malformed.
     #[error(transparent)]
     NotAUri(#[from] NotAUri),
 }
@@ -178,114 +207,60 @@ pub enum PayloadError {
 impl Payload {
     /// Reads a notification as a Destination receives it, whatever its prefixes and the order of its
     /// elements (Framework Notification 1.0.1 section 3).
+    ///
+    /// # Errors
+    ///
+    /// If it is no complete, well-formed XML, no framework notification, or has an entry that is not valid.
     pub fn parse(bytes: &[u8]) -> Result<Payload, PayloadError> {
-        match read(bytes, PayloadHandler::default())? {
-            Ok((handler, _)) if handler.is_urlset => handler.payload(),
-            _ => Err(PayloadError::ForeignRoot),
-        }
+        Listing::parse(bytes)?
+            .ok_or(PayloadError::ForeignRoot)?
+            .try_into()
     }
 }
 
-/// A notification as it is written.
-#[derive(Debug, Default)]
-struct PayloadHandler {
-    is_urlset: bool,
-    is_notification: bool,
-    up: Option<String>,
-    from: Option<String>,
-    until: Option<String>,
-    entries: Vec<EntryDraft>,
-    /// The entry that is being read.
-    entry: Option<EntryDraft>,
-}
+impl TryFrom<Listing> for Payload {
+    type Error = PayloadError;
 
-/// An entry as it is written.
-#[derive(Debug, Default)]
-struct EntryDraft {
-    loc: Option<String>,
-    change: Option<String>,
-    capability: Option<String>,
-    datetime: Option<String>,
-    index: Option<String>,
-}
-
-impl Handler for PayloadHandler {
-    fn start(&mut self, start: &Start<'_>) {
-        let value = |name| {
-            let value = start.tag.value(name)?;
-            Some(value.trim().to_owned())
-        };
-        match (start.depth, start.element, &mut self.entry) {
-            (0, ..) => self.is_urlset = start.local == "urlset",
-            (1, Element::Entry, _) => self.entry = Some(EntryDraft::default()),
-            (1, Element::Md, _) => {
-                let framework = ChannelKind::Framework.capability();
-                self.is_notification |= value("capability").as_deref() == Some(framework);
-                self.from = value("from").or(self.from.take());
-                self.until = value("until").or(self.until.take());
-            }
-            (1, Element::Ln, _) if start.tag.has_relation("up") => self.up = value("href"),
-            (2, Element::Md, Some(entry)) => {
-                entry.change = value("change").or(entry.change.take());
-                entry.capability = value("capability").or(entry.capability.take());
-                entry.datetime = value("datetime").or(entry.datetime.take());
-            }
-            (2, Element::Ln, Some(entry)) if start.tag.has_relation("index") => {
-                entry.index = value("href");
-            }
-            _ => {}
+    fn try_from(listing: Listing) -> Result<Payload, PayloadError> {
+        if !listing.is_list() {
+            return Err(PayloadError::ForeignRoot);
         }
-    }
-
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
-        if let (2, Element::Loc, Some(entry)) = (depth, element, &mut self.entry) {
-            entry.loc.get_or_insert_with(|| text.to_owned());
-        }
-    }
-
-    fn end(&mut self, depth: usize, _: usize) {
-        if depth == 1 {
-            self.entries.extend(self.entry.take());
-        }
-    }
-}
-
-impl PayloadHandler {
-    fn payload(self) -> Result<Payload, PayloadError> {
-        if !self.is_notification {
+        if listing.capability.as_deref() != Some(ChannelKind::Framework.capability()) {
             return Err(PayloadError::NotANotification);
         }
-        let entries = (1..).zip(self.entries);
+        let up = listing.targets("up").next();
         Ok(Payload {
-            up: self.up.map(|up| Uri::parse(&up)).transpose()?,
-            from: self.from.map(timestamp).transpose()?,
-            until: self.until.map(timestamp).transpose()?,
-            entries: entries
-                .map(|(number, draft)| draft.entry(number))
+            up: up.map(Uri::parse).transpose()?,
+            from: listing.from.map(timestamp).transpose()?,
+            until: listing.until.map(timestamp).transpose()?,
+            entries: (1..)
+                .zip(listing.entries)
+                .map(|(number, listed)| entry(number, listed))
                 .collect::<Result<_, _>>()?,
         })
     }
 }
 
-impl EntryDraft {
-    /// Returns the entry, the `number`th of its notification.
-    fn entry(self, number: usize) -> Result<Entry, PayloadError> {
-        let entry = number;
-        let missing = |part| PayloadError::Incomplete { entry, part };
-        let loc = self.loc.ok_or_else(|| missing("loc"))?;
-        let change = self.change.ok_or_else(|| missing("change"))?;
-        let capability = self.capability.ok_or_else(|| missing("capability"))?;
-        let kind = change_kind(&change);
-        Ok(Entry {
-            uri: Uri::parse(&loc)?,
-            change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
-            capability: capability
-                .parse()
-                .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
-            datetime: self.datetime.map(timestamp).transpose()?,
-            index: self.index.map(|index| Uri::parse(&index)).transpose()?,
-        })
-    }
+/// Returns the entry that is the `number`th of a notification.
+fn entry(number: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
+    let entry = number;
+    let missing = |part| PayloadError::Incomplete { entry, part };
+    let loc = listed.loc.as_deref().ok_or_else(|| missing("loc"))?;
+    let index = listed.targets("index").next();
+    let index = index.map(Uri::parse).transpose();
+    let capability = listed.capability.as_deref();
+    let capability = capability.ok_or_else(|| missing("capability"));
+    let change = listed.change.clone().ok_or_else(|| missing("change"))?;
+    let kind = change_kind(&change);
+    Ok(Entry {
+        uri: Uri::parse(loc)?,
+        change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
+        capability: capability?
+            .parse()
+            .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
+        index: index?,
+        datetime: listed.datetime.map(timestamp).transpose()?,
+    })
 }
 
 /// Reads a date and time, in UTC where it names no zone.

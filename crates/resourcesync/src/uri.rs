@@ -61,6 +61,10 @@ pub struct NotAUri(pub String);
 impl Uri {
     /// Reads an absolute hierarchical URI. White space around it is removed; characters that a URI may not contain are
     /// kept ([`Uri::is_clean`]), because real documents contain them.
+    ///
+    /// # Errors
+    ///
+    /// If it is relative, or has no authority.
     pub fn parse(text: &str) -> Result<Uri, NotAUri> {
         normal(text).map(|uri| Uri(uri.into()))
     }
@@ -80,6 +84,7 @@ impl Uri {
         Uri(uri.into())
     }
 
+    /// Returns the URI in normal form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -143,10 +148,12 @@ pub struct Hub(Arc<str>);
 macro_rules! byte_exact {
     ($name:ident) => {
         impl $name {
+            /// Wraps an address, which is not changed.
             pub fn new(text: impl Into<Arc<str>>) -> $name {
                 $name(text.into())
             }
 
+            /// Returns the address, byte for byte.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -207,6 +214,10 @@ pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
 
 /// Returns the URI of a resource as compared: in normal form as a [`Uri`], but it may also have a scheme without an
 /// authority, such as `urn:`.
+///
+/// # Errors
+///
+/// If it is relative.
 pub fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     let not_a_uri = match normal(text) {
         Ok(uri) => return Ok(uri),

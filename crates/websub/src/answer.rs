@@ -9,12 +9,18 @@ use crate::retry::asked_for;
 /// An answer, or the error if there was none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
+    /// An HTTP answer.
     Status {
+        /// HTTP status.
         status: u16,
+        /// Value of the `Content-Type` header.
         content_type: Option<String>,
+        /// Value of the `Retry-After` header.
         retry_after: Option<String>,
         /// The beginning of the body: a few hundred characters, and more of a form, which may decide.
         excerpt: String,
+        /// The credentials that the request had, in words, such as `bearer token`.
+        credentials: Option<&'static str>,
     },
     /// No answer: the error message.
     Failed(String),
@@ -29,7 +35,9 @@ pub enum BrokerAnswer {
     Receipts,
     /// An `ERROR`, with the beginning of its text.
     Refused {
+        /// What it refuses.
         refusal: BrokerRefusal,
+        /// The beginning of its text.
         excerpt: String,
     },
 }
@@ -41,6 +49,7 @@ pub enum BrokerRefusal {
     Credentials,
     /// The destination does not exist, or this user may not send to it.
     Destination,
+    /// Anything else.
     Other,
 }
 
@@ -56,6 +65,7 @@ impl Answer {
         content_type: None,
         retry_after: None,
         excerpt: String::new(),
+        credentials: None,
     };
 
     /// Returns the wait of its `Retry-After`, clamped (R23).

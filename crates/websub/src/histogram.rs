@@ -17,12 +17,14 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// Counts a duration.
     pub fn observe(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
         self.sum += seconds;
         self.counts[SECONDS.partition_point(|bound| *bound < seconds)] += 1;
     }
 
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -59,6 +59,7 @@ impl Callback {
         Callback(text.into())
     }
 
+    /// Returns the URL, byte for byte.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -90,15 +91,20 @@ impl fmt::Debug for Callback {
 /// The identity of a subscription: its topic and callback (WebSub section 2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubscriptionKey {
+    /// The topic.
     pub topic: Topic,
+    /// The callback.
     pub callback: Callback,
 }
 
 /// A verified subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
+    /// The topic.
     pub topic: Topic,
+    /// The callback.
     pub callback: Callback,
+    /// The secret that deliveries are signed with (WebSub section 7.1).
     pub secret: Option<Secret>,
     /// The end of its lease.
     pub expires: Timestamp,
@@ -106,12 +112,20 @@ pub struct Subscription {
     pub requester: Option<Requester>,
 }
 
-impl Subscription {
-    pub fn key(&self) -> SubscriptionKey {
+impl SubscriptionKey {
+    /// Returns the key of a subscription.
+    pub fn new(topic: &Topic, callback: &Callback) -> SubscriptionKey {
         SubscriptionKey {
-            topic: self.topic.clone(),
-            callback: self.callback.clone(),
+            topic: topic.clone(),
+            callback: callback.clone(),
         }
+    }
+}
+
+impl Subscription {
+    /// Returns its identity.
+    pub fn key(&self) -> SubscriptionKey {
+        SubscriptionKey::new(&self.topic, &self.callback)
     }
 
     /// Returns the key under which it is counted.
@@ -119,6 +133,7 @@ impl Subscription {
         QuotaKey::new(&self.callback, self.requester)
     }
 
+    /// Returns true until its lease ends.
     pub fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires
     }
@@ -134,17 +149,22 @@ pub const PART_BYTES: usize = 64 * 1024;
 /// A notification to deliver to each subscriber of a topic that has not received it. In memory only until it is saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
+    /// Its number in the state file.
     pub id: RelayId,
+    /// The topic that it is delivered for.
     pub topic: Topic,
     /// The notification's number in its channel.
     pub seq: u64,
+    /// Content of the topic.
     pub body: Arc<[u8]>,
+    /// Header values that are delivered with it.
     pub headers: RelayHeaders,
 }
 
 /// A notification of the state file that some subscriber has not received, without its body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PendingRelay {
+    /// Its number in the state file.
     pub id: RelayId,
     /// Bytes of its body.
     pub size: u64,
@@ -153,11 +173,13 @@ pub struct PendingRelay {
 /// A notification as it is read from the state file to be delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRelay {
+    /// Its number in the state file.
     pub id: RelayId,
     /// The one before it on its topic that is still in the state file, or 0.
     pub previous: RelayId,
     /// The notification's number in its channel.
     pub seq: u64,
+    /// Header values that are delivered with it.
     pub headers: RelayHeaders,
     /// Bytes of its body.
     pub size: u64,
@@ -201,6 +223,7 @@ pub enum HubRecord {
     Subscribed(Subscription, RelayId),
     /// Unsubscribed, gone (410), or expired.
     Unsubscribed(SubscriptionKey),
+    /// How far the deliveries to a subscription are.
     Progressed(SubscriptionKey, DeliveryProgress),
     /// The notifications of a topic up to this one are no longer pending for any subscriber.
     Ended(Topic, RelayId),
@@ -215,6 +238,7 @@ pub enum HubRecord {
 /// The hub's part of the saved state.
 #[derive(Debug, Clone, Default)]
 pub struct SavedHub {
+    /// The subscriptions with their progress.
     pub subscriptions: Vec<(Subscription, DeliveryProgress)>,
     /// The topics with notifications in the state file.
     pub topics: Vec<SavedTopic>,
@@ -223,6 +247,7 @@ pub struct SavedHub {
 /// The notifications of a topic in the state file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedTopic {
+    /// The topic.
     pub topic: Topic,
     /// In order; at least one.
     pub relays: Vec<PendingRelay>,

@@ -20,14 +20,16 @@ pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -
 /// One link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
+    /// Target of the link, as written.
     pub target: String,
     /// Relation types, in lower case.
     pub relations: Vec<String>,
 }
 
 /// Parses the links of all values of a `Link` header. Malformed ones are skipped.
-pub fn parse_links<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Link> {
-    values.into_iter().flat_map(links_of).collect()
+pub fn parse_links(values: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Link> {
+    let values = values.into_iter();
+    values.flat_map(|value| links_of(value.as_ref())).collect()
 }
 
 /// Returns the targets with a relation type.
@@ -119,7 +121,7 @@ mod tests {
     #[case(&["<a>; rel=\"self"], "a self")]
     #[case(&["", "rel=hub", "<never ended", ">"], "")]
     fn links_are_read_as_they_are_written(#[case] values: &[&str], #[case] want: &str) {
-        let read = parse_links(values.iter().copied())
+        let read = parse_links(values)
             .iter()
             .map(|link| {
                 format!("{} {}", link.target, link.relations.join(" "))

@@ -13,13 +13,21 @@ pub type ProbeResult = Result<ProbeReply, ProbeError>;
 /// A reply. Repeated headers are joined by commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeReply {
+    /// HTTP status.
     pub status: u16,
+    /// Value of the `Location` header.
     pub location: Option<String>,
+    /// Value of the `Content-Type` header.
     pub content_type: Option<String>,
+    /// Value of the `Content-Encoding` header.
     pub content_encoding: Option<String>,
+    /// Value of the `Date` header.
     pub date: Option<String>,
+    /// Value of the `Age` header.
     pub age: Option<String>,
+    /// Links of the reply.
     pub links: ReplyLinks,
+    /// Summary of the body.
     pub body: ReplyBody,
     /// Time of arrival, by our clock.
     pub at: Timestamp,
@@ -28,19 +36,26 @@ pub struct ProbeReply {
 /// Targets of the `Link` header by relation, byte for byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplyLinks {
+    /// Targets of `rel="self"`.
     pub self_links: Vec<String>,
+    /// Targets of `rel="hub"`.
     pub hubs: Vec<String>,
+    /// Targets of `rel="resourcesync"`.
     pub capability_lists: Vec<String>,
 }
 
 /// Summary of a reply's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplyBody {
+    /// No body.
     Empty,
+    /// A notification.
     Payload,
     /// Its first bytes, and the reason why it is no payload.
     Other {
+        /// First bytes.
         beginning: Vec<u8>,
+        /// The reason why it is no payload.
         reason: String,
     },
 }
@@ -77,6 +92,7 @@ impl ReplyBody {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{message}")]
 pub struct ProbeError {
+    /// The cause.
     pub cause: FailureCause,
     /// The message of the operating system or the TLS library.
     pub message: String,
@@ -85,21 +101,32 @@ pub struct ProbeError {
 /// Usual causes of a failed request, each with its own remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureCause {
+    /// The host name has no address.
     Name,
+    /// Nothing listens there.
     Refused,
+    /// There was no answer in time.
     Timeout,
+    /// The certificate's issuer is unknown.
     UnknownIssuer,
+    /// The certificate is that of an authority, used by a server.
     SelfSignedAuthority,
+    /// The certificate has expired.
     Expired,
+    /// The certificate is not valid yet.
     NotYetValid,
+    /// The certificate is for other names.
     OtherName,
+    /// The server does not speak TLS there.
     NoTls,
+    /// Any other cause.
     Unknown,
 }
 
 /// Replies of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicReplies {
+    /// Reply to `HEAD`.
     pub head: ProbeResult,
     /// `None` if `HEAD` had no answer.
     pub get: Option<ProbeResult>,

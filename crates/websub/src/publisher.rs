@@ -25,10 +25,13 @@ pub mod verdict;
 /// A `POST` that notifies a hub (R24), before its address and anything the operator adds to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubRequest {
+    /// The hub.
     pub hub: Hub,
     /// The topic that its query names, for hubs that want that with the payload.
     pub in_query: Option<Topic>,
+    /// Header fields.
     pub headers: Vec<(&'static str, String)>,
+    /// The payload or form.
     pub body: Arc<[u8]>,
 }
 

@@ -15,6 +15,7 @@ pub const MASKED: &str = "***";
 pub struct Secret(Arc<[u8]>);
 
 impl Secret {
+    /// Returns a secret that is text.
     pub fn new(text: impl Into<Arc<str>>) -> Secret {
         Secret(text.into().into())
     }
@@ -24,6 +25,7 @@ impl Secret {
         Secret(bytes.into())
     }
 
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -54,6 +56,7 @@ pub struct Mask(
 );
 
 impl Mask {
+    /// Returns a mask of these secrets, in every spelling that a server may repeat them in.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Mask {
         let mut spellings: Vec<String> = secrets
             .into_iter()
@@ -76,13 +79,7 @@ impl Mask {
 
     /// Returns the text with secrets replaced by stars.
     pub fn hide(&self, text: &str) -> String {
-        let hidden = |text: String, secret: &Secret| {
-            if text.contains(secret.reveal()) {
-                text.replace(secret.reveal(), MASKED)
-            } else {
-                text
-            }
-        };
+        let hidden = |text: String, secret: &Secret| text.replace(secret.reveal(), MASKED);
         self.0.iter().fold(text.to_owned(), hidden)
     }
 }

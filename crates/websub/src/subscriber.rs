@@ -34,7 +34,9 @@ const WAITING: usize = 64;
 /// The unguessable last segment of a callback, and the secret of its subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackKey {
+    /// The segment.
     pub id: String,
+    /// The secret that the hub signs deliveries with.
     pub secret: Secret,
 }
 
@@ -64,6 +66,7 @@ pub enum CallbackRequest {
 /// A received notification. Unless it is acknowledged, the hub is answered 503, so that it tries again.
 #[derive(Debug)]
 pub struct ReceivedNotification {
+    /// Content of the topic.
     pub body: Bytes,
     /// The `self` link of the notification.
     pub self_uri: Option<Topic>,
@@ -95,27 +98,53 @@ pub enum Decision {
 /// An error of subscribing.
 #[derive(Debug, thiserror::Error)]
 pub enum SubscribeError {
+    /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
+        /// The address.
         address: SocketAddr,
+        /// Cause.
         source: std::io::Error,
     },
+    /// The HTTP client cannot be built.
     #[error("cannot prepare requests")]
     Client(#[from] reqwest::Error),
+    /// There is no answer.
     #[error("hub {hub} does not answer: {reason}")]
-    NoAnswer { hub: Hub, reason: String },
+    NoAnswer {
+        /// The hub.
+        hub: Hub,
+        /// The error in words.
+        reason: String,
+    },
+    /// The hub answers with an error.
     #[error("hub {hub} refuses with {status}: {excerpt}")]
     Refused {
+        /// The hub.
         hub: Hub,
+        /// HTTP status.
         status: u16,
+        /// The beginning of its answer.
         excerpt: String,
         /// The wait that the hub asks for.
         retry_after: Option<Duration>,
     },
+    /// The hub denies the subscription (WebSub section 5.2).
     #[error("hub {hub} denies it: {reason}")]
-    Denied { hub: Hub, reason: String },
+    Denied {
+        /// The hub.
+        hub: Hub,
+        /// Its reason.
+        reason: String,
+    },
+    /// The hub accepted the request, and verified nothing in time.
     #[error("hub {hub} did not verify at {callback}; can it reach that address?")]
-    NotVerified { hub: Hub, callback: String },
+    NotVerified {
+        /// The hub.
+        hub: Hub,
+        /// URL of the callback.
+        callback: String,
+    },
 }
 
 impl SubscribeError {
@@ -192,6 +221,10 @@ impl CallbackSubscription {
 
 impl Destination {
     /// Binds `address`. Callbacks are below `public`, or that address. Requests wait until [`Destination::serve`].
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound, or the HTTP client cannot be built.
     pub async fn bind(
         address: SocketAddr,
         public: Option<Url>,
@@ -276,6 +309,10 @@ impl Destination {
     }
 
     /// Subscribes, or renews, and waits until the hub has verified it. Returns the lease, if the hub states it.
+    ///
+    /// # Errors
+    ///
+    /// If the hub does not answer, refuses or denies it, or verifies nothing in time.
     pub async fn subscribe(
         &self,
         subscription: &mut CallbackSubscription,
@@ -294,6 +331,10 @@ impl Destination {
     }
 
     /// Unsubscribes, and waits until the hub has verified it.
+    ///
+    /// # Errors
+    ///
+    /// If the hub does not answer, refuses or denies it, or verifies nothing in time.
     pub async fn unsubscribe(
         &self,
         subscription: &mut CallbackSubscription,

@@ -40,8 +40,11 @@ pub fn normalized(topic: &str) -> String {
 /// The answer of a topic URI (R25 and the contract).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPage {
+    /// The topic.
     pub topic: Topic,
+    /// The Capability List of its set.
     pub capability_list: Uri,
+    /// The hubs that it is published at.
     pub hubs: Vec<Hub>,
     /// Empty before the first notification, if no ping hub is told.
     pub body: Arc<[u8]>,
@@ -52,12 +55,16 @@ pub struct TopicPage {
 /// Requests for topics, by the class of what they were answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TopicRequests {
+    /// Answered with content.
     pub answered: u64,
+    /// Answered 304.
     pub not_modified: u64,
+    /// Answered with an error.
     pub refused: u64,
 }
 
 impl TopicRequests {
+    /// Counts an answer by its HTTP status.
     pub fn count(&mut self, status: u16) {
         match status {
             200..=299 => self.answered += 1,

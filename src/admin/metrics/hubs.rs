@@ -133,7 +133,7 @@ fn expose_counts(
         "rsnotify_attempts_total",
         "Submissions of notifications, retries included, by outcome: accepted, or the reason of the refusal",
         counts().flat_map(|(account, counts)| {
-            let refused = RefusalKind::all().map(|kind| {
+            let refused = RefusalKind::ALL.map(|kind| {
                 let many = counts.refused.get(&kind).copied().unwrap_or_default();
                 (kind.as_str(), many)
             });

@@ -1,11 +1,22 @@
 //! Metrics of the publishers of `rsnotify hub`. Counters start at zero with the daemon.
 
-use websub::hub::publisher_counts::PublisherView;
+use websub::hub::publisher_counts::{PublisherView, UnknownToken};
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::Exposition;
 
-pub fn expose(exposition: &mut Exposition, publishers: &[PublisherView]) {
+pub fn expose(
+    exposition: &mut Exposition,
+    publishers: &[PublisherView],
+    unknown_tokens: &[UnknownToken],
+) {
+    exposition.counters(
+        "rsnotify_unknown_token_requests_total",
+        "Publications that were refused because no publisher has their token, by its beginning",
+        unknown_tokens
+            .iter()
+            .map(|unknown| ([("token", unknown.token.clone())], unknown.times)),
+    );
     let of = |publisher: &PublisherView| ("publisher", publisher.name.clone());
     let publications = publishers.iter().flat_map(|publisher| {
         [

@@ -7,10 +7,12 @@ use resourcesync::channel_kind::ChannelKind;
 pub use resourcesync::escape::escaped;
 use resourcesync::uri::Topic;
 use websub::form::encode_form;
+use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::{NotificationView, Outcome};
 use crate::announce::plan::Mode;
+pub use crate::announce::plan::is_broker_name;
 use crate::report::status::alerts::{Health, Part};
 use crate::report::status::{Condition, HubView, SourceStatus, words};
 
@@ -162,6 +164,15 @@ pub fn outcome_class(outcome: &Outcome) -> &'static str {
     }
 }
 
+/// Returns the class of a subscription's state in the style sheet.
+pub fn subscription_class(subscription: &SubscriptionView) -> &'static str {
+    match subscription.state() {
+        "failing" => "look",
+        "owed" => "busy",
+        _ => "fine",
+    }
+}
+
 pub fn verdict_class(verdict: &Health) -> &'static str {
     match verdict {
         Health::Act => "act",
@@ -171,14 +182,15 @@ pub fn verdict_class(verdict: &Health) -> &'static str {
     }
 }
 
-/// Returns the section of the status page with the details.
-pub fn anchor(part: &Part) -> &'static str {
+/// Returns the address of the section or page with the details.
+pub fn details(part: &Part) -> &'static str {
     match part {
-        Part::State | Part::Sources => "sources",
-        Part::Configuration => "configuration",
-        Part::Hubs => "hubs",
-        Part::Broken => "broken",
-        Part::Findings => "findings",
+        Part::State | Part::Sources => "#sources",
+        Part::Configuration => "#configuration",
+        Part::Hubs => "#hubs",
+        Part::Subscriptions => "/subscriptions",
+        Part::Broken => "#broken",
+        Part::Findings => "#findings",
     }
 }
 

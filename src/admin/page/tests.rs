@@ -5,8 +5,12 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
+use websub::hub::subscriptions::view::{
+    HubStatus, LastAttempt, SubscriptionList, SubscriptionView,
+};
 use websub::publisher::reason::RefusalKind;
 
+use crate::admin::page::SubscriptionsPage;
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::announce::delivery::attempt::{Attempt, Refusal};
@@ -115,6 +119,22 @@ fn status(channels: usize, words: &str) -> Status {
         remedy: Some(words.to_owned()),
         since: NOW,
     };
+    let subscription = SubscriptionView {
+        topic: Topic::new(format!("javascript:0//{words}")),
+        callback: words.to_owned(),
+        digest: words.to_owned(),
+        expires: NOW,
+        signed: true,
+        owed: 1,
+        next: None,
+        attempts: 1,
+        next_try: Some(NOW),
+        last: Some(LastAttempt {
+            at: NOW,
+            status: None,
+            failure: Some(words.into()),
+        }),
+    };
     let interval = IntervalView {
         from: NOW,
         delivered: 7,
@@ -130,6 +150,7 @@ fn status(channels: usize, words: &str) -> Status {
             suspended: true,
             suspension: Some(words.to_owned()),
             documents: 41_200,
+            without_document: Some(words.to_owned()),
             missing: 1,
             missing_in: Vec::new(),
             more_missing_in: 0,
@@ -149,6 +170,7 @@ fn status(channels: usize, words: &str) -> Status {
             hub: Hub::new(format!("javascript:1//{words}")),
             since: NOW,
             reason: words.to_owned(),
+            is_refused: false,
         }],
         fell_behind: vec![FellBehindView {
             hub: hub.hub.clone(),
@@ -158,7 +180,11 @@ fn status(channels: usize, words: &str) -> Status {
         }],
         muted: Vec::new(),
         more_muted: 0,
-        embedded_hub: None,
+        embedded_hub: Some(HubStatus {
+            subscriptions: 1_007,
+            failing: 1_000,
+            ..HubStatus::default()
+        }),
         broken: vec![broken; 100],
         more_broken: 7,
         findings: vec![words.to_owned(); 100],
@@ -180,6 +206,7 @@ fn status(channels: usize, words: &str) -> Status {
         notifications: vec![told; 50],
         last_day: vec![interval; 96],
         publishers: Vec::new(),
+        unknown_tokens: Vec::new(),
         configuration: Some(ConfigurationStatus {
             loaded: NOW,
             refused: Some(RefusedConfiguration {
@@ -189,11 +216,15 @@ fn status(channels: usize, words: &str) -> Status {
             effective: words.repeat(10_000),
         }),
         figures: Figures::default(),
+        subscriptions: SubscriptionList {
+            subscriptions: vec![subscription; 1_000],
+            more: 7,
+        },
     }
 }
 
 /// Returns all pages of a status with their names.
-fn pages(status: &Status) -> [(&'static str, String); 3] {
+fn pages(status: &Status) -> [(&'static str, String); 4] {
     let topic = status.channels[0].topic.as_str().to_owned();
     let filter = ChannelFilter::from_query(&[("text".to_owned(), status.sources[0].name.clone())]);
     let channel = ChannelPage::new(status, &topic).unwrap();
@@ -204,6 +235,10 @@ fn pages(status: &Status) -> [(&'static str, String); 3] {
             ChannelsPage::new(status, filter).render().unwrap(),
         ),
         ("channel", channel.render().unwrap()),
+        (
+            "subscriptions",
+            SubscriptionsPage::new(status).render().unwrap(),
+        ),
     ]
 }
 
@@ -231,7 +266,8 @@ fn a_thousand_channels_and_fifty_payloads_of_a_mebibyte_are_pages_of_bounded_siz
     for (name, page) in pages(&status) {
         assert!(page.len() < 700_000, "{name} has {} bytes", page.len());
     }
-    let [(_, overview), (_, channels), _] = pages(&status);
+    let [(_, overview), (_, channels), _, (_, subscriptions)] = pages(&status);
+    assert!(subscriptions.contains("907 more are not shown here"));
     assert!(
         overview.contains("All 1,000 channels</a>: 980 are not shown here"),
         "{overview}"

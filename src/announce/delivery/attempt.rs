@@ -123,6 +123,7 @@ mod tests {
             content_type: None,
             retry_after: None,
             excerpt: format!("\n\u{1b}[2J{}", "ü".repeat(100_000)),
+            credentials: None,
         };
         let refusal = Refusal::new(RefusalKind::NotAllowed, &"\u{7}x".repeat(100_000), true);
         let attempt = Attempt::new(1, &answer, Some(refusal), Timestamp::UNIX_EPOCH);

@@ -126,7 +126,8 @@ impl Baseline {
     }
 
     /// Ends a complete sweep of these candidates, with these prefixes of others inside, and these directories that could
-    /// not be read. What lies below one that never could belongs to the baseline once it can (R13).
+    /// not be read. What lies below one that never could, under this configuration, belongs to the baseline once it can
+    /// (R13).
     pub fn end_sweep(
         &mut self,
         candidates: &Candidates,
@@ -134,13 +135,12 @@ impl Baseline {
         unreadable: Vec<Uri>,
         wall: Timestamp,
     ) -> EndedSweep {
-        let before = self.candidates.take().filter(|_| self.is_complete);
+        let before = self.candidates.take();
+        let before = before.filter(|it| self.is_complete && it.are_configured);
         let is_new = |directory: &Uri| {
-            let is_new = |before: &SweptCandidates| {
-                let mut unseen = before.inside.iter().chain(&before.unread);
-                unseen.any(|it| directory.is_below(it))
-            };
-            before.as_ref().is_none_or(is_new)
+            let is_unread =
+                |it: &SweptCandidates| it.unread.iter().any(|it| directory.is_below(it));
+            before.as_ref().is_none_or(is_unread)
         };
         // No later sweep begins earlier, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.first_looks.started, wall));

@@ -276,13 +276,12 @@ pub fn cut(
     }
     let limits = limits(step, channel, from);
     let mut back_dated = BTreeMap::new();
-    let (mut seq, mut notifications) = (0, 0);
+    let mut notifications = Vec::new();
     for interval in intervals(changes, from, limits) {
         for (list, count) in &interval.back_dated {
             *back_dated.entry(*list).or_insert(0) += count;
         }
-        seq = push(step, channel, interval)?;
-        notifications += 1;
+        notifications.push(push(step, channel, interval)?);
     }
     let undated = lists
         .iter()
@@ -295,7 +294,7 @@ pub fn cut(
     step.facts.push(Fact::Took {
         source: source.map_or_else(String::new, |at| step.plan.sources[at].name.clone()),
         topic: channel.topic.clone(),
-        seq,
+        seq: notifications.last().map_or(0, |(seq, _)| *seq),
         created,
         updated,
         deleted,
@@ -334,14 +333,15 @@ fn limits(step: &Step<'_>, channel: &Channel, from: Timestamp) -> IntervalLimits
 }
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
-fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u64> {
+fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
     let payload = ChangePayload {
         up: Some(channel.set_uri.clone()),
         from: interval.from,
         until: interval.until,
         entries: interval.entries,
     };
-    let mut body: Arc<[u8]> = payload.render().into();
+    let fresh: Arc<[u8]> = payload.render().into();
+    let mut body = Arc::clone(&fresh);
     let (mut since, mut entries, mut number) = (payload.from, payload.entries.len(), 1_i64);
     let last = last(step.db, channel.id, i64::MAX)?;
     let total = last.as_ref().map_or(0, |last| last.total) + entries;
@@ -379,7 +379,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<u6
     )?;
     let hubs = listening(step, channel.id)?;
     step.note_made(channel, seq, entries, &body, hubs)?;
-    Ok(seq)
+    Ok((seq, fresh))
 }
 
 /// Returns the last notification of a log with the next one in it, if there are hubs and none was sent it, nor counts as

@@ -7,6 +7,7 @@ use crate::announce::ids::ChannelId;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::time::{elapsed, later};
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
@@ -288,16 +289,19 @@ pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
 
 // Sets of a source.
 
-/// Returns true if what lists have counts as taken because it was there before, and was not read yet (C10, R13). Neither a set
-/// whose rounds were put off nor a list that the others do not wait for (C8) counts: what keeps it may last.
+/// Returns true if what lists have counts as taken because it was there before, and was not read yet (C10, R13). Neither a
+/// Change List that the others do not wait for (C8) counts nor a set without Change Lists whose rounds were put off: what keeps
+/// it may last.
 pub fn is_learning(db: Db<'_>) -> Result<bool> {
-    let is_due = "s.delays < ?1 AND (s.round IS NOT NULL OR s.first_trigger IS NOT NULL)";
+    let is_due = "(s.round IS NOT NULL OR s.first_trigger IS NOT NULL) AND (s.delays < ?1 OR EXISTS (SELECT 1 FROM member m \
+                  CROSS JOIN document d ON d.id = m.document WHERE m.set_id = s.id AND d.capability = ?2 \
+                  AND d.presence BETWEEN 1 AND 3))";
     let sql = format!(
         "SELECT 1 FROM change_set s WHERE s.learned = 0 AND {is_due} UNION ALL \
          SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due} \
          AND NOT EXISTS (SELECT 1 FROM stale_list t WHERE t.set_id = l.set_id AND t.list = l.list AND t.times >= ?1)"
     );
-    db.exists(&sql, lists::ROUNDS)
+    db.exists(&sql, (lists::ROUNDS, Capability::ChangeList))
 }
 
 /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number. A round under
@@ -320,6 +324,14 @@ pub fn watch(step: &Step<'_>, source: i64) -> Result<()> {
 pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL",
+        source,
+    )
+}
+
+/// Notes that there may be a Change List of a source that is not seen now (C7). Each round sees all Resource Lists of its set.
+pub fn stop_watching_entries(step: &Step<'_>, source: i64) -> Result<()> {
+    step.db.run(
+        "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL AND learned <> 2",
         source,
     )
 }

@@ -659,16 +659,21 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
         let sql = "UPDATE account SET ends = NULL WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
         // What is dropped counts as told, should the hub return.
-        let dropped = step.db.all::<Vec<DocId>>(
+        let gone = step.db.all::<Vec<DocId>>(
+            "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (SELECT presence FROM document WHERE id = owed.document) = 4 \
+             RETURNING document",
+            account,
+        )?;
+        step.db.run(
             "UPDATE owed SET dormant = 1, due = NULL, (told_capability, told_form, told_fingerprint) = \
-             (SELECT d.capability, d.form, d.fingerprint FROM document d WHERE d.id = owed.document \
-             AND d.presence BETWEEN 1 AND 3) WHERE channel = ?1 AND hub = ?2 AND (dormant = 0 OR document IN \
-             (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)) RETURNING document",
+             (SELECT d.capability, d.form, d.fingerprint FROM document d WHERE d.id = owed.document) \
+             WHERE channel = ?1 AND hub = ?2 AND (dormant = 0 OR document IN \
+             (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2))",
             account,
         )?;
         withdraw(step, account)?;
         change_log::trim(step, account.0)?;
-        for document in dropped {
+        for document in gone {
             forget_if_done(step, document)?;
         }
         end_accounts(step, account.0)?;

@@ -382,6 +382,7 @@ fn launch(
         seq: flight.seq,
         changes: flight.entries,
         hubs: hubs.len(),
+        body: Arc::clone(&body),
     });
     let told = hubs.iter().map(|(hub, _)| *hub);
     step.note_made(channel, flight.seq, flight.entries, &body, told)?;

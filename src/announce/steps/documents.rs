@@ -190,6 +190,7 @@ pub fn observe(
     );
     if !is_nothing {
         crate::announce::steps::mounts::occupied(step, position, path.mount, at)?;
+        step.live.sources[position].note_look(path.mount, &uri, true);
     }
     findings::note_look(step, position, &uri, &look)?;
     match look {
@@ -216,7 +217,11 @@ pub fn observe(
                 before => seen(step, position, &uri, sighting, before)?,
             }
         }
-        Look::Other { stat, .. } => {
+        Look::Other { stat, reason } => {
+            let first = &mut step.live.sources[position].other_file;
+            if first.as_ref().is_none_or(|(before, _)| path <= *before) {
+                *first = Some((path.clone(), reason));
+            }
             if let Some(before) = step.db.document_at(&uri)? {
                 vanished(step, position, before, at, true)?;
             }
@@ -241,7 +246,7 @@ pub fn observe(
             question(step, position, &uri, &path)?;
             let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
             step.db.run(sql, &path)?;
-            if !step.live.sources[position].note_unfound(path.mount, &uri)
+            if !step.live.sources[position].note_look(path.mount, &uri, false)
                 && let Some(before) = step.db.document_at(&uri)?
             {
                 vanished(step, position, before, at, false)?;
@@ -308,8 +313,7 @@ pub fn seen(
     if let Some(before) = &before {
         step.successors.remove(&before.id);
         if !before.is_gone() && before.version == version {
-            met(step, before, &sighting)?;
-            return step.live.sources[position].hold_document(step.db, mount);
+            return met(step, before, &sighting);
         }
     }
     put(step, position, uri, sighting, before, baseline)?;
@@ -666,6 +670,11 @@ fn incomplete(
 ) -> Result<()> {
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
     let document = step.db.document_at(uri)?;
+    if is_reachable {
+        // It is there, whether or not another mount had it before (R13).
+        let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
+        step.db.run(sql, (uri, at))?;
+    }
     if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
         // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
         if is_reachable && !document.is_replaced {
@@ -708,7 +717,7 @@ fn forget_trouble(step: &Step<'_>, position: usize, uri: &Uri) -> Result<Option<
     let plan = &step.plan.sources[position];
     let graced = later(step.now, plan.broken_after);
     if reported || report_at.is_some_and(|at| later(at, plan.deletion_grace) <= graced) {
-        change_sets::stop_watching(step, step.live.sources[position].id)?;
+        change_sets::stop_watching_entries(step, step.live.sources[position].id)?;
     }
     Ok(Some((predates, reported)))
 }

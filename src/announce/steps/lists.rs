@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList, WatchedTime};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
-use crate::announce::observation::Stat;
+use crate::announce::observation::{MountId, Stat};
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -152,18 +152,16 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
         return Ok(NextLists::None);
     }
     let left_out = leave_stale_out(step, set, &mut lists)?;
-    if lists.is_empty() && !left_out.is_empty() {
-        set.delays = set.delays.saturating_add(1);
-        if let Some(next) = next_stale(step, set.id)? {
-            set.delay_until(next, step.now);
-        }
-        return Ok(NextLists::Later);
-    }
     if set.learned.is_none() {
         // They are learned later.
         for list in left_out {
             learn(step, set.id, list)?;
         }
+    } else if lists.is_empty() {
+        if let Some(next) = next_stale(step, set.id)? {
+            set.delay_until(next, step.now);
+        }
+        return Ok(NextLists::Later);
     }
     let count = lists.len();
     let beyond = match set.learned {
@@ -540,7 +538,8 @@ fn leave_stale_out(
         let (stat, _, until) = &stale[&listed.id];
         *until > step.now && *stat == stat_text(&listed.list.stat)
     };
-    let all_versions = set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
+    let all_versions = set.learned.is_none()
+        || set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
     let left_out = lists.iter().filter(is_stale);
     let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
     let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();
@@ -600,9 +599,9 @@ pub fn forget_ended(step: &Step<'_>, position: usize, set: DocId) -> Result<Opti
     Ok(next)
 }
 
-/// Returns the time for which the lists of a set were watched, with the grace of what they lost. That of entries of Change
-/// Lists is longer while nobody sees some that a list may have: a mount is away, or a directory or a file that may be a Change
-/// List cannot be read (C7).
+/// Returns the time for which the lists of a set were watched, with the grace of what they lost. C7: for entries of Change
+/// Lists, none passes while one of these cannot be read, and the grace is longer while there may be an unknown one: a mount is
+/// away, or a directory or a file cannot be read.
 pub fn watched_time(
     step: &Step<'_>,
     position: usize,
@@ -610,7 +609,18 @@ pub fn watched_time(
     kind: ListKind,
 ) -> Result<WatchedTime> {
     let source = &step.live.sources[position];
-    let is_seen = kind == ListKind::ResourceLists
+    let is_entries = kind == ListKind::ChangeLists;
+    if is_entries {
+        let lists = step.db.all::<Vec<(MountId, bool)>>(
+            "SELECT DISTINCT d.mount, d.presence <> 1 OR EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) \
+             FROM member m CROSS JOIN document d ON d.id = m.document \
+             WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.presence BETWEEN 1 AND 3",
+            (set.id, Capability::ChangeList),
+        )?;
+        let is_unread = |(mount, it): &(MountId, bool)| *it || source.is_absent(*mount);
+        set.watched_since.take_if(|_| lists.iter().any(is_unread));
+    }
+    let is_seen = !is_entries
         || source.is_whole()
             && !step.db.exists(
                 "SELECT 1 FROM trouble t WHERE t.source = ?1 AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri \
@@ -618,11 +628,14 @@ pub fn watched_time(
                 (source.id, Capability::ChangeList),
             )?;
     let grace = step.plan.sources[position].deletion_grace;
-    let least = if is_seen { grace } else { UNSEEN_GRACE };
     Ok(WatchedTime {
         since: *set.watched_since.get_or_insert(step.now),
         now: step.now,
-        grace: grace.max(least),
+        grace: if is_seen {
+            grace
+        } else {
+            grace.max(UNSEEN_GRACE)
+        },
     })
 }
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use crate::announce::delivery::hub_queue::HubQueue;
 use crate::announce::difference::Version;
 use crate::announce::finding::Finding;
-use crate::announce::observation::MountId;
+use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::Mode;
 use jiff::Timestamp;
+use resourcesync::document::NotADocument;
 use resourcesync::uri::Hub;
 
 use crate::announce::steps::findings::ToldLately;
@@ -69,6 +70,8 @@ pub struct LiveSource {
     pub told: BTreeMap<&'static str, ToldLately>,
     /// The wrong `url`s of mounts that it was told of.
     pub wrong_urls: BTreeSet<Finding>,
+    /// The first file that was read in this run and is no document, and why.
+    pub other_file: Option<(DocumentPath, NotADocument)>,
 }
 
 impl LiveSource {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::announce::candidates::Candidates;
 use crate::announce::event::{Fact, Suspension};
 use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NestedFileSystem, UnreadableDirectory,
+    DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, UnreadableDirectory,
 };
 use crate::announce::plan::{MassDeletion, MountPlan, Plan, SourcePlan};
 use crate::announce::time::later;
@@ -190,6 +190,15 @@ impl LiveSource {
             && self.mounts.values().all(can_be_read)
     }
 
+    /// Returns why the first file that is no document is none, if it was read in this run.
+    pub fn explain_other(&self, path: &DocumentPath) -> Option<NoDocument> {
+        let (_, reason) = self
+            .other_file
+            .as_ref()
+            .filter(|(first, _)| first == path)?;
+        Some(NoDocument::Other(reason.clone()))
+    }
+
     pub fn is_absent(&self, id: MountId) -> bool {
         self.mounts
             .get(&id)
@@ -222,12 +231,13 @@ impl LiveSource {
         self.mounts.get(&id)?.baseline.swept
     }
 
-    pub fn note_unfound(&mut self, id: MountId, uri: &Uri) -> bool {
+    /// Notes whether a document was found in a mount whose root is in doubt. Returns false if it is not.
+    pub fn note_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
         let is_doubtful = |mount: &Arc<KnownMount>| mount.root.is_doubtful();
         self.mounts.get(&id).is_some_and(is_doubtful)
             && self
                 .mount_mut(id)
-                .is_some_and(|mount| mount.root.note_unfound(uri))
+                .is_some_and(|mount| mount.root.note_look(uri, is_found))
     }
 
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
@@ -275,6 +285,41 @@ fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
     )
 }
 
+/// Returns what was read of a source that has no document, and why the first file is none, as far as `explain` knows.
+pub fn without_document(
+    db: Db<'_>,
+    live: &LiveSource,
+    explain: impl FnOnce(&DocumentPath) -> Option<NoDocument>,
+) -> Result<Option<String>> {
+    if !live.is_whole() {
+        return Ok(None);
+    }
+    let (mut files, mut first) = (0, None);
+    for mount in live.mounts.keys() {
+        let sql = "SELECT 1 FROM census WHERE mount = ?1 AND presence > 0 AND count > 0 \
+                   UNION ALL SELECT 1 FROM trouble WHERE mount = ?1";
+        if db.exists(sql, *mount)? {
+            return Ok(None);
+        }
+        let sql = "SELECT count(*) FROM other_file WHERE mount = ?1";
+        files += db.first::<usize>(sql, *mount)?.unwrap_or_default();
+        let sql = "SELECT mount, path FROM other_file WHERE mount = ?1 ORDER BY path LIMIT 1";
+        first = first.or(db.first::<DocumentPath>(sql, *mount)?);
+    }
+    Ok(first.map(|first| {
+        let why = explain(&first).map_or_else(String::new, |why| format!(": {why}"));
+        let files = if files == 1 {
+            "1 XML file".to_owned()
+        } else {
+            format!("{files} XML files")
+        };
+        format!(
+            "{files} read, none is a ResourceSync document; {}{why}",
+            first.text()
+        )
+    }))
+}
+
 /// Ends a complete sweep of a mount, which met so many candidates.
 pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64) -> Result<()> {
     let mount = step.live.sources[position].mounts.get(&id);
@@ -313,6 +358,12 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
             mount: id,
             documents: documents.unwrap_or_default(),
         });
+        let source = &step.live.sources[position];
+        if let Some(reason) = without_document(step.db, source, |path| source.explain_other(path))?
+        {
+            let source = plan.sources[position].name.clone();
+            step.facts.push(Fact::WithoutDocument { source, reason });
+        }
     }
     // Only the next round sees which resources are absent from Resource Lists.
     let source = &step.live.sources[position];

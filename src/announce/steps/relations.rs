@@ -165,16 +165,17 @@ fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) ->
     for set in sets.difference(&before) {
         step.db
             .run("INSERT INTO member VALUES (?1, ?2)", (document.id, *set))?;
-        // R13: what a baseline holds is told, and so is all else in a set whose Capability List came with it.
-        let is_baseline_set = || {
-            let sql = "SELECT 1 FROM document WHERE id = ?1 AND baseline > 0";
-            step.db.exists(sql, *set)
-        };
+        // R13: what a baseline holds is told, and so is all else that joins a set by a Capability List or an index of it.
+        let sql = "SELECT 1 FROM document WHERE id IN (?1, ?2) AND baseline > 0";
         if document.baseline > 0 {
             if document.was != document.seen() {
                 owed::owe_of_set(step, *set, document.id, document.was)?;
             }
-        } else if !is_baseline_set()? {
+        } else if step.db.exists(sql, (*set, index))? {
+            let mut document = document.clone();
+            document.baseline = 1;
+            lists::join(step, position, *set, &document)?;
+        } else {
             owed::owe_of_set(step, *set, document.id, None)?;
         }
     }

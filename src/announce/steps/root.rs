@@ -182,13 +182,17 @@ impl MountRoot {
         matches!(self.state, RootState::Doubtful { .. })
     }
 
-    /// Notes a document that was not found below a directory that may be the wrong one. Returns false if it is the right
-    /// one.
-    pub fn note_unfound(&mut self, uri: &Uri) -> bool {
+    /// Notes whether a document was found, at the last look, below a directory that may be the wrong one. Returns false if
+    /// it is the right one.
+    pub fn note_look(&mut self, uri: &Uri, is_found: bool) -> bool {
         let RootState::Doubtful { unfound, .. } = &mut self.state else {
             return false;
         };
-        unfound.insert(uri.clone());
+        if is_found {
+            unfound.remove(uri);
+        } else {
+            unfound.insert(uri.clone());
+        }
         true
     }
 }

@@ -14,7 +14,7 @@ use crate::announce::history::{
 };
 use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::observation::{DocumentPath, MountId};
-use crate::announce::plan::{Mode, Plan, Replaces};
+use crate::announce::plan::{Mode, Plan, Replaces, SourcePlan};
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -265,7 +265,7 @@ impl<'a> Step<'a> {
                     && let Some(known) = self.live.sources[position].mount_mut(mount)
                 {
                     known.unreadable = (directories, more);
-                    change_sets::stop_watching(self, self.live.sources[position].id)?;
+                    change_sets::stop_watching_entries(self, self.live.sources[position].id)?;
                 }
             }
             Event::Nested {
@@ -632,11 +632,13 @@ impl Engine {
     /// Takes an operator's command, and nothing that follows from it: on a state that no daemon works on, that is for the
     /// next daemon to do, and to report.
     pub fn amend(&mut self, event: Event, now: Now) -> Result<Vec<Effect>> {
+        let mut live = self.live.clone();
         let transaction = self.connection.transaction()?;
-        let mut step = Step::new(Db(&transaction), &self.plan, &mut self.live, now);
+        let mut step = Step::new(Db(&transaction), &self.plan, &mut live, now);
         step.note(event)?;
         let facts = take(&mut step.facts);
         transaction.commit()?;
+        self.live = live;
         Ok(facts.into_iter().map(Effect::Tell).collect())
     }
 
@@ -942,6 +944,10 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
             Some(place) if place != path => {
                 let sql = "UPDATE document SET mount = ?2, path = ?3, looked = 0 WHERE id = ?1";
                 db.run(sql, (id, &place))?;
+                // R15: the file system that has it may not be mounted yet.
+                if let Some(position) = step.mount(place.mount) {
+                    step.live.sources[position].hold_document(db, place.mount)?;
+                }
             }
             Some(_) => {}
             None => forgotten.push(id),
@@ -952,7 +958,9 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
             let source = step.plan.source_of(path.mount);
-            if !source.is_some_and(|(_, source)| source.accepts(&path)) {
+            let is_ours =
+                |source: &SourcePlan| source.uri_of(&path).is_some() && source.accepts(&path);
+            if !source.is_some_and(|(_, source)| is_ours(source)) {
                 db.run(
                     &format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2"),
                     &path,

@@ -72,10 +72,6 @@ impl<'a> HashedPayload<'a> {
         }
         Some(payload)
     }
-
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
 }
 
 /// Position of an id among those of one notification.
@@ -153,7 +149,7 @@ pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
     Message {
         headers: headers(id, notification.topic, "application/xml"),
         properties: properties(id, "resourcesync", notification),
-        body: notification.body.bytes().to_vec(),
+        body: notification.body.bytes.to_vec(),
     }
 }
 
@@ -244,7 +240,7 @@ mod tests {
         let notification = notification();
         let message = resourcesync_message(&notification);
         let id = MessageId::of(&notification, MessagePosition::Whole);
-        assert_eq!(message.body, notification.body.bytes());
+        assert_eq!(message.body, notification.body.bytes);
         for (name, want) in [
             ("messageId", id.to_string().as_str()),
             ("format", "resourcesync"),

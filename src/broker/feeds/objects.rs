@@ -7,14 +7,14 @@ use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
 use resourcesync::uri::compared;
 
-use crate::broker::feeds::feed::{
-    ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
-};
 use crate::broker::feeds::identifier::{
     Identifiers, ObjectKind, ObjectType, Relocation, directory,
 };
 use crate::broker::feeds::message::{
     BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
+};
+use resourcesync::feed::{
+    ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -287,9 +287,9 @@ mod tests {
     use resourcesync::payload::ChangeKind;
 
     use super::{AtomForm, atom_messages};
-    use crate::broker::feeds::feed::{Feed, Modification};
     use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
     use crate::broker::feeds::message::{BrokerNotification, HashedPayload, Message};
+    use resourcesync::feed::{Feed, Modification};
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
         Change {

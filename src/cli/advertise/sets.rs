@@ -12,6 +12,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
+use crate::cli::advertise::replace::replace;
 use crate::daemon::log::error_chain;
 use crate::report::{self, Reader};
 use crate::state;
@@ -25,6 +26,8 @@ pub struct AdvertisedSet {
     /// The channels as they should be advertised, at most one of each kind.
     pub channels: Vec<Advertisement>,
     pub outcome: AdvertiseOutcome,
+    /// True if what the list lacked was written into it.
+    pub is_written: bool,
 }
 
 /// The result of the comparison.
@@ -32,14 +35,14 @@ pub enum AdvertiseOutcome {
     /// Nothing is missing.
     Complete,
     Lacks {
+        before: Vec<u8>,
+        after: Vec<u8>,
         patch: Vec<u8>,
     },
     /// The list is not in the tree: its generator has to add the entries.
     NotInTheTree,
     /// The list cannot be patched, for this reason: a predicate such as "is not there now".
-    Failed {
-        reason: String,
-    },
+    Failed { reason: String },
 }
 
 impl AdvertisedSet {
@@ -48,6 +51,24 @@ impl AdvertisedSet {
         match &self.outcome {
             AdvertiseOutcome::Failed { reason } => Some(reason),
             _ => None,
+        }
+    }
+
+    /// Returns the list as operators know it: its file, or else its URI.
+    pub fn name(&self) -> String {
+        let path = self.path.as_ref().map(|path| path.display().to_string());
+        path.unwrap_or_else(|| self.list.to_string())
+    }
+
+    /// Writes what the list lacks into it.
+    pub fn write(&mut self) {
+        if let (Some(path), AdvertiseOutcome::Lacks { before, after, .. }) =
+            (&self.path, &self.outcome)
+        {
+            match replace(path, before, after) {
+                Ok(()) => self.is_written = true,
+                Err(error) => self.outcome = failed(format!("is not written: {error}")),
+            }
         }
     }
 }
@@ -125,6 +146,7 @@ fn set(
         path,
         channels,
         outcome,
+        is_written: false,
     }))
 }
 
@@ -184,11 +206,14 @@ fn compared(
     }
     Ok(match after {
         None => AdvertiseOutcome::Complete,
-        Some(_) if !patched.insert(path.to_owned()) => {
-            failed("is the same file as another set's, and can advertise the channels of one only")
-        }
+        Some(_) if !patched.insert(path.to_owned()) => failed(format!(
+            "is the same file as another set's, and can advertise the channels of one only: not {}",
+            channels[0].topic.as_str()
+        )),
         Some(after) => AdvertiseOutcome::Lacks {
             patch: unified(path, &before, &after),
+            before,
+            after,
         },
     })
 }

@@ -11,7 +11,7 @@ use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::Diagnostic;
-use crate::diagnostics::machine::{self, StateDirectory, Users, WatchedKind};
+use crate::diagnostics::machine::{self, StateDirectory, Users};
 use crate::tree::SystemLimit;
 
 /// Returns the sections about the machine. `state` is a known problem with the state file.
@@ -44,12 +44,8 @@ fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
         let directories = scan.watches.iter().sum();
         let trees = scan.watches.iter().filter(|count| **count > 0).count();
         for (what, wanted, limit) in [
-            (
-                WatchedKind::Directories,
-                directories,
-                SystemLimit::watches(),
-            ),
-            (WatchedKind::Trees, trees, SystemLimit::instances()),
+            ("directories", directories, SystemLimit::watches()),
+            ("trees", trees, SystemLimit::instances()),
         ] {
             let remedy = limit.to_string();
             diagnostics.extend(machine::watch_limit(what, wanted, limit.allowed, remedy));

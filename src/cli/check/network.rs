@@ -227,7 +227,7 @@ fn ask(
 async fn probed(brokers: Vec<BrokerSettings>) -> Vec<broker::BrokerProbe> {
     let tasks = brokers.into_iter().map(|settings| {
         tokio::spawn(async move {
-            let opened = Session::open(&settings).await;
+            let opened = Session::open(&settings, None).await;
             broker::BrokerProbe {
                 name: settings.name.clone(),
                 address: settings.address(),

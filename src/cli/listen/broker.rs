@@ -12,9 +12,7 @@ use resourcesync::escape::escaped;
 use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
-use websub::answer::BrokerRefusal;
 
-use crate::broker::feeds::feed::{Feed, ItemChange};
 use crate::broker::feeds::message::INITIAL;
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
@@ -28,9 +26,10 @@ use crate::cli::listen::printer::Text;
 use crate::cli::listen::receiver::Recipient;
 use crate::cli::listen::report::{ListenEvent, Reporter};
 use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopped};
+use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
-use crate::config::overrides::Overrides;
+use resourcesync::feed::{Feed, ItemChange};
 
 /// Waits between attempts to connect, or to run the command.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
@@ -87,27 +86,22 @@ fn wanted(
         error,
         exit: Exit::Configuration,
     };
-    let config = Config::load(file, &Overrides::default());
-    let config = config.map_err(|error| wrong(error.into()))?;
+    let config = Config::load_brokers(file).map_err(|error| wrong(error.into()))?;
     let all = config
         .broker_settings()
         .map_err(|error| wrong(error.into()))?;
-    let names: Vec<&str> = all.iter().map(|broker| broker.name.as_str()).collect();
-    let known = if names.is_empty() {
-        "there is no [[broker]]".to_owned()
-    } else {
-        format!("there is {}", names.join(", "))
-    };
-    let Some(settings) = all.iter().find(|broker| broker.name.as_str() == name) else {
-        return Err(anyhow::anyhow!("no broker is named \"{name}\"; {known}").into());
-    };
-    let plans = config.brokers.iter();
-    let sources = plans.filter(|plan| plan.name == settings.name);
-    let sources = sources.flat_map(|plan| &plan.sources).flatten();
+    let mut all = config.brokers.iter().zip(all);
+    let found = all.find(|(broker, _)| broker.name.as_str() == name);
+    let (broker, settings) = found.ok_or_else(|| no_broker(&config, name))?;
+    let sources = broker.sources.iter().flatten();
     let mut sources: Vec<&str> = sources.map(String::as_str).collect();
     if sources.is_empty() {
         let all = config.sources.iter();
         sources = all.map(|source| source.name.as_str()).collect();
+    }
+    // Without a source in its name, a destination is that of all.
+    if sources.is_empty() && !settings.destination.contains("{source}") {
+        sources.push("");
     }
     let mut destinations: Vec<String> = match &options.destination {
         Some(destination) => vec![destination.clone()],
@@ -117,13 +111,21 @@ fn wanted(
             .collect(),
     };
     destinations.dedup();
+    if destinations.is_empty() {
+        let (name, destination) = (&settings.name, &settings.destination);
+        let text = format!(
+            "the destination of {name} is {destination}, and there is no [[source]]: name it with --destination, or the \
+             sources in [[broker]]"
+        );
+        return Err(wrong(anyhow::anyhow!(text)));
+    }
     let wanted = MessageSelection {
         destinations,
         selector: options.selector.clone(),
         durable: options.durable.clone(),
         leaves_damaged: options.strict,
     };
-    Ok((settings.clone(), wanted))
+    Ok((settings, wanted))
 }
 
 async fn read(
@@ -382,10 +384,7 @@ fn wait(failures: usize) -> Duration {
 /// Returns the failure of the first attempt, which ends the command.
 fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
     let exit = match &error {
-        BrokerError::Refused {
-            refusal: BrokerRefusal::Credentials | BrokerRefusal::Destination,
-            ..
-        } => Exit::Refused,
+        error if error.needs_operator() => Exit::Refused,
         BrokerError::Version(_) | BrokerError::Frame(_) => Exit::Failure,
         _ => Exit::Temporary,
     };

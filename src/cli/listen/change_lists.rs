@@ -123,7 +123,7 @@ pub async fn missed(
 }
 
 /// The documents that are still to be read, in the order in which they were named.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct UnreadLists {
     /// The time up to which nothing is missed.
     last: Option<Timestamp>,
@@ -139,10 +139,7 @@ impl UnreadLists {
     fn new(last: Option<Timestamp>) -> UnreadLists {
         UnreadLists {
             last,
-            urls: VecDeque::new(),
-            known: BTreeSet::new(),
-            taken: 0,
-            is_cut: false,
+            ..UnreadLists::default()
         }
     }
 
@@ -241,14 +238,8 @@ impl Unreadable {
 
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
-        match self {
-            Unreadable::Retrieve(error) => error.is_temporary() || error.may_return(),
-            Unreadable::Document { .. } => true,
-            Unreadable::NoCapabilityList
-            | Unreadable::NoChangeList(_)
-            | Unreadable::TooMany
-            | Unreadable::GivenUp { .. } => false,
-        }
+        let is_retrieval = matches!(self, Unreadable::Retrieve(error) if error.is_temporary());
+        is_retrieval || self.may_return()
     }
 
     /// Returns true if a document is missing or not as expected, as it may be while a generator writes it again.

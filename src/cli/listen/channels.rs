@@ -74,17 +74,14 @@ pub async fn channels(
     kind: Option<ChannelKind>,
     hub: Option<&Hub>,
 ) -> Result<FoundChannels, Failure> {
-    let failure = match channels_at(asked, kind, hub).await {
-        Ok(found) => return Ok(found),
-        Err(failure) => failure,
-    };
+    let found = channels_at(asked, kind, hub).await;
     let url = Url::parse(asked).ok();
     let host = url.filter(|url| url.path() == "/" && url.query().is_none());
-    let Some(well_known) = host.and_then(|url| url.join(WELL_KNOWN).ok()) else {
-        return Err(failure);
+    let well_known = host.and_then(|url| url.join(WELL_KNOWN).ok());
+    let Some(well_known) = well_known.filter(|_| found.is_err()) else {
+        return found;
     };
-    let found = channels_at(well_known.as_str(), kind, hub).await;
-    let mut found = found.map_err(|_| failure)?;
+    let mut found = channels_at(well_known.as_str(), kind, hub).await?;
     for channel in &mut found.channels {
         asked.clone_into(&mut channel.asked);
     }

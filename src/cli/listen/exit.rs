@@ -80,8 +80,8 @@ fn with_remedy(error: SubscribeError) -> anyhow::Error {
     if is_about_callback {
         anyhow!(
             "{error}; for subscribers on its own host or network, the hub's configuration ([embedded_hub], or [hub] of \
-             rsnotify hub) needs both callback_ports and allow_callback_networks, such as callback_ports = [\"80\", \"443\", \"1024-65535\"] \
-             and allow_callback_networks = [\"127.0.0.0/8\", \"::1\"]",
+             rsnotify hub) needs allow_callback_networks = [\"127.0.0.0/8\", \"::1\"], or the network, and callback_ports only if \
+             that names ports",
             error = error.to_string().trim_end()
         )
     } else {
@@ -106,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_callback_is_reported_with_both_keys_that_allow_it() {
+    fn a_refused_callback_is_reported_with_the_keys_that_allow_it() {
         for rejection in [Rejection::Port, Rejection::Address] {
             let told = Failure::from(refused(403, &format!("{rejection} ")));
             let told = told.error.to_string();
             for words in [
-                "callback_ports = [",
+                "callback_ports",
                 "allow_callback_networks = [",
                 &rejection.to_string(),
             ] {

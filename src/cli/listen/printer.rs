@@ -92,26 +92,20 @@ impl Printer {
 
 impl Text {
     fn print(&self) -> io::Result<()> {
+        let mut out = Output::new();
         match self {
-            Text::Message(text) => writeln!(io::stderr(), "rsnotify: {}", escaped(text)),
-            Text::Announcement(text) => writeln!(io::stderr(), "{text}"),
+            Text::Message(text) => return writeln!(io::stderr(), "rsnotify: {}", escaped(text)),
+            Text::Announcement(text) => return writeln!(io::stderr(), "{text}"),
             Text::Line(text) => {
-                let mut out = Output::new();
                 out.exact(text.as_bytes())?;
                 out.exact(b"\n")?;
-                out.flush()
             }
-            Text::Lines(text) => {
-                let mut out = Output::new();
-                out.write_all(text.as_bytes())?;
-                out.flush()
-            }
+            Text::Lines(text) => out.write_all(text.as_bytes())?,
             Text::Document(text) => {
-                let mut out = Output::new();
                 out.foreign(text)?;
                 writeln!(out)?;
-                out.flush()
             }
         }
+        out.flush()
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::listen::printer::{Printer, Text};
+use crate::cli::output::counted;
 
 /// An event that is no notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -114,7 +115,8 @@ impl ListenEvent<'_> {
                 format!("cannot catch up with {topic}: {reason}")
             }
             ListenEvent::CaughtUp { topic, changes } => {
-                format!("caught up with {topic}: {changes} missed changes in its Change Lists")
+                let missed = counted(*changes, "missed change");
+                format!("caught up with {topic}: {missed} in its Change Lists")
             }
             ListenEvent::Repeat { topic, until } => match until {
                 Some(until) => {
@@ -134,7 +136,8 @@ impl ListenEvent<'_> {
                 format!("the content delivered for {topic} is no notification: {reason}")
             }
             ListenEvent::Skipped { topic, entries } => {
-                format!("a notification of {topic} has {entries} entries without loc or change")
+                let skipped = counted(*entries, "entry");
+                format!("a notification of {topic} has {skipped} without loc or change")
             }
             ListenEvent::CommandFailed { topic, reason } => {
                 format!("the command failed for a notification of {topic}: {reason}")

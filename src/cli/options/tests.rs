@@ -49,7 +49,7 @@ fn flags_become_overrides() {
         panic!("{:?}", options.command);
     };
     assert!(run.dry_run);
-    let overrides = run.overrides();
+    let overrides = run.keys.overrides();
     assert_eq!(overrides.log_format, Some(LogFormat::Json));
     assert_eq!(overrides.log_level, Some(LogLevel::Debug));
     assert_eq!(overrides.root, Some("a".into()));
@@ -73,6 +73,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify backup f --config c --state-dir s",
         "rsnotify token n --config c",
         "rsnotify advertise --entry --json --root a --url u --state-dir s --hub h --listen l --public-url p",
+        "rsnotify advertise --write --json --config c --kind change",
         "rsnotify config --config c --root a --url u --state-dir s --hub h --listen l --admin-listen al --public-url p",
         "rsnotify schema",
         "rsnotify snippet nginx --config c --root a --url u --state-dir s --hub h --listen l --public-url p",

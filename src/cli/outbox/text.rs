@@ -8,6 +8,7 @@ use resourcesync::payload::Entry;
 use serde_json::json;
 
 use crate::announce::delivery::attempt::Attempt;
+use crate::announce::plan::Mode;
 use crate::cli::output::{aligned, counted, next_try, when};
 use crate::report::outbox::{AccountView, FlightView};
 use crate::report::status::{BacklogView, ChannelView, HubView};
@@ -101,10 +102,15 @@ pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<
             when(since, now)
         )?;
     }
-    writeln!(out, "hub        {} (mode {mode})", hub.hub)?;
+    let is_broker = hub.mode == Mode::Broker;
+    if is_broker {
+        writeln!(out, "broker     {}", hub.hub)?;
+    } else {
+        writeln!(out, "hub        {} (mode {mode})", hub.hub)?;
+    }
     writeln!(out, "state      {}", hub.state.in_words())?;
     match &hub.last {
-        Some(last) => write_attempt(out, last, now)?,
+        Some(last) => write_attempt(out, last, is_broker, now)?,
         None => writeln!(out, "last try   none yet")?,
     }
     if let Some(accepted) = hub.accepted {
@@ -139,7 +145,12 @@ pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<
     Ok(())
 }
 
-fn write_attempt(out: &mut impl Write, last: &Attempt, now: Timestamp) -> io::Result<()> {
+fn write_attempt(
+    out: &mut impl Write,
+    last: &Attempt,
+    is_broker: bool,
+    now: Timestamp,
+) -> io::Result<()> {
     let answer = match last.status {
         Some(status) => format!("answered {status}"),
         None => "no answer".to_owned(),
@@ -148,7 +159,8 @@ fn write_attempt(out: &mut impl Write, last: &Attempt, now: Timestamp) -> io::Re
     writeln!(out, "last try   {at}, notification {seq}: {answer}")?;
     if let Some(refusal) = &last.refusal {
         writeln!(out, "           {}", refusal.reason)?;
-        writeln!(out, "           usually: {}", refusal.kind.usual_cause())?;
+        let cause = refusal.kind.usual_cause(is_broker);
+        writeln!(out, "           usually: {cause}")?;
     }
     if !last.excerpt.is_empty() {
         writeln!(out, "           it said: {}", last.excerpt)?;

@@ -22,7 +22,7 @@ pub struct ResendRequest {
 }
 
 /// The first resource that is not known to be sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResendPosition {
     /// Start of the run. Ids of messages depend on it, so that another run is no repeat.
     pub began: Timestamp,
@@ -58,11 +58,7 @@ impl ResendPosition {
         ResendPosition {
             began,
             batch,
-            transactions: 0,
-            sent: 0,
-            list: None,
-            version: None,
-            next: 0,
+            ..ResendPosition::default()
         }
     }
 

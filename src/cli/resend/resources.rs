@@ -12,7 +12,7 @@ use resourcesync::change::Change;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::document::{DeclaredSpan, is_structural};
-use resourcesync::gzip::unpacked;
+use resourcesync::gzip::{MAGIC, unpacked};
 use resourcesync::listing::Listing;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Topic, Uri, compared};
@@ -68,7 +68,7 @@ pub struct OpenList<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {uri}")]
 pub struct ListError {
-    uri: Uri,
+    pub uri: Uri,
     source: ChangeListFileError,
 }
 
@@ -170,9 +170,6 @@ fn time(declared: &Option<Box<str>>) -> Option<Timestamp> {
     Some(Datetime::parse(declared.as_deref()?)?.at())
 }
 
-/// The bytes that a file begins with that is compressed with gzip.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
 /// Returns the key of a resource.
 fn key(loc: &str) -> [u8; 16] {
     let mut key = [0; 16];
@@ -211,7 +208,9 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
             let Some((capability, form)) = document.kind else {
                 continue;
             };
-            let is_root = document.uri == channel.set;
+            // One that cannot be read may have a set that is not known yet.
+            let is_description = capability == Capability::SourceDescription;
+            let is_root = is_description || document.uri == channel.set;
             let is_replaced =
                 capability == Capability::ResourceList && document.state == DocumentState::Archived;
             let is_needed = document.sets.contains(&channel.set) && is_needed(capability);
@@ -224,7 +223,8 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
             if is_structural(capability, form) {
                 for uri in listed(&path, capability)? {
                     let uri = source.map_or(uri.clone(), |source| source.canonical(&uri));
-                    if !known.get(&uri).is_some_and(|listed| is_readable(listed)) {
+                    let listed = known.get(&uri);
+                    if listed.map_or(!is_description, |listed| !is_readable(listed)) {
                         bail!("cannot read {uri}, which {} lists", document.uri);
                     }
                 }
@@ -269,7 +269,7 @@ fn is_readable(document: &DocumentView) -> bool {
 fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
     let failed = || format!("cannot read {}", path.display());
     let mut bytes = tree::content(path).with_context(failed)?;
-    if bytes.starts_with(&GZIP) {
+    if bytes.starts_with(&MAGIC) {
         let mut text = Vec::new();
         unpacked(&bytes[..])
             .read_to_end(&mut text)

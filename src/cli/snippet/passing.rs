@@ -44,22 +44,11 @@ pub enum Behind {
     Unix(String),
 }
 
-/// The location of the topics that rsnotify makes.
-#[derive(Debug, Clone, Copy)]
-pub struct Home<'a> {
-    pub public_url: &'a Uri,
-    /// True if it makes some for change channels.
-    pub has_changes: bool,
-}
-
-/// Returns the paths to pass on for these topics and this embedded hub. `home` is where new topics lie, if rsnotify
-/// makes any.
-pub fn passing(topics: &BTreeSet<Topic>, home: Option<Home<'_>>, hub: Option<&Hub>) -> Passing {
-    let homes = home.into_iter().flat_map(|home| {
-        let below = ["topics/"].into_iter();
-        let below = below.chain(home.has_changes.then_some("changes/"));
-        below.map(move |name| format!("{}{name}", home.public_url))
-    });
+/// Returns the paths to pass on for these topics and this embedded hub. `home` is the public URL, if rsnotify makes
+/// topics below it: of either kind, since change notifications may be turned on later.
+pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> Passing {
+    let below = |home: &Uri| ["topics/", "changes/"].map(|name| format!("{home}{name}"));
+    let homes = home.into_iter().flat_map(below);
     let mut sites: BTreeMap<String, Site> = BTreeMap::new();
     let mut refused = Vec::new();
     for home in homes {

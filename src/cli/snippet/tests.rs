@@ -5,17 +5,13 @@ use std::collections::BTreeSet;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use resourcesync::uri::{Hub, Topic, Uri};
 
-use crate::cli::snippet::passing::{Behind, Home, Passing, RequestPath, passing, pattern};
+use crate::cli::snippet::passing::{Behind, Passing, RequestPath, passing, pattern};
 use crate::cli::snippet::{WebServer, nginx};
 
 fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> Passing {
     let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();
     let home = home.map(|home| Uri::parse(home).unwrap());
-    let home = home.as_ref().map(|public_url| Home {
-        public_url,
-        has_changes: false,
-    });
-    passing(&topics, home, hub.map(Hub::new).as_ref())
+    passing(&topics, home.as_ref(), hub.map(Hub::new).as_ref())
 }
 
 #[test]
@@ -50,26 +46,13 @@ fn each_site_is_told_what_is_its_own() {
             ("http://a.example:8080", texts(&[]), texts(&["/t"])),
             (
                 "https://a.example",
-                texts(&["/p/topics/"]),
+                texts(&["/p/topics/", "/p/changes/"]),
                 texts(&["/p/hub", "/%7ey/", "/p/x/topics/"])
             ),
             ("https://b.example", texts(&[]), texts(&["/"])),
         ]
     );
     assert_eq!(passing.refused, []);
-}
-
-#[test]
-fn topics_of_change_channels_are_passed_on_as_a_whole_where_they_are_made() {
-    let public_url = Uri::parse("https://a.example/p/").unwrap();
-    let home = Home {
-        public_url: &public_url,
-        has_changes: true,
-    };
-    let passing = passing(&BTreeSet::new(), Some(home), None);
-    let below = passing.sites.iter().flat_map(|site| &site.below);
-    let below: Vec<&str> = below.map(|path| path.raw.as_str()).collect();
-    assert_eq!(below, ["/p/topics/", "/p/changes/"]);
 }
 
 #[test]
@@ -110,7 +93,7 @@ fn a_hub_and_new_topics_are_refused_for_the_same_reasons() {
     let reason = "web servers do not agree what an escaped slash means";
     assert_eq!(
         passing.refused,
-        ["topics/", "hub"].map(|name| (format!("{escaped}{name}"), reason))
+        ["topics/", "changes/", "hub"].map(|name| (format!("{escaped}{name}"), reason))
     );
     assert_eq!(passing.sites, []);
 }
@@ -150,6 +133,15 @@ fn each_web_server_is_told_in_its_own_words() {
         charset off;
         gzip off;
     }
+    location ^~ "/changes/" {
+        proxy_pass http://unix:/run/a.sock;
+        proxy_set_header Host $http_host;
+        proxy_set_header Forwarded "";
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_cache off;
+        charset off;
+        gzip off;
+    }
     location = "/a b.c/${X}" {
         proxy_pass http://unix:/run/a.sock;
         proxy_set_header Host $http_host;
@@ -164,6 +156,7 @@ fn each_web_server_is_told_in_its_own_words() {
     # a2enmod headers proxy proxy_http rewrite
     RewriteEngine On
     RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/topics/[^? ]*)[? ]" [OR]
+    RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/changes/[^? ]*)[? ]" [OR]
     RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/%61%20b[.]c/%24%7BX%7D)[? ]" [OR]
     RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/a%20b[.]c/%24%7BX%7D)[? ]"
     RewriteRule "^" "http://[::1]:8400%1" [P,NE,E=rsnotify:1]
@@ -171,7 +164,7 @@ fn each_web_server_is_told_in_its_own_words() {
     RequestHeader unset Forwarded env=rsnotify
     "##);
     insta::assert_snapshot!(told(WebServer::Caddy, unix()), @r"
-    @rsnotify path_regexp `^(?:/topics/|/a\x20b[.]c/\x24\x7bX\x7d$|/a\x20b[.]c/\x24\x7bX\x7d$)`
+    @rsnotify path_regexp `^(?:/topics/|/changes/|/a\x20b[.]c/\x24\x7bX\x7d$|/a\x20b[.]c/\x24\x7bX\x7d$)`
     handle @rsnotify {
         reverse_proxy unix//run/a.sock {
             header_up -Forwarded

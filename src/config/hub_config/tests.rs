@@ -57,6 +57,9 @@ fn a_url_and_a_publisher_suffice() {
     let publishers = publisher::plan(&config.publishers);
     let found = publishers.of_topic(&Topic::new("https://library.example/t"));
     assert_eq!(&*found.unwrap().name, "library");
+    let trusted = config.hub.trusted_proxies.iter();
+    let trusted: Vec<String> = trusted.map(|network| network.0.to_string()).collect();
+    assert_eq!(trusted, ["127.0.0.0/8", "::1/128"]);
 }
 
 #[test]

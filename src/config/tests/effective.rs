@@ -239,9 +239,9 @@ fn what_is_effective_without_a_file_is_this() {
     enabled = true
     path = "/hub"
     https_callbacks_only = false
-    callback_ports = ["1-65535"]
+    callback_ports = ["80", "443", "8000-9999"]
     allow_callback_networks = ["127.0.0.0/8", "::1/128"]
-    trusted_proxies = []
+    trusted_proxies = ["127.0.0.0/8", "::1/128"]
     max_subscriptions = 100000
     max_subscriptions_per_host = 1000
     max_subscriptions_per_address = 1000

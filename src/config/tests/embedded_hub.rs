@@ -44,11 +44,29 @@ fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
         let config = read("", &overrides).unwrap();
         assert!(!loopback(&config), "{more:?} with a file");
     }
-    let hub = "[embedded_hub]\nallow_callback_networks = [\"127.0.0.0/8\", \"::1\"]\n\
-               callback_ports = [\"1-65535\"]\n";
+    let hub = "[embedded_hub]\nallow_callback_networks = [\"127.0.0.0/8\", \"::1\"]\n";
     assert!(loopback(
         &read(&format!("{SOURCE}{hub}"), &Overrides::default()).unwrap()
     ));
+}
+
+#[test]
+fn proxies_on_loopback_are_trusted_where_it_listens_there_unless_the_file_names_others() {
+    for (server, hub, want) in [
+        ("", "", &["127.0.0.0/8", "::1/128"][..]),
+        ("listen = \"[::1]:0\"", "", &["127.0.0.0/8", "::1/128"]),
+        ("listen = \"0.0.0.0:8400\"", "", &[]),
+        ("listen = \"unix:s\"", "", &[]),
+        ("", "trusted_proxies = []", &[]),
+        ("", "trusted_proxies = [\"10.0.0.7\"]", &["10.0.0.7/32"]),
+    ] {
+        let server = format!("[server]\npublic_url = \"https://e.org/\"\n{server}\n");
+        let text = format!("{server}{SOURCE}[embedded_hub]\n{hub}\n");
+        let config = read(&text, &Overrides::default()).unwrap();
+        let trusted = config.embedded_hub.unwrap().trusted_proxies;
+        let trusted: Vec<String> = trusted.iter().map(|net| net.0.to_string()).collect();
+        assert_eq!(trusted, want, "{server}{hub}");
+    }
 }
 
 #[test]

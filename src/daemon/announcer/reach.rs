@@ -8,16 +8,18 @@ use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
+use websub::answer::Answer;
 use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
+use crate::announce::event::Event;
 use crate::broker::client::Brokers;
 use crate::report::status::UnreachedHub;
 
 /// Time until one that could not be reached is tried again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The hubs and brokers that could not be reached since the start or the last reload.
+/// The hubs and brokers that could not be reached since the start.
 #[derive(Debug, Default)]
 pub struct Reach {
     unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>,
@@ -33,13 +35,27 @@ enum Reached {
 impl Reach {
     /// Tries to reach all of these, each until it was reached once. Must be called within a tokio runtime.
     pub fn begin(&mut self, hubs: Vec<PublishSettings>, brokers: &Arc<Brokers>) {
-        *self = Reach::default();
         let hubs = hubs.into_iter().map(|hub| Reached::Hub(Box::new(hub)));
         let names = brokers.durations().into_keys();
         let brokers = names.map(|name| Reached::Broker(name, Arc::clone(brokers)));
-        for reached in hubs.chain(brokers) {
+        let all: Vec<Reached> = hubs.chain(brokers).collect();
+        // What was named before a reload is not named again. Attempts of before write to what was theirs.
+        let mut known = lock(&self.unreached).clone();
+        known.retain(|hub, _| all.iter().any(|reached| reached.hub() == hub));
+        self.unreached = Arc::new(Mutex::new(known));
+        self.attempts = JoinSet::new();
+        for reached in all {
             let unreached = Arc::clone(&self.unreached);
             self.attempts.spawn(until_reached(reached, unreached));
+        }
+    }
+
+    /// Takes note of an answer to a submission: whoever answered was reached.
+    pub fn note(&self, event: &Event) {
+        if let Event::Answered { hub, answer, .. } = event
+            && !matches!(answer, Answer::Failed(_))
+        {
+            reached(hub, &self.unreached);
         }
     }
 
@@ -57,17 +73,17 @@ impl Reached {
         }
     }
 
-    /// Returns the reason why it cannot be reached.
-    async fn failure(&self) -> Option<String> {
+    /// Returns the reason why it cannot be reached, and whether that is a refusal which an operator must end.
+    async fn failure(&self) -> Option<(String, bool)> {
         match self {
             Reached::Hub(settings) => {
                 let answers = probe::hubs(vec![PublishSettings::clone(settings)]).await;
                 let failure = answers.into_iter().find_map(Result::err);
-                failure.map(|failure| failure.to_string())
+                failure.map(|failure| (failure.to_string(), false))
             }
             Reached::Broker(name, brokers) => {
                 let failure = brokers.connect(name).await.err();
-                failure.map(|failure| failure.to_string())
+                failure.map(|failure| (failure.to_string(), failure.needs_operator()))
             }
         }
     }
@@ -75,20 +91,34 @@ impl Reached {
 
 async fn until_reached(reached: Reached, unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>) {
     let hub = reached.hub();
-    while let Some(reason) = reached.failure().await {
+    while let Some((reason, is_refused)) = reached.failure().await {
         let since = lock(&unreached).get(hub).map(|known| known.since);
-        if since.is_none() {
+        if since.is_none() && is_refused {
+            warn!(%hub, reason, "{hub} refuses the login: {reason}");
+        } else if since.is_none() {
             warn!(%hub, reason, "{hub} cannot be reached: {reason}");
         }
         let failed = UnreachedHub {
             hub: hub.clone(),
             since: since.unwrap_or_else(Timestamp::now),
             reason,
+            is_refused,
         };
         lock(&unreached).insert(hub.clone(), failed);
+        // A wrong login is not repeated: that may lock the user.
+        if is_refused {
+            return;
+        }
         tokio::time::sleep(AGAIN).await;
+        if !lock(&unreached).contains_key(hub) {
+            return;
+        }
     }
-    if lock(&unreached).remove(hub).is_some() {
+    self::reached(hub, &unreached);
+}
+
+fn reached(hub: &Hub, unreached: &Mutex<BTreeMap<Hub, UnreachedHub>>) {
+    if lock(unreached).remove(hub).is_some() {
         info!(%hub, "{hub} can be reached");
     }
 }

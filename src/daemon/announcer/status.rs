@@ -30,7 +30,7 @@ impl Announcer {
     ) -> Result<Status, StateError> {
         let mut status = match detail {
             Detail::Everything => report::status(&self.engine.reader(now))?,
-            Detail::Figures => report::outline(&self.engine.reader(now))?,
+            Detail::Figures | Detail::Subscriptions => report::outline(&self.engine.reader(now))?,
         };
         let lately = earlier(now, FELL_BEHIND_FOR);
         let fell_behind = counts.fell_behind.values();

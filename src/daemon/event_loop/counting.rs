@@ -141,6 +141,8 @@ mod tests {
 
     use websub::histogram::Histogram;
 
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -186,6 +188,7 @@ mod tests {
                 seq: 2,
                 changes: 7,
                 hubs: 1,
+                body: Arc::new([]),
             },
         ] {
             counts.tell(&fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
@@ -219,7 +222,7 @@ mod tests {
             updated: 2,
             deleted: 0,
             lists: 1,
-            notifications: 1,
+            notifications: Vec::new(),
             undated: UndatedChanges {
                 missing: 1,
                 invalid: 0,

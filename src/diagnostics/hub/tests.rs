@@ -205,29 +205,3 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
         }
     }
 }
-
-#[rstest]
-#[case("https://example.org/", "127.0.0.1:8400", false, true)]
-#[case("https://192.0.2.7/", "[::1]:8400", false, true)]
-#[case("https://example.org/", "127.0.0.1:8400", true, false)]
-#[case("https://example.org/", "0.0.0.0:8400", false, false)]
-#[case("https://example.org/", "192.0.2.7:8400", false, false)]
-#[case("http://127.0.0.1:8400/", "127.0.0.1:8400", false, false)]
-#[case("http://localhost:8080/", "127.0.0.1:8400", false, false)]
-fn a_web_server_in_front_of_the_embedded_hub_has_to_be_named(
-    #[case] public_url: &str,
-    #[case] listen: &str,
-    #[case] has_proxies: bool,
-    #[case] want: bool,
-) {
-    let listen = listen.parse().unwrap();
-    for (table, key) in [
-        (HubTable::EmbeddedHub, "embedded_hub.trusted_proxies"),
-        (HubTable::Hub, "hub.trusted_proxies"),
-    ] {
-        let found = unnamed_proxy(public_url, listen, has_proxies, table);
-        let words = format!(" {key} does not name, so all subscribers will count as one address");
-        assert_eq!(found.is_some(), want);
-        assert!(found.is_none_or(|found| found.message.contains(&words)));
-    }
-}

@@ -1,133 +1,88 @@
 //! Problems with the reply of a topic, each with the remedy in the web server in front.
 
-use std::fmt;
-
 use resourcesync::payload::PAYLOAD_TYPE;
 use websub::probe::{FailureCause, ProbeError};
 
 /// A problem with the replies of a topic.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(super) enum TopicReplyProblem {
     /// The method, and the failure.
+    #[error("no answer to {0} ({1})")]
     NoAnswer(&'static str, ProbeError),
+    #[error("{0}, a redirection to {1}")]
     Redirected(u16, RedirectTarget),
     /// Our own server answered that there is no such topic.
+    #[error("404 from rsnotify itself, which serves no such topic")]
     Unknown,
     /// Another server answered 404 or 410, with this type.
+    #[error("{0} with {1}, which is not from rsnotify")]
     NotPassedOn(u16, String),
+    #[error("{0}, credentials are required")]
     NotAllowed(u16),
+    #[error("{0} from the web server in front")]
     NoUpstream(u16),
+    #[error("{0} instead of 200")]
     Status(u16),
     /// Another server answered 200 with content of its own, of this type.
+    #[error("200 with {0}, which is not from rsnotify")]
     Foreign(String),
+    #[error("{0} instead of {PAYLOAD_TYPE}")]
     Type(String),
     /// The expected type with parameters.
+    #[error("Content-Type {PAYLOAD_TYPE} with {0} after it")]
     Parameters(String),
+    #[error("Content-Encoding {0}, which was not requested")]
     Encoded(String),
+    #[error("there is no Link header with the topic and its hubs")]
     NoLinks,
+    #[error("the Link header {}", own_link(.0))]
     OwnLink(Vec<String>),
+    #[error("the Link header {} (rel=\"hub\")", hub_links(missing, foreign))]
     HubLinks {
         missing: Vec<String>,
         foreign: Vec<String>,
     },
+    #[error("the Link header does not name the Capability List (rel=\"resourcesync\")")]
     NoListLink,
+    #[error("the body is no payload: {0}")]
     NoPayload(String),
     /// Status of `HEAD` where `GET` has another.
+    #[error("HEAD answers {0}, and GET does not")]
     HeadStatus(u16),
+    #[error("HEAD answers with another {0} than GET")]
     HeadHeader(&'static str),
 }
 
 /// Target of a redirection, compared with the topic.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(super) enum RedirectTarget {
+    #[error("the same address with a slash at its end")]
     WithSlash,
+    #[error("the same address without the slash at its end")]
     WithoutSlash,
+    #[error("the same address by https")]
     Https,
     /// The same path at this other origin.
+    #[error("the same path at {0}")]
     SamePath(String),
+    #[error("{0}")]
     Elsewhere(String),
+    #[error("nowhere: the Location is missing or invalid")]
     Nowhere,
 }
 
-impl fmt::Display for RedirectTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match self {
-            RedirectTarget::SamePath(origin) => return write!(f, "the same path at {origin}"),
-            RedirectTarget::WithSlash => "the same address with a slash at its end",
-            RedirectTarget::WithoutSlash => "the same address without the slash at its end",
-            RedirectTarget::Https => "the same address by https",
-            RedirectTarget::Elsewhere(location) => location,
-            RedirectTarget::Nowhere => "nowhere: the Location is missing or invalid",
-        };
-        f.write_str(words)
+fn own_link(links: &[String]) -> String {
+    match links {
+        [] => "has no rel=\"self\"".to_owned(),
+        links => format!("calls it {} (rel=\"self\")", links.join(", ")),
     }
 }
 
-impl fmt::Display for TopicReplyProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TopicReplyProblem::NoAnswer(method, error) => {
-                write!(f, "no answer to {method} ({error})")
-            }
-            TopicReplyProblem::Redirected(status, target) => {
-                write!(f, "{status}, a redirection to {target}")
-            }
-            TopicReplyProblem::Unknown => {
-                f.write_str("404 from rsnotify itself, which serves no such topic")
-            }
-            TopicReplyProblem::NotPassedOn(status, kind) => {
-                write!(f, "{status} with {kind}, which is not from rsnotify")
-            }
-            TopicReplyProblem::NotAllowed(status) => {
-                write!(f, "{status}, credentials are required")
-            }
-            TopicReplyProblem::NoUpstream(status) => {
-                write!(f, "{status} from the web server in front")
-            }
-            TopicReplyProblem::Status(status) => write!(f, "{status} instead of 200"),
-            TopicReplyProblem::Foreign(kind) => {
-                write!(f, "200 with {kind}, which is not from rsnotify")
-            }
-            TopicReplyProblem::Type(kind) => write!(f, "{kind} instead of {PAYLOAD_TYPE}"),
-            TopicReplyProblem::Parameters(parameters) => {
-                write!(f, "Content-Type {PAYLOAD_TYPE} with {parameters} after it")
-            }
-            TopicReplyProblem::Encoded(encoding) => {
-                write!(f, "Content-Encoding {encoding}, which was not requested")
-            }
-            TopicReplyProblem::NoLinks => {
-                f.write_str("there is no Link header with the topic and its hubs")
-            }
-            TopicReplyProblem::OwnLink(links) if links.is_empty() => {
-                f.write_str("the Link header has no rel=\"self\"")
-            }
-            TopicReplyProblem::OwnLink(links) => {
-                write!(
-                    f,
-                    "the Link header calls it {} (rel=\"self\")",
-                    links.join(", ")
-                )
-            }
-            TopicReplyProblem::HubLinks { missing, foreign } => {
-                let parts = [("lacks", missing), ("should not have", foreign)];
-                let parts = parts.iter().filter(|(_, hubs)| !hubs.is_empty());
-                let parts: Vec<String> = parts
-                    .map(|(verb, hubs)| format!("{verb} {}", hubs.join(", ")))
-                    .collect();
-                write!(f, "the Link header {} (rel=\"hub\")", parts.join(", and "))
-            }
-            TopicReplyProblem::NoListLink => f.write_str(
-                "the Link header does not name the Capability List (rel=\"resourcesync\")",
-            ),
-            TopicReplyProblem::NoPayload(reason) => write!(f, "the body is no payload: {reason}"),
-            TopicReplyProblem::HeadStatus(status) => {
-                write!(f, "HEAD answers {status}, and GET does not")
-            }
-            TopicReplyProblem::HeadHeader(name) => {
-                write!(f, "HEAD answers with another {name} than GET")
-            }
-        }
-    }
+fn hub_links(missing: &[String], foreign: &[String]) -> String {
+    let parts = [("lacks", missing), ("should not have", foreign)];
+    let parts = parts.iter().filter(|(_, hubs)| !hubs.is_empty());
+    let parts = parts.map(|(verb, hubs)| format!("{verb} {}", hubs.join(", ")));
+    parts.collect::<Vec<_>>().join(", and ")
 }
 
 impl TopicReplyProblem {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 
+use crate::announce::plan::is_broker_name;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
@@ -31,6 +32,7 @@ pub enum Part {
     Configuration,
     Sources,
     Hubs,
+    Subscriptions,
     Broken,
     Findings,
 }
@@ -118,6 +120,13 @@ impl Status {
         let unreached = self.unreached.iter().filter(|one| !is_failing(&one.hub));
         alerts.extend(unreached.map(of_unreached));
         alerts.extend(self.fell_behind.iter().map(of_fallen_behind));
+        let failing = self.embedded_hub.as_ref().map_or(0, |hub| hub.failing);
+        if failing > 0 {
+            let verb = if failing == 1 { "fails" } else { "fail" };
+            let what = format!("{} {verb}", counted(failing, "subscription"));
+            let advice = "deliveries are retried; `rsnotify subscriptions list` names them, and `remove` ends one";
+            alerts.push(Alert::new(Health::Look, Part::Subscriptions, what, advice));
+        }
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
         let lasting = self
             .broken
@@ -193,6 +202,11 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
         let what = format!("{} ({}) is not there{reason}", mount.directory, source.name);
         alerts.push(Alert::new(Health::Act, Part::Sources, what, advice));
     }
+    if let Some(reason) = &source.without_document {
+        let what = format!("nothing is announced of {}: {reason}", source.name);
+        let advice = "`rsnotify scan FILE` explains one file";
+        alerts.push(Alert::new(Health::Look, Part::Sources, what, advice));
+    }
     if let Some(suspension) = &source.suspension {
         let missing_in = &source.missing_in;
         let named = &missing_in[..missing_in.len().min(MAX_DIRECTORIES)];
@@ -252,7 +266,7 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
     let FellBehindView { hub, topic, .. } = behind;
     let changes = counted(behind.changes, "change");
     let what =
-        format!("{hub} fell behind on {topic}: {changes} that it was never sent count as told");
+        format!("{hub} fell behind on {topic}: {changes} that it was never sent, counted as told");
     let advice = "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that \
                   is too early";
     Alert {
@@ -262,12 +276,20 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
 }
 
 fn of_unreached(unreached: &UnreachedHub) -> Alert {
-    let UnreachedHub { hub, since, reason } = unreached;
-    let what = format!("{hub} cannot be reached: {reason}");
-    let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
+    let (hub, reason) = (&unreached.hub, &unreached.reason);
+    let alert = if unreached.is_refused {
+        let what = format!("{hub} refuses the login: {reason}");
+        let advice =
+            "nothing is lost; correct the user, the password or the virtual host, and reload";
+        Alert::new(Health::Act, Part::Hubs, what, advice)
+    } else {
+        let what = format!("{hub} cannot be reached: {reason}");
+        let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
+        Alert::new(Health::Look, Part::Hubs, what, advice)
+    };
     Alert {
-        since: Some(*since),
-        ..Alert::new(Health::Look, Part::Hubs, what, advice)
+        since: Some(unreached.since),
+        ..alert
     }
 }
 
@@ -286,7 +308,7 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
     };
     let cause = trouble.kind.map_or(
         "the hub cannot reach the topic at its URI, or it was never advertised with this hub",
-        |kind| kind.usual_cause(),
+        |kind| kind.usual_cause(is_broker_name(hub)),
     );
     Alert {
         since: trouble.since,

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 
 /// Returns a number of things, such as "1 change" and "2 changes".
 pub fn counted(count: usize, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        count => format!("{count} {thing}s"),
+    match (count, thing.strip_suffix("entry")) {
+        (1, _) => format!("1 {thing}"),
+        (count, Some(kind)) => format!("{count} {kind}entries"),
+        (count, None) => format!("{count} {thing}s"),
     }
 }
 
@@ -91,7 +92,19 @@ fn length(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::length;
+    use super::{counted, length};
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        for (count, thing, want) in [
+            (1, "change", "1 change"),
+            (0, "change", "0 changes"),
+            (1, "new entry", "1 new entry"),
+            (2, "new entry", "2 new entries"),
+        ] {
+            assert_eq!(counted(count, thing), want);
+        }
+    }
 
     #[test]
     fn lengths_of_time_are_told_in_two_units_at_most() {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
-use crate::tree::directories::{TreeEntry, join};
+use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::ids::FileId;
 use crate::tree::mount::UnmetFile;
@@ -62,7 +62,7 @@ impl Observer<'_> {
         }
     }
 
-    fn report_denied(&mut self, path: DocumentPath, reason: String) {
+    pub(super) fn report_denied(&mut self, path: DocumentPath, reason: String) {
         let reason = Incomplete::Denied(reason);
         self.reports.observe(path, Look::Incomplete(reason));
     }
@@ -73,15 +73,9 @@ impl Observer<'_> {
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
         for name in names {
-            match self.model.directories.entry(directory, name)? {
-                TreeEntry::Directory(id) => directory = id,
-                TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => return None,
-            }
+            directory = self.model.directories.entry(directory, name)?.directory()?;
         }
         self.check_name(directory, last, Hint::UNCLEAR);
-        match self.model.directories.entry(directory, last)? {
-            TreeEntry::File(id) => Some(id),
-            TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
-        }
+        self.model.directories.entry(directory, last)?.file()
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use crate::announce::event::Event;
-use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
 use crate::tree::mount::SweepStep;
 use crate::tree::observer::Observer;
@@ -73,7 +72,7 @@ impl Observer<'_> {
     /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
     fn report_unmet(&mut self, at: usize) {
         let directories = &self.model.directories;
-        let denied = self.unreadable.end_sweep(at, directories).into_iter();
+        let denied = self.unreadable.below(at, directories).into_iter();
         let denied = denied.map(|below| (below, "its directory cannot be read"));
         let refused = self.links.refused(at, directories).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
@@ -83,8 +82,7 @@ impl Observer<'_> {
             self.reports.observe_missing(path, file);
         }
         for (path, reason) in unmet.unreachable {
-            let reason = Incomplete::Denied(reason.into());
-            self.reports.observe(path, Look::Incomplete(reason));
+            self.report_denied(path, reason.into());
         }
     }
 }

@@ -6,7 +6,6 @@ name = "main"
 mount = [{ path = "/home/ada/examples/tree", url = "http://localhost:8000/" }]
 [embedded_hub]
 allow_callback_networks = ["127.0.0.0/8"]
-callback_ports = ["1024-65535"]
 END
 export RSNOTIFY_CONFIG=/etc/rsnotify/config.toml
 rsnotify run 2> log &

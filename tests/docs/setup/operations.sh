@@ -9,7 +9,6 @@ mount = [{ path = "/srv/www", url = "http://localhost:8000/" }]
 deletion_grace = "1s"
 [embedded_hub]
 allow_callback_networks = ["127.0.0.0/8"]
-callback_ports = ["1024-65535"]
 END
 export RSNOTIFY_CONFIG=/etc/rsnotify/config.toml
 mkfifo orders

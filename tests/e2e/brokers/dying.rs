@@ -34,7 +34,7 @@ fn each_change_is_one_feed_wherever_the_daemon_dies(
     run.env("RSNOTIFY_FAILPOINT", format!("{failpoint}:{passing}"));
     let mut daemon = Daemon::spawn(run);
     // The first passing may be that of learning what is listed already.
-    daemon.await_log("existing changes in");
+    daemon.await_log("not announcing");
     let mut is_dead = false;
     while !is_dead {
         assert!(story.entries.len() < 10, "{failpoint} is not passed");

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rsnotify::broker::feeds::feed::{Feed, Modification};
+use resourcesync::feed::{Feed, Modification};
 use rsnotify::broker::frame::Frame;
 use serde_json::json;
 

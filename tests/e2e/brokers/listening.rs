@@ -169,6 +169,22 @@ fn after_a_signal_a_command_has_time_to_end_and_is_acknowledged() {
 }
 
 #[test]
+fn a_consumer_elsewhere_needs_no_source() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ""));
+    let config = broker(fake.address, "sources = [\"main\"]");
+    story.setup.config = config.replace("/topic/{source}.changes", "/topic/all");
+    let subscribed = Listener::start(&story.setup, &[]);
+    drop(subscribed);
+    story.setup.config = broker(fake.address, "");
+    Listener::start(&story.setup, &["--destination", "/topic/all"]);
+    let mut unnamed = story.setup.command("listen");
+    let (code, _, error) = output(unnamed.args(["--broker", "repository"]));
+    assert_eq!(code, Some(78), "{error}");
+    assert!(error.contains("name it with --destination"), "{error}");
+}
+
+#[test]
 fn listening_to_what_is_not_there_says_so() {
     let fake = FakeBroker::start();
     let story = Story::new(&broker(fake.address, ""));

@@ -9,7 +9,7 @@ use crate::brokers::feeds::{ATOM, publish, told};
 use crate::brokers::{Story, broker};
 use crate::support::changes::change_list;
 use crate::support::daemon::output;
-use crate::support::documents::capability_list;
+use crate::support::documents::{capability_list, description};
 use crate::support::stomp::{FakeBroker, Manner, Place};
 
 /// A Resource List with these resources.
@@ -207,10 +207,25 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
         );
         assert_eq!(fake.messages(0).len(), 0);
     }
-    // A dump is not needed.
     story
         .site
         .write("a/changelist-2.xml", &change_list("a", &["deleted 1.txt"]));
+    // The Source Description lists a set of which nothing else is known.
+    story
+        .site
+        .write(".well-known/resourcesync", &description(&["a", "b"]));
+    let other = capability_list("b", &[]);
+    story
+        .site
+        .write("b/capabilitylist.xml", &other[..other.len() / 2]);
+    let (code, _, said) = output(&mut resend(&story, "1000"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("https://source.example/b/capabilitylist.xml"),
+        "{said}"
+    );
+    story.site.remove("b/capabilitylist.xml");
+    // A dump is not needed.
     let (code, _, said) = output(&mut resend(&story, "1000"));
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(told(&fake.messages(1)), ["ADD a/2.txt"]);

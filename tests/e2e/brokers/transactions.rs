@@ -147,7 +147,7 @@ fn a_daemon_that_dies_before_it_saved_the_receipts_repeats_the_same_message() {
     let mut command: Command = story.setup.run();
     command.env("RSNOTIFY_FAILPOINT", "Answered:1");
     let mut daemon = Daemon::spawn(command);
-    daemon.await_log("existing changes in");
+    daemon.await_log("not announcing");
     story.change();
     fake.messages(1);
     while daemon.ended().is_none() {

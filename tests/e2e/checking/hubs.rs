@@ -295,22 +295,6 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
 }
 
 #[test]
-fn a_web_server_that_the_embedded_hub_does_not_know_is_noted() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
-    let elsewhere = "[server]\npublic_url = \"https://example.org/\"\n";
-    setup.config = setup.config.replacen("[server]\n", elsewhere, 1);
-    let is_noted = |setup: &Setup| {
-        let notes = check(setup).notes;
-        let words = "all subscribers will count as one address";
-        notes.iter().any(|note| note.contains(words))
-    };
-    assert!(is_noted(&setup));
-    setup.config += "trusted_proxies = [\"127.0.0.1\"]\n";
-    assert!(!is_noted(&setup));
-}
-
-#[test]
 fn a_hub_that_refused_the_last_notification_is_a_finding_although_it_accepts_head() {
     for (status, wanted) in [(401, 1), (503, 0)] {
         let site = Site::new();

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use resourcesync::channel_kind::ChannelKind;
-use rsnotify::broker::feeds::feed::{Feed, ItemChange};
+use resourcesync::feed::{Feed, ItemChange};
 use rsnotify::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType};
 use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
 use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};

@@ -157,7 +157,6 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
          topic = \"http://{address}{odd}\"\n"
     );
     let mut setup = Setup::new(&site, &[], &channel);
-    setup.config += "trusted_proxies = [\"127.0.0.1\"]\n";
     setup.config = setup.config.replace(
         "[server]\nlisten = \"127.0.0.1:0\"\n",
         &format!("[server]\nlisten = \"127.0.0.1:{listen}\"\npublic_url = \"http://{address}/\"\n"),

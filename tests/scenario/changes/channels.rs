@@ -19,7 +19,6 @@ fn by_topic(world: &mut World) -> Vec<String> {
         .collect()
 }
 
-// 26.
 #[test]
 fn a_topic_that_moves_goes_on_where_the_old_one_ended() {
     let mut world = world_of(plan());

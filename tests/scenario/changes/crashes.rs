@@ -7,7 +7,6 @@ use jiff::SignedDuration;
 use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, set_a, time, world_of};
 use crate::world::{HUB, Reply, World, capability_list, plan};
 
-// 20.
 #[test]
 fn a_crash_between_any_two_effects_loses_and_changes_nothing() {
     let mut bodies = BTreeSet::new();

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
+use rstest::rstest;
 
 use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, time};
 use crate::world::{World, capability_list, mount, plan};
@@ -191,6 +192,27 @@ fn a_reload_ends_no_grace_of_a_resource() {
     world.wait(250);
     assert_eq!(told(&mut world), NOTHING);
     world.wait(20);
+    assert_eq!(told(&mut world), ["d r2"]);
+}
+
+/// C29: the lists are seen whatever else cannot be read.
+#[rstest]
+fn a_directory_or_file_that_cannot_be_read_now_and_then_ends_no_grace_of_a_resource(
+    #[values(true, false)] is_file: bool,
+) {
+    let mut world = missing_one();
+    for _ in 0..10 {
+        if is_file {
+            world.write_text("/a/other.xml", b"<urlset");
+            world.wait(200);
+            world.delete("/a/other.xml");
+        } else {
+            world.deny_directories(&["a/temporary"]);
+            world.wait(100);
+            world.deny_directories(&[]);
+        }
+        world.wait(100);
+    }
     assert_eq!(told(&mut world), ["d r2"]);
 }
 

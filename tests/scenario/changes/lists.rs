@@ -575,6 +575,59 @@ fn a_start_waits_for_a_list_that_changes_while_it_is_read_unless_it_cannot_be_re
     }
 }
 
+/// C8, C10: each list was asked for in vain once only.
+#[test]
+fn a_start_waits_for_lists_that_change_by_turns_while_they_are_read() {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.write_changes(SECOND, &["u b 01:00"]);
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(10);
+    world.start();
+    let is_learning = |world: &World| change_sets::is_learning(world.db()).unwrap();
+    world.unseen(|world| world.write_changes(LIST, &["u a 01:00", "u a 02:00"]));
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(1);
+    world.see(LIST);
+    world.unseen(|world| world.write_changes(SECOND, &["u b 01:00", "u b 02:00"]));
+    world.wait(1);
+    assert!(is_learning(&world), "what is written now is not told");
+    world.see(SECOND);
+    world.wait(10);
+    assert!(!is_learning(&world));
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(SECOND, &["u b 01:00", "u b 02:00", "u c 03:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+}
+
+#[test]
+fn a_channel_begins_although_its_only_list_is_written_all_the_time() {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(10);
+    world.start();
+    world.write(UP, set_a(TOPIC, &[]));
+    world.reading = std::time::Duration::from_secs(1);
+    let mut entries = Vec::new();
+    for number in 0..40 {
+        entries.push(format!("u r{number} 00:{number:02}"));
+        world.write_changes(LIST, &entries);
+        world.unseen(|world| world.write_changes(LIST, &entries));
+        world.pass(std::time::Duration::from_millis(300));
+    }
+    assert!(!change_sets::is_learning(world.db()).unwrap());
+    world.see(LIST);
+    world.wait(100);
+    assert_eq!(world.changes(), NOTHING);
+    entries.push("u a 01:00".to_owned());
+    world.write_changes(LIST, &entries);
+    world.wait(100);
+    assert_eq!(world.changes().len(), 1);
+}
+
 /// As resync-build writes it: updated, deleted, created, without datetimes, and the deleted one with its old `lastmod`.
 #[test]
 fn a_generator_without_datetimes_that_begins_anew_each_time_tells_each_run() {
@@ -789,7 +842,7 @@ fn entries_in_a_list_that_cannot_be_read_are_not_forgotten(
         Rotation::Deleted => world.delete(LIST),
         Rotation::Index => world.write(LIST, index("changelist").up(UP).lists(&[SECOND])),
     }
-    world.wait(1_000);
+    world.wait(if is_known { 3 * DAY } else { 1_000 });
     world.write_changes("/a/third.xml", &["u d 04:00"]);
     world.wait(1_000);
     world.changes();
@@ -853,6 +906,28 @@ fn entries_below_a_directory_that_cannot_be_read_are_not_forgotten() {
     assert_eq!(world.changes(), NOTHING);
 }
 
+/// C7: what a list has that is away with its mount is seen by nobody.
+#[test]
+fn entries_rotated_into_a_list_of_a_mount_that_is_away_are_not_forgotten() {
+    let mut plan = plan();
+    let other = "https://more.example.org/old.xml";
+    let more = mount("/srv/more", "https://more.example.org/");
+    plan.sources[0].mounts.push(more);
+    let mut world = World::new(plan);
+    world.write_changes_of(other, UP, &["u z 00:00"]);
+    watch(&mut world, &["u a 01:00"]);
+    world.unmount(1);
+    world.write_changes(LIST, &["u b 02:00"]);
+    world.wait(3 * DAY);
+    world.write_changes(LIST, &["u b 02:00", "u c 03:00"]);
+    world.wait(60);
+    assert_eq!(world.changes().len(), 2);
+    world.write_changes_of(other, UP, &["u z 00:00", "u a 01:00"]);
+    world.remount(1, 2);
+    world.wait(60);
+    assert_eq!(world.changes(), NOTHING);
+}
+
 /// C7: many trees have a file or a directory that is never read.
 #[rstest]
 fn entries_are_forgotten_after_a_day_although_something_cannot_be_read(
@@ -863,7 +938,7 @@ fn entries_are_forgotten_after_a_day_although_something_cannot_be_read(
     if is_file {
         world.write_text("/a/empty.xml", b"");
     } else {
-        world.deny_directories(&["lost+found"]);
+        world.deny_directories(&["private"]);
     }
     world.write_changes(SECOND, &["d a"]);
     world.wait(60);

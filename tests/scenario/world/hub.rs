@@ -194,6 +194,7 @@ impl FakeHub {
                 _ => None,
             },
             excerpt: excerpt.to_owned(),
+            credentials: None,
         };
         Some((Duration::from_secs(seconds), answer))
     }

@@ -461,8 +461,11 @@ impl World {
         }
         let broken = engine
             .db()
-            .all::<Vec<String>>("SELECT uri FROM trouble", ());
-        names.extend(broken.unwrap());
+            .all::<Vec<DocumentPath>>("SELECT mount, path FROM trouble", ());
+        let source_of = |path: &DocumentPath| self.plan.source_of(path.mount);
+        let broken = broken.unwrap().into_iter();
+        let broken = broken.filter_map(|path| source_of(&path)?.1.uri_of(&path));
+        names.extend(broken.map(|uri| uri.to_string()));
         if position == 0 {
             self.tell_nested();
         }

@@ -3,8 +3,8 @@
 use crate::advertise::layout::Node;
 use crate::document::Advertisement;
 use crate::namespaces::RS;
-use crate::payload::{write_attribute, write_escaped};
 use crate::uri::Hub;
+use crate::writer::{write_attribute, write_escaped};
 
 /// Prefixes at a position, with the colon.
 pub(super) struct Style<'a> {

@@ -6,6 +6,7 @@
 mod checks;
 #[path = "../../../../tests/support/needs.rs"]
 mod needs;
+mod round_trip;
 mod well_formed;
 
 use std::fs;

@@ -36,6 +36,10 @@ pub fn builder(timeout: Duration) -> ClientBuilder {
 }
 
 /// Builds a client, without the system's certificates if there are none: such a machine may still use plain HTTP.
+///
+/// # Errors
+///
+/// If the client cannot be built with what `make` sets.
 pub fn build_without_certificates(make: impl Fn() -> ClientBuilder) -> reqwest::Result<Client> {
     make()
         .build()
@@ -81,6 +85,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
         content_type,
         retry_after,
         excerpt: excerpt(&said, max_chars),
+        credentials: None,
     }
 }
 

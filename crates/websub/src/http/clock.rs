@@ -8,6 +8,7 @@ use jiff::Timestamp;
 /// and never jumps, and stands still while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
+    /// The time at which the process began.
     pub began: Timestamp,
     started: Instant,
 }
@@ -22,6 +23,7 @@ impl Clock {
         }
     }
 
+    /// Returns the time.
     pub fn now(&self) -> Timestamp {
         let now = self.began.checked_add(self.started.elapsed());
         now.unwrap_or(Timestamp::MAX)

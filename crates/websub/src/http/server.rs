@@ -44,7 +44,9 @@ pub struct Peer(pub Option<IpAddr>);
 /// A bound socket.
 #[derive(Debug)]
 pub enum Listener {
+    /// A TCP socket.
     Tcp(TcpListener),
+    /// A Unix socket.
     Unix(UnixListener),
 }
 
@@ -56,7 +58,24 @@ impl Listener {
             Listener::Unix(_) => None,
         }
     }
+
+    async fn accept(&self) -> io::Result<(Box<dyn ClientStream>, Option<IpAddr>)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // Only latency depends on it.
+                let _ = stream.set_nodelay(true);
+                Ok((Box::new(stream), Some(peer.ip())))
+            }
+            Listener::Unix(listener) => Ok((Box::new(listener.accept().await?.0), None)),
+        }
+    }
 }
+
+/// A connection of either kind of listener.
+trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ClientStream for S {}
 
 /// Limits on connections and requests.
 #[derive(Debug, Clone)]
@@ -109,40 +128,16 @@ pub async fn serve<H, F>(
     };
     loop {
         // Only the wait for a client is given up: one that was accepted gets its slot, and its answer.
-        let accepted = match &listener {
-            Listener::Tcp(listener) => {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    () = &mut shutdown => break,
-                };
-                match accepted {
-                    Ok((stream, peer)) => {
-                        // Only latency depends on it.
-                        let _ = stream.set_nodelay(true);
-                        let (handler, stopping) = (with_peer(Some(peer.ip())), stopping.clone());
-                        connection(stream, &limits, handler, stopping, slots.take().await);
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            Listener::Unix(listener) => {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    () = &mut shutdown => break,
-                };
-                match accepted {
-                    Ok((stream, _)) => {
-                        let (handler, stopping) = (with_peer(None), stopping.clone());
-                        connection(stream, &limits, handler, stopping, slots.take().await);
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                }
-            }
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut shutdown => break,
         };
-        if let Err(error) = accepted {
-            pause_after(&error).await;
+        match accepted {
+            Ok((stream, peer)) => {
+                let (handler, stopping) = (with_peer(peer), stopping.clone());
+                connection(stream, &limits, handler, stopping, slots.take().await);
+            }
+            Err(error) => pause_after(&error).await,
         }
     }
     drop((listener, stopping));
@@ -151,6 +146,10 @@ pub async fn serve<H, F>(
 }
 
 /// Reads a request's body up to a size and within a time; else returns the error to answer.
+///
+/// # Errors
+///
+/// The status and text of the answer: the body is too large, too slow, or broken off.
 pub async fn small_body(
     body: impl Body<Data = Bytes, Error = hyper::Error>,
     max: usize,
@@ -178,7 +177,7 @@ pub fn text(status: StatusCode, words: impl Into<Bytes>) -> FullResponse {
 }
 
 fn connection<H, F>(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Box<dyn ClientStream>,
     limits: &ServerLimits,
     handler: H,
     mut stopping: watch::Receiver<()>,
@@ -249,8 +248,8 @@ pub fn spare(descriptors: Option<u64>) -> usize {
 
 /// A stream that fails if the client does not read an answer within the timeout, which runs from the first blocked write to
 /// the next flush: hyper flushes after it has written a whole answer. A client that reads keeps its slot.
-struct TimedStream<S> {
-    stream: S,
+struct TimedStream {
+    stream: Box<dyn ClientStream>,
     /// Notified of all that the client sends.
     received: Arc<Notify>,
     slot: ConnectionSlot,
@@ -268,7 +267,7 @@ struct Drain {
     until: Pin<Box<Sleep>>,
 }
 
-impl<S> TimedStream<S> {
+impl TimedStream {
     /// Returns the outcome of a write, or an error if it has been blocked for too long.
     fn bounded<T>(
         &mut self,
@@ -288,7 +287,7 @@ impl<S> TimedStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
+impl AsyncRead for TimedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -303,7 +302,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
+impl AsyncWrite for TimedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -35,6 +35,7 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// Enforces limits of which nothing is used yet.
     pub fn new(limits: HubLimits) -> Admission {
         Admission {
             rate: RateLimiter::new(limits.requests_per_minute),
@@ -53,6 +54,10 @@ impl Admission {
     }
 
     /// Counts as many requests of any kind, or none of them beyond a limit. Times count from any one start.
+    ///
+    /// # Errors
+    ///
+    /// The limit that they exceed.
     pub fn requests(
         &mut self,
         from: Option<Requester>,
@@ -63,6 +68,10 @@ impl Admission {
     }
 
     /// Checks whether the quota of subscriptions, of which these exist, has room for another one.
+    ///
+    /// # Errors
+    ///
+    /// The quota that it exceeds.
     pub fn may_subscribe(
         &self,
         quota_key: &QuotaKey,
@@ -80,6 +89,10 @@ impl Admission {
 
     /// Counts a verification that begins. Renewing or ending an existing subscription is limited neither by the number of
     /// subscriptions nor by strangers, who may name the same host over and over or fill the queue.
+    ///
+    /// # Errors
+    ///
+    /// The quota that it exceeds.
     pub fn begin(
         &mut self,
         quota_key: &QuotaKey,
@@ -107,6 +120,10 @@ impl Admission {
 
     /// Counts a connection of a verification to an address that a name resolved to: names cost nothing, so the address
     /// counts as a host too.
+    ///
+    /// # Errors
+    ///
+    /// The limit that it exceeds.
     pub fn connect(&mut self, address: IpAddr, now: Duration) -> Result<(), LimitExceeded> {
         self.acquire(&address_buckets(address), 1, now)
     }

@@ -25,7 +25,9 @@ const CALLBACK_BYTES: usize = 2_000;
 /// The callbacks that the embedded hub delivers to. The default suits a public hub: common web ports on public addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackPolicy {
+    /// True if `http` URLs are refused.
     pub https_only: bool,
+    /// Ports that callbacks may have. The default ones do not apply in `allowed`: there, any port is permitted then.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Networks that are allowed although they are not public, or belong to this machine.
     pub allowed: Vec<IpNet>,
@@ -45,13 +47,16 @@ impl CallbackPolicy {
     /// Returns the default policy plus any port on loopback, for a hub that only this machine can reach.
     pub fn on_this_machine() -> CallbackPolicy {
         CallbackPolicy {
-            ports: vec![1..=u16::MAX],
             allowed: network::LOOPBACK.to_vec(),
             ..CallbackPolicy::default()
         }
     }
 
     /// Checks a callback URL.
+    ///
+    /// # Errors
+    ///
+    /// If it is no URL, or not one that is permitted.
     pub fn accept(&self, text: &str) -> Result<Callback, Rejection> {
         let url = Url::parse(text).map_err(|_| Rejection::Callback)?;
         let is_plain = matches!(url.scheme(), "http" | "https")
@@ -65,11 +70,17 @@ impl CallbackPolicy {
             return Err(Rejection::Https);
         }
         let port = url.port_or_known_default().ok_or(Rejection::Callback)?;
-        if !self.ports.iter().any(|ports| ports.contains(&port)) {
+        let literal = literal(&url);
+        // A name may stand for an address in an allowed network.
+        let is_port = match literal {
+            Some(address) => self.permits_port(port, address),
+            None => self.has_port(port) || self.opens_ports() && !self.allowed.is_empty(),
+        };
+        if !is_port {
             return Err(Rejection::Port);
         }
         // The URL does not show if a public address is our own, so that is not revealed.
-        let is_permitted = literal(&url).is_none_or(|address| self.permits(address, |_| false));
+        let is_permitted = literal.is_none_or(|address| self.permits(address, |_| false));
         if is_permitted {
             Ok(Callback::new(text))
         } else {
@@ -79,10 +90,27 @@ impl CallbackPolicy {
 
     /// Returns true if a callback may be called at an address. `is_local` tells if an address is this machine's.
     pub fn permits(&self, address: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
+        self.allows(address) || (is_public(address) && !is_local(destination(address)))
+    }
+
+    /// Returns true if a callback may have this port at an address.
+    pub fn permits_port(&self, port: u16, address: IpAddr) -> bool {
+        self.has_port(port) || self.opens_ports() && self.allows(address)
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        self.ports.iter().any(|ports| ports.contains(&port))
+    }
+
+    /// Returns true if the ports are not chosen, and so no limit in allowed networks.
+    fn opens_ports(&self) -> bool {
+        self.ports == CallbackPolicy::default().ports
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
         let destination = destination(address);
-        let is_allowed =
-            |network: &IpNet| network.contains(&address) || network.contains(&destination);
-        self.allowed.iter().any(is_allowed) || (is_public(address) && !is_local(destination))
+        let mut allowed = self.allowed.iter();
+        allowed.any(|network| network.contains(&address) || network.contains(&destination))
     }
 }
 
@@ -205,6 +233,26 @@ mod tests {
         let is_local = |address: IpAddr| address.to_string().ends_with(".15");
         let permits = policy.permits(address.parse().unwrap(), is_local);
         assert_eq!(permits, want);
+    }
+
+    #[rstest]
+    #[case("http://10.1.2.3:22/", Ok(()))]
+    #[case("http://[::ffff:10.1.2.3]:22/", Ok(()))]
+    #[case("http://93.184.215.14:22/", Err(Rejection::Port))]
+    #[case("http://10.2.2.3:22/", Err(Rejection::Port))]
+    // What it stands for is known at the connection.
+    #[case("http://example.org:22/", Ok(()))]
+    fn any_port_is_permitted_in_an_allowed_network_unless_ports_are_chosen(
+        #[case] text: &str,
+        #[case] want: Result<(), Rejection>,
+    ) {
+        let mut policy = CallbackPolicy {
+            allowed: vec![network::parse("10.1.0.0/16").unwrap()],
+            ..CallbackPolicy::default()
+        };
+        assert_eq!(judged(&policy, text), want);
+        policy.ports = vec![443..=443];
+        assert_eq!(judged(&policy, text), Err(Rejection::Port));
     }
 
     #[test]

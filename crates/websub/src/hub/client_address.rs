@@ -13,6 +13,7 @@ use crate::hub::network;
 pub struct Requester(IpAddr);
 
 impl Requester {
+    /// Returns the requester at an address.
     pub fn new(address: IpAddr) -> Requester {
         let address = address.to_canonical();
         let prefix_length = if address.is_ipv4() { 32 } else { 64 };

@@ -7,22 +7,29 @@ use crate::hub::delivery::DeliveryOutcome;
 /// All counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EmbeddedHubCounts {
+    /// Subscription requests.
     pub requests: RequestCounts,
+    /// Verifications of them.
     pub verifications: VerificationCounts,
+    /// Deliveries.
     pub deliveries: DeliveryCounts,
+    /// Durations of deliveries that succeeded.
     pub latency: Histogram,
 }
 
 /// Subscription requests, by answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestCounts {
+    /// Answered 202.
     pub accepted: u64,
+    /// Answered with an error.
     pub refused: u64,
     /// Over a limit.
     pub limited: u64,
 }
 
 impl RequestCounts {
+    /// Counts an answer by its HTTP status.
     pub fn answered(&mut self, status: u16) {
         match status {
             200..=299 => self.accepted += 1,
@@ -35,6 +42,7 @@ impl RequestCounts {
 /// Verifications, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerificationCounts {
+    /// Confirmed by the callback.
     pub confirmed: u64,
     /// Answered without confirming.
     pub refused: u64,
@@ -45,6 +53,7 @@ pub struct VerificationCounts {
 /// Attempts to deliver, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
+    /// Accepted by the subscriber.
     pub delivered: u64,
     /// Answered with an error status; to be retried.
     pub refused: u64,
@@ -59,6 +68,7 @@ pub struct DeliveryCounts {
 }
 
 impl DeliveryCounts {
+    /// Counts an attempt.
     pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome) {
         let count = match (outcome, answer) {
             (DeliveryOutcome::Delivered, _) => &mut self.delivered,
@@ -86,6 +96,7 @@ mod tests {
             content_type: None,
             retry_after: None,
             excerpt: String::new(),
+            credentials: None,
         };
         let retry = DeliveryOutcome::Retry { at: Timestamp::MAX };
         let mut deliveries = DeliveryCounts::default();

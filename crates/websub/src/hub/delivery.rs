@@ -23,10 +23,14 @@ pub(crate) mod http;
 /// The outcome of an attempt to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryOutcome {
+    /// The subscriber has it.
     Delivered,
+    /// It is attempted again.
     Retry {
+        /// The time of the next attempt.
         at: Timestamp,
     },
+    /// It failed at the last attempt, and the next notification follows.
     Abandoned,
     /// 410: the subscription has ended.
     Gone,
@@ -89,6 +93,7 @@ pub fn signature(secret: &Secret, body: &[u8]) -> String {
 pub struct Signer(Hmac<Sha256>);
 
 impl Signer {
+    /// Returns the signer of one subscription.
     pub fn new(secret: &Secret) -> Signer {
         Signer(mac(secret))
     }
@@ -119,20 +124,16 @@ pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
         return false;
     };
     match method.to_ascii_lowercase().as_str() {
-        "sha256" => mac::<Sha256>(secret)
-            .chain_update(body)
-            .verify_slice(&given)
-            .is_ok(),
-        "sha384" => mac::<Sha384>(secret)
-            .chain_update(body)
-            .verify_slice(&given)
-            .is_ok(),
-        "sha512" => mac::<Sha512>(secret)
-            .chain_update(body)
-            .verify_slice(&given)
-            .is_ok(),
+        "sha256" => is_mac::<Sha256>(&given, secret, body),
+        "sha384" => is_mac::<Sha384>(&given, secret, body),
+        "sha512" => is_mac::<Sha512>(&given, secret, body),
         _ => false,
     }
+}
+
+fn is_mac<H: EagerHash>(given: &[u8], secret: &Secret, body: &[u8]) -> bool {
+    let verified = mac::<H>(secret).chain_update(body).verify_slice(given);
+    verified.is_ok()
 }
 
 fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
@@ -172,6 +173,7 @@ mod tests {
             content_type: None,
             retry_after: retry_after.map(Into::into),
             excerpt: String::new(),
+            credentials: None,
         }
     }
 

@@ -28,12 +28,14 @@ pub struct Ticket(u64);
 pub enum Priority {
     /// The subscriber accepted its last delivery, or changes or renews its subscription.
     Known,
+    /// The first delivery or verification of a subscriber.
     First,
+    /// Another attempt after a failure.
     Retry,
 }
 
 /// The slots and the requests waiting for one. Times count from any one start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FairQueue {
     /// Maximum busy requests, and maximum slow ones.
     capacity: usize,
@@ -110,19 +112,12 @@ impl HostState {
 }
 
 impl FairQueue {
+    /// Returns an empty queue with so many slots, and as many for slow requests.
     pub fn new(capacity: usize) -> FairQueue {
         FairQueue {
             capacity: capacity.max(1),
-            hosts: HashMap::new(),
             next_prune: MAX_IDLE_HOSTS,
-            rings: BTreeMap::new(),
-            running: HashMap::new(),
-            busy: BTreeSet::new(),
-            slow: BTreeSet::new(),
-            in_trouble: 0,
-            last: 0,
-            entries: 0,
-            waiting: 0,
+            ..FairQueue::default()
         }
     }
 

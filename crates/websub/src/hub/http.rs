@@ -24,7 +24,7 @@ use crate::hub::request::http::SubscriptionEndpoint;
 use crate::hub::subscriptions::table::{self, SubscriptionTable};
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::subscriptions::{NotificationToRelay, Subscriptions};
-use crate::hub::verification::Verifications;
+use crate::hub::verification::{TOPIC_ENDED, Verifications};
 use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
 use crate::retention::end_of;
 
@@ -73,6 +73,7 @@ impl EmbeddedHub {
         let deliveries = Arc::new(deliveries);
         let verifications = Arc::new(Verifications::new(
             Arc::clone(&settings),
+            topics.clone(),
             Arc::clone(&admission),
             Arc::clone(&table),
             Arc::clone(&deliveries),
@@ -111,7 +112,8 @@ impl EmbeddedHub {
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
     /// then. Deliveries not begun stay pending, and so do requests.
     pub async fn drain(&self) {
-        tokio::join!(self.verifications.drain(), self.deliveries.drain());
+        let (verifications, deliveries) = (&self.verifications.slots, &self.deliveries.slots);
+        tokio::join!(verifications.drain(), deliveries.drain());
     }
 
     /// Records the requests that were answered with 202 and are not verified, once no more come.
@@ -120,8 +122,8 @@ impl EmbeddedHub {
         self.table.record(HubRecord::Unverified(unverified));
     }
 
-    /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits, and of
-    /// topics that are gone, are dropped.
+    /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
+    /// dropped.
     pub fn resume(&self, unverified: Vec<(SubscriptionKey, SubscriptionRequest)>) {
         if unverified.is_empty() {
             return;
@@ -129,7 +131,7 @@ impl EmbeddedHub {
         self.table.record(HubRecord::Unverified(Vec::new()));
         for (key, request) in unverified {
             let callback = key.callback.clone();
-            if let Err(why) = self.endpoint.resume(key, request) {
+            if let Err(why) = self.verifications.begin(key, request, None) {
                 warn!(%callback, "a request of {callback} is not verified: {why}");
             }
         }
@@ -170,7 +172,7 @@ impl EmbeddedHub {
         let callbacks = self.inspect(|subscriptions| subscriptions.callbacks(topic));
         for callback in callbacks {
             let topic = topic.clone();
-            self.end(SubscriptionKey { topic, callback }, "the topic has ended");
+            self.end(SubscriptionKey { topic, callback }, TOPIC_ENDED);
         }
     }
 
@@ -226,6 +228,7 @@ pub struct SharedAdmission {
 }
 
 impl SharedAdmission {
+    /// Enforces limits of which nothing is used yet, from now on.
     pub fn new(limits: HubLimits) -> SharedAdmission {
         SharedAdmission {
             admission: Mutex::new(Admission::new(limits)),

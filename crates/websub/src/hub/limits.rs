@@ -12,6 +12,7 @@ pub struct HubLimits {
     pub requests_per_minute: u32,
     /// Verifications under way. Renewals have a total of their own, of the same size.
     pub verifications: Quota,
+    /// Subscriptions that exist.
     pub subscriptions: Quota,
     /// Bytes of pending notifications; beyond it the subscriptions that are owed most end.
     pub backlog_bytes: u64,
@@ -20,8 +21,11 @@ pub struct HubLimits {
 /// The maximum number of something: in total, for one callback host, and for one client address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
+    /// The maximum in total.
     pub in_all: u32,
+    /// The maximum for one callback host.
     pub per_host: u32,
+    /// The maximum for one client address.
     pub per_address: u32,
 }
 
@@ -55,48 +59,42 @@ impl Default for HubLimits {
 
 /// A request that exceeds a limit. The text is for the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many {} {}", .kind.words(), .scope.words())]
+#[error("too many {kind} {scope}")]
 pub struct LimitExceeded {
+    /// What there is too much of.
     pub kind: LimitKind,
+    /// Where there is too much of it.
     pub scope: LimitScope,
     /// The value of the `Retry-After` header.
     pub retry_after: Duration,
 }
 
 /// The thing that is limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitKind {
+    /// Requests in a minute.
+    #[error("requests")]
     Requests,
+    /// Verifications under way.
+    #[error("verifications under way")]
     Verifications,
+    /// Subscriptions that exist.
+    #[error("subscriptions")]
     Subscriptions,
 }
 
 /// The scope of a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitScope {
+    /// All clients together.
+    #[error("in all")]
     Total,
+    /// One callback host.
+    #[error("for callbacks on this host")]
     Host,
+    /// One client address.
+    #[error("from your address")]
     Requester,
-}
-
-impl LimitKind {
-    fn words(self) -> &'static str {
-        match self {
-            LimitKind::Requests => "requests",
-            LimitKind::Verifications => "verifications under way",
-            LimitKind::Subscriptions => "subscriptions",
-        }
-    }
-}
-
-impl LimitScope {
-    fn words(self) -> &'static str {
-        match self {
-            LimitScope::Total => "in all",
-            LimitScope::Host => "for callbacks on this host",
-            LimitScope::Requester => "from your address",
-        }
-    }
 }
 
 impl LimitExceeded {

@@ -22,7 +22,9 @@ pub type LookUp = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 /// The resolver for callback names.
 #[derive(Clone)]
 pub enum Resolver {
+    /// The system's.
     System,
+    /// A function, for tests.
     Given(Arc<LookUp>),
 }
 
@@ -38,12 +40,20 @@ impl fmt::Debug for Resolver {
 /// An error of a lookup.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
+    /// It took too long; the name.
     #[error("the lookup of {0} timed out")]
     Timeout(String),
+    /// The name failed a moment ago, and is not looked up again yet.
     #[error("the lookup of {0} failed a moment ago")]
     Known(String),
+    /// The resolver failed.
     #[error("the lookup of {name} failed: {source}")]
-    Failed { name: String, source: io::Error },
+    Failed {
+        /// The name.
+        name: String,
+        /// Cause.
+        source: io::Error,
+    },
 }
 
 /// Lookups, and the addresses they found for requests under way.
@@ -69,6 +79,7 @@ pub struct ResolvedName {
     lookups: Arc<Lookups>,
     name: String,
     number: u64,
+    /// The addresses.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -86,6 +97,10 @@ impl Lookups {
     }
 
     /// Looks up a name. The result holds for one request: a name may resolve differently each time.
+    ///
+    /// # Errors
+    ///
+    /// If it fails, failed a moment ago, or takes too long.
     pub async fn resolve(
         self: &Arc<Self>,
         name: &str,
@@ -101,25 +116,17 @@ impl Lookups {
             return Err(LookupError::Known(name.to_owned()));
         }
         let outcome = tokio::time::timeout(TIMEOUT, self.look_up(name, slot)).await;
-        let outcome = match outcome {
-            Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(source)) => Err(LookupError::Failed {
-                name: name.to_owned(),
-                source,
-            }),
-            Err(_) => Err(LookupError::Timeout(name.to_owned())),
-        };
         let mut failed = lock(&self.failed);
-        match outcome {
-            Ok(addresses) => {
-                failed.remove(name);
-                Ok(self.keep(name, addresses))
-            }
-            Err(error) => {
-                failed.insert(name, self.started.elapsed());
-                Err(error)
-            }
+        let name = name.to_owned();
+        if let Ok(Ok(addresses)) = outcome {
+            failed.remove(&name);
+            return Ok(self.keep(name, addresses));
         }
+        failed.insert(&name, self.started.elapsed());
+        Err(match outcome {
+            Ok(Err(source)) => LookupError::Failed { name, source },
+            _ => LookupError::Timeout(name),
+        })
     }
 
     async fn look_up(&self, name: &str, mut slot: FairSlot) -> io::Result<Vec<IpAddr>> {
@@ -139,18 +146,17 @@ impl Lookups {
         lookup.await.map_err(io::Error::other)?
     }
 
-    fn keep(self: &Arc<Self>, name: &str, addresses: Vec<IpAddr>) -> ResolvedName {
+    fn keep(self: &Arc<Self>, name: String, addresses: Vec<IpAddr>) -> ResolvedName {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let found = ResolvedEntry {
             number,
             addresses: addresses.clone(),
         };
         let mut all = lock(&self.found);
-        all.entry(name.to_owned()).or_default().push(found);
-        drop(all);
+        all.entry(name.clone()).or_default().push(found);
         ResolvedName {
             lookups: Arc::clone(self),
-            name: name.to_owned(),
+            name,
             number,
             addresses,
         }

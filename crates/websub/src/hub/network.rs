@@ -14,13 +14,19 @@ pub const LOOPBACK: [IpNet; 2] = [
 /// An error in the text of a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
+    /// The text is no network.
     #[error("\"{0}\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address")]
     Form(String),
+    /// The network has bits beyond its prefix; the text, and what it should be.
     #[error("\"{0}\" has bits set beyond its prefix: write \"{1}\"")]
     HostBits(String, IpNet),
 }
 
 /// Parses a network in CIDR notation, or a single address.
+///
+/// # Errors
+///
+/// If it is neither, or has bits beyond its prefix.
 pub fn parse(text: &str) -> Result<IpNet, NetworkError> {
     let parsed = if text.contains('/') {
         text.parse().ok()

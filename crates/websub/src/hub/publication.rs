@@ -9,9 +9,9 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
-use crate::form::FORM_TYPE;
+use crate::form::{FORM_TYPE, form_value, is_form, media_type};
 use crate::hub::publisher::checked_topic;
-use crate::link::{parse_links, targets};
+use crate::link::{Link, parse_links, targets};
 
 #[cfg(feature = "hub")]
 pub mod http;
@@ -34,6 +34,7 @@ pub enum RequestKind {
 
 /// The reason for which a publication is refused. The text is for the publisher.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each says it")]
 pub enum PublicationRefusal {
     #[error("the topic is missing: name it by a Link header with rel=\"self\", or by hub.topic")]
     NoTopic,
@@ -123,11 +124,9 @@ impl PublicationRefusal {
 /// # Errors
 /// 415 for any other content type.
 pub fn kind(content_type: Option<&str>) -> Result<RequestKind, PublicationRefusal> {
-    let media_type = content_type.and_then(|value| value.split(';').next());
-    let media_type = media_type.unwrap_or_default().trim();
-    match media_type {
-        form if form.eq_ignore_ascii_case(FORM_TYPE) => Ok(RequestKind::Form),
-        xml if xml.eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(RequestKind::Content),
+    match content_type.unwrap_or_default() {
+        form if is_form(form) => Ok(RequestKind::Form),
+        xml if media_type(xml).eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(RequestKind::Content),
         _ => Err(PublicationRefusal::MediaType),
     }
 }
@@ -153,6 +152,7 @@ pub fn is_plain(content_encoding: &str) -> bool {
 /// The topic of a notification, with what its `Link` header says besides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedLinks {
+    /// The topic.
     pub topic: Topic,
     /// The target of `rel="resourcesync"`.
     pub capability_list: Option<Uri>,
@@ -184,7 +184,7 @@ pub fn links(
     link_headers: &[&str],
     query: Option<&str>,
 ) -> Result<PublishedLinks, PublicationRefusal> {
-    let links = parse_links(link_headers.iter().copied());
+    let links = parse_links(link_headers);
     let by_link = targets(&links, "self").map(str::to_owned);
     let by_query = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .filter(|(name, value)| matches!(&**name, "hub.topic" | "hub.url") && !value.is_empty())
@@ -196,15 +196,14 @@ pub fn links(
     }
     Ok(PublishedLinks {
         topic: checked_topic(&topic)?,
-        capability_list: capability_list(link_headers),
+        capability_list: capability_list(&links),
         hubs: targets(&links, "hub").map(str::to_owned).collect(),
     })
 }
 
 /// Returns the target of `rel="resourcesync"`.
-pub fn capability_list(link_headers: &[&str]) -> Option<Uri> {
-    let links = parse_links(link_headers.iter().copied());
-    let list = targets(&links, "resourcesync").find_map(|list| Uri::parse(list).ok());
+pub fn capability_list(links: &[Link]) -> Option<Uri> {
+    let list = targets(links, "resourcesync").find_map(|list| Uri::parse(list).ok());
     list.filter(Uri::is_clean)
 }
 
@@ -225,8 +224,8 @@ pub enum FormRequest {
 /// # Errors
 /// 400 without a topic, or with one that is no plain URI.
 pub fn form_request(form: &[u8]) -> Result<FormRequest, PublicationRefusal> {
-    let mode = form_urlencoded::parse(form).find(|(name, _)| name == "hub.mode");
-    let request: fn(Vec<Topic>) -> FormRequest = match mode.as_ref().map(|(_, mode)| &**mode) {
+    let mode = form_value(form, "hub.mode");
+    let request: fn(Vec<Topic>) -> FormRequest = match mode.as_deref() {
         Some("publish") => FormRequest::Ping,
         Some(CHECK_MODE) => FormRequest::Check,
         _ => return Ok(FormRequest::Subscription),
@@ -256,6 +255,7 @@ pub fn bearer_token(authorization: &str) -> Option<&str> {
 /// A topic that was published, with its last notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedTopic {
+    /// The topic.
     pub topic: Topic,
     /// The name of the publisher.
     pub publisher: String,
@@ -307,6 +307,7 @@ impl PublishedTopic {
 pub struct BodyDigest(pub [u8; 32]);
 
 impl BodyDigest {
+    /// Returns the digest of a body.
     pub fn of(body: &[u8]) -> BodyDigest {
         BodyDigest(Sha256::digest(body).into())
     }
@@ -417,7 +418,7 @@ mod tests {
             ("<cl.xml>; rel=\"resourcesync\"", None),
             ("<https://e.org/cl.xml>; rel=\"hub\"", None),
         ] {
-            let list = capability_list(&[header]);
+            let list = capability_list(&parse_links([header]));
             assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
         }
     }

@@ -26,10 +26,13 @@ pub const MAX_TOPICS: usize = 100_000;
 /// A notification that was accepted from a publisher, or fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Publication {
+    /// The topic.
     pub topic: Topic,
     /// The name of the publisher.
     pub publisher: Arc<str>,
+    /// Content of the topic.
     pub body: Arc<[u8]>,
+    /// Header values to deliver with it.
     pub headers: RelayHeaders,
     /// The `ETag` with which it was fetched.
     pub etag: Option<String>,
@@ -41,7 +44,12 @@ pub struct Publication {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {
     /// To be relayed, with this number, once the entry is saved.
-    New { seq: u64, saved: PublishedTopic },
+    New {
+        /// Number of the notification on its topic.
+        seq: u64,
+        /// The entry to save.
+        saved: PublishedTopic,
+    },
     /// The body is the topic's last one: to be accepted and not relayed. The entry, if any, is to be saved.
     Repeat(Option<PublishedTopic>),
 }
@@ -65,18 +73,22 @@ impl PublishedTopics {
         restored
     }
 
+    /// Returns the number of topics.
     pub fn len(&self) -> usize {
         self.topics.len()
     }
 
+    /// Returns true if there is no topic.
     pub fn is_empty(&self) -> bool {
         self.topics.is_empty()
     }
 
+    /// Returns all topics, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &PublishedTopic> {
         self.topics.values()
     }
 
+    /// Returns a topic.
     pub fn get(&self, topic: &Topic) -> Option<&PublishedTopic> {
         self.topics.get(topic)
     }

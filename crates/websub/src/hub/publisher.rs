@@ -43,10 +43,12 @@ impl Publisher {
 }
 
 impl Publishers {
+    /// Returns a set of publishers.
     pub fn new(publishers: Vec<Publisher>) -> Publishers {
         Publishers(publishers)
     }
 
+    /// Returns each publisher.
     pub fn iter(&self) -> impl Iterator<Item = &Publisher> {
         self.0.iter()
     }
@@ -94,8 +96,8 @@ impl Publishers {
         match self.of_topic(topic) {
             Some(publisher) if publisher.token.is_none() => Ok(publisher),
             Some(_) => Err(PublicationRefusal::NoToken),
-            // A stranger learns no prefix where each of them is guarded by a token.
-            None if self.0.iter().all(|publisher| publisher.token.is_some()) => {
+            // A stranger learns no prefix that is guarded by a token.
+            None if self.0.iter().any(|publisher| publisher.token.is_some()) => {
                 Err(PublicationRefusal::NoToken)
             }
             None => Err(PublicationRefusal::Outside {
@@ -184,7 +186,7 @@ mod tests {
     #[case("https://archive.example/rest", Some("boxes"), Err(403))]
     #[case("https://library.example.evil/a", Some("books"), Err(403))]
     #[case("http://library.example/a", Some("books"), Err(403))]
-    #[case("https://nobody.example/a", None, Err(403))]
+    #[case("https://nobody.example/a", None, Err(401))]
     fn a_publisher_is_who_has_the_token_and_the_prefix(
         #[case] topic: &str,
         #[case] token: Option<&str>,
@@ -197,13 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn without_open_publishers_a_stranger_learns_no_prefix() {
-        let Publishers(mut all) = publishers();
-        all.pop();
-        let closed = Publishers::new(all);
-        for topic in ["https://library.example/a", "https://nobody.example/a"] {
-            let refusal = closed.authorize(&Topic::new(topic), None);
-            assert_eq!(refusal, Err(PublicationRefusal::NoToken));
+    fn a_stranger_is_asked_for_a_token_unless_no_publisher_has_one() {
+        let nobodys = Topic::new("https://nobody.example/a");
+        let Publishers(all) = publishers();
+        let refusal = |publishers: &[Publisher]| {
+            let publishers = Publishers::new(publishers.to_vec());
+            let refused = publishers.authorize(&nobodys, None);
+            refused.map(drop).unwrap_err().status()
+        };
+        for (publishers, want) in [(&all[..], 401), (&all[..2], 401), (&all[2..], 403)] {
+            assert_eq!(refusal(publishers), want, "{publishers:?}");
         }
     }
 

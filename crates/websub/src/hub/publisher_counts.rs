@@ -1,11 +1,20 @@
 //! The publishers of a hub for many Sources as operators see them: what each has published since the daemon began.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::hub::publication::PublicationRefusal;
 use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::Publisher;
+
+/// Maximum unknown tokens that are counted each: strangers can send any number.
+const MAX_TOKENS: usize = 10;
+/// The time after which one that is not sent any more gives its place to another.
+const TOKEN_AGE: SignedDuration = SignedDuration::from_hours(24);
+/// Maximum characters that are shown of a token.
+const TOKEN_CHARS: usize = 6;
+/// Stands for the tokens beyond the maximum.
+const OTHER_TOKENS: &str = "others";
 
 /// The counts of one publisher since the daemon began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +23,7 @@ pub struct PublisherCounts {
     pub accepted: u64,
     /// Accepted and not relayed, because the body was the topic's last one, or the fetched content had not changed.
     pub repeated: u64,
+    /// Refused for any other reason than their number.
     pub refused: u64,
     /// Refused because there were too many.
     pub limited: u64,
@@ -26,7 +36,9 @@ pub struct PublisherCounts {
 /// The last publication that was refused, or could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublisherTrouble {
+    /// The time.
     pub at: Timestamp,
+    /// The reason in words.
     pub reason: String,
 }
 
@@ -57,9 +69,51 @@ impl PublisherCounts {
     }
 }
 
+/// Requests with a token that no publisher has, since the daemon began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownToken {
+    /// The beginning of the token, at most a quarter of it.
+    pub token: String,
+    /// Number of these requests.
+    pub times: u64,
+    /// Time of the last one.
+    pub last: Timestamp,
+    /// The publisher whose topic the last one named.
+    pub publisher: Option<String>,
+}
+
+/// Counts a request with a token that no publisher has.
+pub fn count_unknown(
+    tokens: &mut Vec<UnknownToken>,
+    token: &str,
+    publisher: Option<&Publisher>,
+    now: Timestamp,
+) {
+    let length = TOKEN_CHARS.min(token.chars().count() / 4);
+    let mut shown: String = token.chars().take(length).collect();
+    shown.push('…');
+    if tokens.len() >= MAX_TOKENS && tokens.iter().all(|it| it.token != shown) {
+        let is_old =
+            |it: &UnknownToken| it.token != OTHER_TOKENS && now.duration_since(it.last) > TOKEN_AGE;
+        match tokens.iter().position(is_old) {
+            Some(at) => drop(tokens.remove(at)),
+            None => OTHER_TOKENS.clone_into(&mut shown),
+        }
+    }
+    let before = tokens.iter().position(|it| it.token == shown);
+    let before = before.map_or(0, |at| tokens.remove(at).times);
+    tokens.push(UnknownToken {
+        token: shown,
+        times: before + 1,
+        last: now,
+        publisher: publisher.map(|publisher| publisher.name.to_string()),
+    });
+}
+
 /// A publisher with its counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublisherView {
+    /// Name of the publisher.
     pub name: String,
     /// The prefixes below which it may publish.
     pub topics: Vec<String>,
@@ -73,24 +127,9 @@ pub struct PublisherView {
     pub published: Option<Timestamp>,
     /// Topics that were pinged and not fetched yet.
     pub waiting_fetches: usize,
+    /// Its counts.
     #[serde(flatten)]
     pub counts: PublisherCounts,
-}
-
-impl PublisherView {
-    /// Returns the view of a publisher of which nothing else is known.
-    pub fn new(publisher: &Publisher, counts: PublisherCounts) -> PublisherView {
-        PublisherView {
-            name: publisher.name.to_string(),
-            topics: publisher.topics.iter().map(ToString::to_string).collect(),
-            token: publisher.token.is_some(),
-            verify_topic: publisher.verify_topic,
-            published_topics: 0,
-            published: None,
-            waiting_fetches: 0,
-            counts,
-        }
-    }
 }
 
 /// Returns the views of all publishers, with the figures of their topics.
@@ -98,9 +137,17 @@ pub fn views<'a>(
     publishers: impl Iterator<Item = (&'a Publisher, PublisherCounts)>,
     topics: &PublishedTopics,
 ) -> Vec<PublisherView> {
-    let mut views: Vec<PublisherView> = publishers
-        .map(|(publisher, counts)| PublisherView::new(publisher, counts))
-        .collect();
+    let views = publishers.map(|(publisher, counts)| PublisherView {
+        name: publisher.name.to_string(),
+        topics: publisher.topics.iter().map(ToString::to_string).collect(),
+        token: publisher.token.is_some(),
+        verify_topic: publisher.verify_topic,
+        published_topics: 0,
+        published: None,
+        waiting_fetches: 0,
+        counts,
+    });
+    let mut views: Vec<PublisherView> = views.collect();
     for published in topics.iter() {
         let view = views
             .iter_mut()
@@ -114,4 +161,41 @@ pub fn views<'a>(
         }
     }
     views
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_tokens_are_counted_by_their_beginnings_and_are_few() {
+        let mut tokens = Vec::new();
+        let mut count = |token: &str, seconds| {
+            count_unknown(
+                &mut tokens,
+                token,
+                None,
+                Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds),
+            );
+            let last = tokens.last().unwrap();
+            (last.token.clone(), last.times, tokens.len())
+        };
+        let counted = |token: &str, times, tokens| (token.to_owned(), times, tokens);
+        let long = "0123456789abcdef0123456789abcdef";
+        for (token, want) in [
+            (long, counted("012345…", 1, 1)),
+            (long, counted("012345…", 2, 1)),
+            ("books", counted("b…", 1, 2)),
+            ("", counted("…", 1, 3)),
+        ] {
+            assert_eq!(count(token, 0), want, "{token}");
+        }
+        for number in 3..10 {
+            count(&format!("{number}{long}"), 1);
+        }
+        assert_eq!(count("xxxx", 2), counted("others", 1, 11));
+        assert_eq!(count("yyyy", 3), counted("others", 2, 11));
+        // The first of them was not sent for a day.
+        assert_eq!(count("zzzz", 24 * 3_600 + 1), counted("z…", 1, 11));
+    }
 }

@@ -25,6 +25,7 @@ pub struct RateLimiter<K> {
 }
 
 impl<K: Ord + Clone> RateLimiter<K> {
+    /// Permits so many in a minute for each key, and as many at once.
     pub fn new(per_minute: u32) -> RateLimiter<K> {
         RateLimiter {
             interval: MINUTE / per_minute.max(1),
@@ -36,6 +37,10 @@ impl<K: Ord + Clone> RateLimiter<K> {
 
     /// Takes `count` tokens from the bucket of each key, whose rate is multiplied by the number beside it; or returns the
     /// key that has to wait longest, with that time, and takes nothing. More tokens than a bucket holds are never there.
+    ///
+    /// # Errors
+    ///
+    /// The key and the time.
     pub fn acquire(
         &mut self,
         keys: &[(K, u32)],

@@ -5,6 +5,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode;
 use url::form_urlencoded;
 
+use crate::form::form_value;
 use crate::hub::Callback;
 use crate::hub::callback::CallbackPolicy;
 use crate::secret::Secret;
@@ -23,19 +24,25 @@ const SECRET_BYTES: usize = 199;
 /// A valid subscription request, to be answered with 202.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionRequest {
+    /// What is requested.
     pub action: Action,
     /// The topic as given, which verification repeats.
     pub topic: String,
+    /// The callback.
     pub callback: Callback,
 }
 
 /// The value of `hub.mode` with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
+    /// `subscribe`, also to renew.
     Subscribe {
+        /// Duration of the lease.
         lease: Duration,
+        /// The secret that deliveries are signed with.
         secret: Option<Secret>,
     },
+    /// `unsubscribe`.
     Unsubscribe,
 }
 
@@ -51,6 +58,7 @@ impl Action {
 
 /// The reason for which a request is rejected. The text is for the subscriber and reveals nothing about our network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each says it")]
 pub enum Rejection {
     #[error("{0} is missing")]
     Missing(&'static str),
@@ -87,13 +95,12 @@ impl Rejection {
 
 /// Parses a form body. Unknown parameters, and `hub.verify` of older versions, are ignored; of several values of one
 /// parameter the first counts.
+///
+/// # Errors
+///
+/// The reason for which the hub refuses it.
 pub fn parse(form: &[u8], policy: &CallbackPolicy) -> Result<SubscriptionRequest, Rejection> {
-    let value = |wanted: &'static str| {
-        form_urlencoded::parse(form)
-            .find(|(name, _)| name == wanted)
-            .map(|(_, value)| value.into_owned())
-            .filter(|value| !value.is_empty())
-    };
+    let value = |name| form_value(form, name).filter(|value| !value.is_empty());
     let need = |wanted: &'static str| value(wanted).ok_or(Rejection::Missing(wanted));
     let action = match need("hub.mode")?.as_str() {
         "subscribe" => Action::Subscribe {

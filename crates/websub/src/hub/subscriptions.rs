@@ -55,10 +55,13 @@ struct TopicSubscribers {
 /// A notification that came for a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotificationToRelay {
+    /// The topic.
     pub topic: Topic,
     /// Its number in its channel.
     pub seq: u64,
+    /// Content of the topic.
     pub body: Arc<[u8]>,
+    /// Header values to deliver with it.
     pub headers: RelayHeaders,
 }
 
@@ -88,6 +91,7 @@ struct Attempts {
 /// The task of delivering to one subscriber until nothing is pending or the subscription has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
+    /// The subscription.
     pub key: SubscriptionKey,
     number: u64,
 }
@@ -95,18 +99,12 @@ pub struct Assignment {
 /// A delivery to one subscriber, of the notification that follows the one it received last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
+    /// The secret that it is signed with.
     pub secret: Option<Secret>,
+    /// What the subscriber has received.
     pub progress: DeliveryProgress,
+    /// Its priority.
     pub priority: Priority,
-}
-
-/// The subscriptions to one topic that are furthest behind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LargestDebt {
-    pub topic: Topic,
-    pub callbacks: Vec<Callback>,
-    /// The notifications that are pending for each of them.
-    pub owed: Extent,
 }
 
 impl Subscriptions {
@@ -234,10 +232,7 @@ impl Subscriptions {
                     .subscribers
                     .iter()
                     .filter(|(_, subscriber)| subscriber.expires <= now);
-                ended.map(|(callback, _)| SubscriptionKey {
-                    topic: topic.clone(),
-                    callback: callback.clone(),
-                })
+                ended.map(|(callback, _)| SubscriptionKey::new(topic, callback))
             })
             .collect();
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
@@ -267,25 +262,19 @@ impl Subscriptions {
             .subscribers
             .values()
             .find(|subscriber| now < subscriber.expires)?;
-        let NotificationToRelay {
-            topic,
-            seq,
-            body,
-            headers,
-        } = notification;
         self.last = RelayId(self.last.0 + 1);
         let before = on_topic.backlog.size().bytes;
         on_topic.backlog.relay(PendingRelay {
             id: self.last,
-            size: body.len() as u64,
+            size: notification.body.len() as u64,
         });
         self.backlog_bytes += on_topic.backlog.size().bytes - before;
         Some(Relay {
             id: self.last,
-            topic,
-            seq,
-            body,
-            headers,
+            topic: notification.topic,
+            seq: notification.seq,
+            body: notification.body,
+            headers: notification.headers,
         })
     }
 
@@ -298,7 +287,7 @@ impl Subscriptions {
 
     /// Returns the subscriptions for which most bytes are pending, if all topics together have more than `max`. A
     /// subscription for which only the last notification of its topic is pending is none of them.
-    pub fn largest_debt(&self, max: u64) -> Option<LargestDebt> {
+    pub fn largest_debt(&self, max: u64) -> Option<(Vec<SubscriptionKey>, Extent)> {
         if self.backlog_bytes <= max {
             return None;
         }
@@ -311,11 +300,8 @@ impl Subscriptions {
         let behind = on_topic.subscribers.iter().filter(|(_, subscriber)| {
             lowest.is_some_and(|lowest| lowest.heard == subscriber.heard)
         });
-        Some(LargestDebt {
-            topic: topic.clone(),
-            callbacks: behind.map(|(callback, _)| callback.clone()).collect(),
-            owed: on_topic.backlog.size(),
-        })
+        let keys = behind.map(|(callback, _)| SubscriptionKey::new(topic, callback));
+        Some((keys.collect(), on_topic.backlog.size()))
     }
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
@@ -328,10 +314,7 @@ impl Subscriptions {
         let idle = on_topic.subscribers.iter_mut();
         let idle = idle.filter(|(_, subscriber)| subscriber.is_idle(backlog));
         let assign = |(callback, subscriber): (&Callback, &mut Subscriber)| {
-            let key = SubscriptionKey {
-                topic: topic.clone(),
-                callback: callback.clone(),
-            };
+            let key = SubscriptionKey::new(topic, callback);
             let assignment = subscriber.assign(key, &mut self.assignments);
             (subscriber.priority(), assignment)
         };

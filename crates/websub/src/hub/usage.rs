@@ -17,6 +17,7 @@ use crate::hub::network;
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bucket {
+    /// Requesters, by address.
     Requester(IpNet),
     /// A callback host, by name.
     HostName(String),
@@ -25,6 +26,7 @@ pub enum Bucket {
 }
 
 impl Bucket {
+    /// Returns what the bucket is of.
     pub fn scope(&self) -> LimitScope {
         match self {
             Bucket::Requester(_) => LimitScope::Requester,
@@ -43,6 +45,7 @@ pub struct QuotaKey {
 }
 
 impl QuotaKey {
+    /// Returns the buckets of a callback and a requester.
     pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaKey {
         let url = Url::parse(callback.as_str()).ok();
         let of_name = |name: &str| vec![(Bucket::HostName(name.trim_end_matches('.').into()), 1)];
@@ -82,11 +85,13 @@ pub fn address_buckets(address: IpAddr) -> Vec<(Bucket, u32)> {
 /// Counters, in total and for each bucket. A bucket that drops to zero is removed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// Count in total.
     pub total: u32,
     by_bucket: BTreeMap<Bucket, u32>,
 }
 
 impl Usage {
+    /// Counts one more.
     pub fn add(&mut self, key: &QuotaKey) {
         self.total += 1;
         for bucket in key.buckets() {
@@ -94,6 +99,7 @@ impl Usage {
         }
     }
 
+    /// Counts one less.
     pub fn remove(&mut self, key: &QuotaKey) {
         self.total = self.total.saturating_sub(1);
         for bucket in key.buckets() {

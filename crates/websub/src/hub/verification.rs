@@ -26,11 +26,15 @@ use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::SharedAdmission;
 use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
 use crate::hub::limits::LimitExceeded;
+use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::{Action, SubscriptionRequest};
 use crate::hub::subscriptions::table::SubscriptionTable;
 use crate::hub::usage::QuotaKey;
 use crate::hub::{Callback, Subscription, SubscriptionKey};
 use crate::retry::{after, backoff};
+
+/// The reason for a denial: the topic is there no more.
+pub const TOPIC_ENDED: &str = "the topic has ended";
 
 /// The time after which no further attempt at a verification begins.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -41,12 +45,13 @@ const LIMITED_WAIT: Duration = Duration::from_secs(1);
 /// The verifications that are pending or under way.
 pub struct Verifications {
     settings: Arc<EffectiveSettings>,
+    topics: HubTopics,
     admission: Arc<SharedAdmission>,
     table: Arc<SubscriptionTable>,
     deliveries: Arc<Deliveries>,
     /// The requests for each topic and callback, in order, whose first is under way.
     queues: Mutex<HashMap<SubscriptionKey, VecDeque<PendingVerification>>>,
-    slots: Arc<FairSlots>,
+    pub slots: Arc<FairSlots>,
     /// Locked only to count.
     pub counts: Mutex<VerificationCounts>,
     runtime: Handle,
@@ -74,6 +79,7 @@ impl Verifications {
     /// Must be called within a tokio runtime.
     pub fn new(
         settings: Arc<EffectiveSettings>,
+        topics: HubTopics,
         admission: Arc<SharedAdmission>,
         table: Arc<SubscriptionTable>,
         deliveries: Arc<Deliveries>,
@@ -81,6 +87,7 @@ impl Verifications {
         let count = settings.current().settings.concurrent_verifications;
         Verifications {
             settings,
+            topics,
             admission,
             table,
             deliveries,
@@ -142,11 +149,6 @@ impl Verifications {
         queued.collect()
     }
 
-    /// Begins no more verifications, and waits for those under way.
-    pub async fn drain(&self) {
-        self.slots.drain().await;
-    }
-
     /// Verifies the pending requests for one topic and callback, in order: the last confirmed one wins.
     async fn verify_all(self: Arc<Self>, key: SubscriptionKey) {
         loop {
@@ -166,6 +168,9 @@ impl Verifications {
             } = pending;
             if let Some((sent_at, _slot)) = confirmed {
                 match request.action {
+                    Action::Subscribe { .. } if self.topics.find(key.topic.as_str()).is_none() => {
+                        self.deny(key.clone(), TOPIC_ENDED);
+                    }
                     Action::Subscribe { lease, secret } => {
                         let subscription = Subscription {
                             topic: key.topic.clone(),
@@ -238,11 +243,10 @@ impl Verifications {
                 }
                 VerificationOutcome::Limited(exceeded) => {
                     debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
-                    if self.may_wait(exceeded.retry_after).await {
-                        continue;
-                    } else {
+                    if !self.may_wait(exceeded.retry_after).await {
                         break;
                     }
+                    continue;
                 }
                 VerificationOutcome::Failed(reason) => {
                     // Only logged. An address that may not be called is retried as often as one that refuses, so that
@@ -312,12 +316,7 @@ impl Verifications {
         };
         // Each attempt has its own challenge.
         let challenge = Uuid::new_v4().to_string();
-        let url = verification_url(
-            &request.callback,
-            &request.action,
-            &request.topic,
-            &challenge,
-        );
+        let url = verification_url(request, &challenge);
         let sent_at = self.table.clock.now();
         // One byte more than the challenge, to notice anything after it.
         let max_bytes = challenge.len() + 1;
@@ -355,19 +354,14 @@ async fn send(
 }
 
 /// Returns the URL of a verification request: the callback's own query stays, the parameters are appended.
-pub fn verification_url(
-    callback: &Callback,
-    action: &Action,
-    topic: &str,
-    challenge: &str,
-) -> String {
-    let lease = match action {
+pub fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
+    let lease = match &request.action {
         Action::Subscribe { lease, .. } => Some(lease.as_secs().to_string()),
         Action::Unsubscribe => None,
     };
     let mut parameters = vec![
-        ("hub.mode", action.mode()),
-        ("hub.topic", topic),
+        ("hub.mode", request.action.mode()),
+        ("hub.topic", &request.topic),
         ("hub.challenge", challenge),
     ];
     parameters.extend(
@@ -375,7 +369,7 @@ pub fn verification_url(
             .iter()
             .map(|lease| ("hub.lease_seconds", lease.as_str())),
     );
-    with_parameters(callback.as_str(), &parameters)
+    with_parameters(request.callback.as_str(), &parameters)
 }
 
 /// Returns the URL of a request that tells a subscriber that its subscription was denied or has ended (WebSub
@@ -404,23 +398,26 @@ mod tests {
 
     #[test]
     fn the_callback_s_own_query_is_kept() {
-        let callback = Callback::new("http://127.0.0.1/c?k=a%20b+c");
-        let subscribe = Action::Subscribe {
-            lease: Duration::from_secs(300),
-            secret: None,
+        let subscribe = SubscriptionRequest {
+            action: Action::Subscribe {
+                lease: Duration::from_secs(300),
+                secret: None,
+            },
+            topic: "http://e.org/t?a&b".to_owned(),
+            callback: Callback::new("http://127.0.0.1/c?k=a%20b+c"),
         };
         assert_eq!(
-            verification_url(&callback, &subscribe, "http://e.org/t?a&b", "42"),
+            verification_url(&subscribe, "42"),
             "http://127.0.0.1/c?k=a%20b+c&hub.mode=subscribe\
              &hub.topic=http%3A%2F%2Fe.org%2Ft%3Fa%26b&hub.challenge=42&hub.lease_seconds=300"
         );
+        let unsubscribe = SubscriptionRequest {
+            action: Action::Unsubscribe,
+            topic: "t".to_owned(),
+            callback: Callback::new("http://[::1]/"),
+        };
         assert_eq!(
-            verification_url(
-                &Callback::new("http://[::1]/"),
-                &Action::Unsubscribe,
-                "t",
-                "42"
-            ),
+            verification_url(&unsubscribe, "42"),
             "http://[::1]/?hub.mode=unsubscribe&hub.topic=t&hub.challenge=42"
         );
     }

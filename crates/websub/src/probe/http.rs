@@ -35,6 +35,10 @@ const REASON_BYTES: usize = 1_000;
 const HUB_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the answers of topics, in their order; none for those not requested within `patience`.
+///
+/// # Errors
+///
+/// If the HTTP client cannot be built.
 pub async fn topics(
     topics: Vec<Topic>,
     patience: Duration,
@@ -66,34 +70,40 @@ pub async fn topics(
 /// Returns the answers of hubs to a `HEAD` where notifications would be sent, with the configured headers, credentials and
 /// certificates. Nothing is published.
 pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
-    let mut answers = vec![Err(unknown(String::new())); hubs.len()];
-    let mut probes = JoinSet::new();
-    for (at, mut settings) in hubs.into_iter().enumerate() {
-        settings.timeout = settings.timeout.min(HUB_TIMEOUT);
-        let client = match settings.client() {
-            Ok(client) => client,
-            Err(error) => {
-                answers[at] = Err(match error {
-                    PublishSettingsError::Client { source, .. } => {
-                        failure(source, &Mask::default())
-                    }
-                    error => unknown(error.to_string()),
-                });
-                continue;
-            }
-        };
-        probes.spawn(async move {
-            let head = client.head(settings.publish_url.clone());
-            (at, probe(head, &mask([&settings])).await)
-        });
+    all_at_once(hubs.into_iter().map(probe_hub)).await
+}
+
+async fn probe_hub(mut settings: PublishSettings) -> ProbeResult {
+    settings.timeout = settings.timeout.min(HUB_TIMEOUT);
+    let client = settings.client().map_err(|error| match error {
+        PublishSettingsError::Client { source, .. } => failure(source, &Mask::default()),
+        error => ProbeError {
+            cause: FailureCause::Unknown,
+            message: error.to_string(),
+        },
+    })?;
+    let head = client.head(settings.publish_url.clone());
+    probe(head, &mask([&settings])).await
+}
+
+/// Returns the answers in the order of what was asked.
+async fn all_at_once<T: Send + 'static>(
+    probes: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let mut running = JoinSet::new();
+    for (at, probe) in probes.enumerate() {
+        running.spawn(async move { (at, probe.await) });
     }
-    for (at, answer) in probes.join_all().await {
-        answers[at] = answer;
-    }
-    answers
+    let mut answers = running.join_all().await;
+    answers.sort_unstable_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Returns the answer of a hub to a plain `GET`.
+///
+/// # Errors
+///
+/// If the HTTP client cannot be built.
 pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
     let request = plain_client()?.get(hub.as_str());
     Ok(probe(request, &Mask::default()).await)
@@ -102,6 +112,7 @@ pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
 /// Answer of a hub to the question if it would accept publications of topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
+    /// HTTP status.
     pub status: u16,
     /// The first bytes of the body, which is a sentence; secrets are masked.
     pub reason: String,
@@ -111,28 +122,21 @@ pub struct Agreement {
 /// publications of these topics, with the configured credentials. Nothing is published. Returns the first answer that
 /// is no acceptance; nothing of another hub, or of one that cannot be reached.
 pub async fn agreements(hubs: Vec<(PublishSettings, Vec<Topic>)>) -> Vec<Option<Agreement>> {
-    let mut answers = vec![None; hubs.len()];
-    let mut probes = JoinSet::new();
-    for (at, (mut settings, topics)) in hubs.into_iter().enumerate() {
-        settings.timeout = settings.timeout.min(HUB_TIMEOUT);
-        probes.spawn(async move { (at, agreement(&settings, &topics).await) });
-    }
-    for (at, answer) in probes.join_all().await {
-        answers[at] = answer;
-    }
-    answers
+    let hubs = hubs.into_iter();
+    all_at_once(hubs.map(|(settings, topics)| agreement(settings, topics))).await
 }
 
-async fn agreement(settings: &PublishSettings, topics: &[Topic]) -> Option<Agreement> {
+async fn agreement(mut settings: PublishSettings, topics: Vec<Topic>) -> Option<Agreement> {
+    settings.timeout = settings.timeout.min(HUB_TIMEOUT);
     let client = settings.client().ok()?;
     let head = client.head(settings.publish_url.clone());
-    let mask = mask([settings]);
+    let mask = mask([&settings]);
     let greeting = probe(head, &mask).await.ok()?;
     let names_itself = |hub: &String| *hub == settings.hub.as_str();
     if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
         return None;
     }
-    for form in forms(topics) {
+    for form in forms(&topics) {
         let post = client
             .post(settings.publish_url.clone())
             .header(CONTENT_TYPE, FORM_TYPE)
@@ -201,8 +205,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         let values = client::header_values(response.headers(), name);
         (!values.is_empty()).then(|| mask.hide(&values.join(", ")))
     };
-    let link_values = client::header_values(response.headers(), LINK);
-    let links = parse_links(link_values.iter().map(String::as_str));
+    let links = parse_links(client::header_values(response.headers(), LINK));
     let of = |relation| targets(&links, relation).map(str::to_owned).collect();
     Ok(ProbeReply {
         status: response.status().as_u16(),
@@ -226,13 +229,6 @@ fn failure(error: reqwest::Error, mask: &Mask) -> ProbeError {
     ProbeError {
         cause: cause(&error),
         message: mask.hide(&in_its_own_words(error)),
-    }
-}
-
-fn unknown(message: String) -> ProbeError {
-    ProbeError {
-        cause: FailureCause::Unknown,
-        message,
     }
 }
 

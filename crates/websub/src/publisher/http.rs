@@ -19,7 +19,7 @@ use crate::http::client;
 use crate::http::lock;
 use crate::publisher::HubRequest;
 use crate::publisher::redirect::{next_hop, same_address};
-use crate::publisher::settings::{self, PublishSettings, PublishSettingsError};
+use crate::publisher::settings::{self, HubCredentials, PublishSettings, PublishSettingsError};
 use crate::secret::Mask;
 
 /// Maximum requests under way to one hub.
@@ -43,6 +43,8 @@ pub struct HubClients {
 struct HubClient {
     publish_url: Url,
     client: Client,
+    /// The credentials that its requests have, in words.
+    credentials: Option<&'static str>,
     /// Kept across reloads.
     permits: Arc<Semaphore>,
     /// Durations of submissions, including redirections; kept across reloads.
@@ -52,6 +54,11 @@ struct HubClient {
 }
 
 impl Submitter {
+    /// Builds the clients of some hubs.
+    ///
+    /// # Errors
+    ///
+    /// If the settings of one cannot be used.
     pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublishSettingsError> {
         let clients = HubClients::new(hubs)?;
         Ok(Submitter {
@@ -113,6 +120,11 @@ impl fmt::Debug for Submitter {
 }
 
 impl HubClients {
+    /// Builds the clients of some hubs.
+    ///
+    /// # Errors
+    ///
+    /// If the settings of one cannot be used.
     pub fn new(hubs: Vec<PublishSettings>) -> Result<HubClients, PublishSettingsError> {
         let mask = settings::mask(&hubs);
         let mut configured = Vec::new();
@@ -122,6 +134,7 @@ impl HubClients {
             configured.extend(Url::parse(settings.hub.as_str()));
             let client = HubClient {
                 client: settings.client()?,
+                credentials: settings.credentials.as_ref().map(HubCredentials::in_words),
                 publish_url: settings.publish_url,
                 permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)),
                 durations: Arc::default(),
@@ -151,7 +164,11 @@ impl HubClients {
                 next_hop(status, location, &url, hops, &self.configured)
             });
             let Some(next) = next else {
-                return client::answer(answered, &self.mask).await;
+                let mut answer = client::answer(answered, &self.mask).await;
+                if let Answer::Status { credentials, .. } = &mut answer {
+                    *credentials = client.credentials;
+                }
+                return answer;
             };
             client = self.client_for(&next).unwrap_or(client);
             url = next;

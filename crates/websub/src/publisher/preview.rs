@@ -14,9 +14,11 @@ use crate::secret::MASKED;
 /// A `POST` request as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
+    /// The URL to `POST` to.
     pub url: String,
     /// In no particular order, which HTTP gives no meaning.
     pub headers: Vec<(String, String)>,
+    /// The payload or form.
     pub body: Arc<[u8]>,
 }
 

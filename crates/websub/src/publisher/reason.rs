@@ -7,37 +7,59 @@ use serde::{Deserialize, Serialize};
 /// The reason why a hub did not accept, with the usual cause of such an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
+    /// There was no answer; the error.
     #[error("no answer: {0}")]
     NoAnswer(String),
+    /// It is overloaded, or fails; the HTTP status.
     #[error("it cannot take it now ({0})")]
     Unavailable(u16),
+    /// A hub that forgets topics without subscribers answers so; the HTTP status.
     #[error("probably nobody has subscribed ({0})")]
     NoSubscribersLikely(u16),
+    /// It redirects to where nothing is sent.
     #[error("{}", redirected(*status, to.as_deref()))]
-    Redirected { status: u16, to: Option<String> },
+    Redirected {
+        /// HTTP status.
+        status: u16,
+        /// Value of the `Location` header.
+        to: Option<String>,
+    },
+    /// It does not understand the request; the HTTP status.
     #[error("it wants the notification in another form ({0}): try another mode")]
     WrongMode(u16),
+    /// It requires authorization; the HTTP status.
     #[error("it wants credentials, or the topic to be registered first ({0})")]
     NotAllowed(u16),
+    /// It refuses the credentials of the request, which are named.
+    #[error("it refuses the {0} (401)")]
+    WrongCredentials(&'static str),
+    /// The proxy requires authorization.
     #[error(
         "the proxy wants credentials (407): put them into the variable that names it, such as HTTPS_PROXY"
     )]
     NotAllowedByProxy,
+    /// Nothing is at the address; the HTTP status.
     #[error("it takes no notifications at this address ({0}): correct url or publish_url")]
     NotThere(u16),
+    /// The form of its answer denies the publication; its reason.
     #[error("it denies the publication: {0}")]
     Denied(String),
+    /// Any other HTTP status.
     #[error("it refuses ({0})")]
     Refused(u16),
+    /// A message broker refuses the login; its text.
     #[error("it refuses user name, password or virtual host: {0}")]
     BrokerLogin(String),
+    /// A message broker refuses the destination; its text.
     #[error("it refuses the destination: {0}")]
     Destination(String),
+    /// A message broker answers with any other `ERROR`; its text.
     #[error("it answers with an error: {0}")]
     BrokerFailure(String),
 }
 
 impl Reason {
+    /// Returns the kind of refusal.
     pub fn kind(&self) -> RefusalKind {
         match self {
             Reason::NoAnswer(_) => RefusalKind::NoAnswer,
@@ -45,7 +67,7 @@ impl Reason {
             Reason::NoSubscribersLikely(_) => RefusalKind::NoSubscribersLikely,
             Reason::Redirected { .. } => RefusalKind::Redirected,
             Reason::WrongMode(_) => RefusalKind::WrongMode,
-            Reason::NotAllowed(_) => RefusalKind::NotAllowed,
+            Reason::NotAllowed(_) | Reason::WrongCredentials(_) => RefusalKind::NotAllowed,
             Reason::NotAllowedByProxy => RefusalKind::NotAllowedByProxy,
             Reason::NotThere(_) => RefusalKind::NotThere,
             Reason::Denied(_) => RefusalKind::Denied,
@@ -75,40 +97,50 @@ fn redirected(status: u16, to: Option<&str>) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
+    /// See [`Reason::NoAnswer`].
     NoAnswer,
+    /// See [`Reason::Unavailable`] and [`Reason::BrokerFailure`].
     Unavailable,
+    /// See [`Reason::NoSubscribersLikely`].
     NoSubscribersLikely,
+    /// See [`Reason::Redirected`].
     Redirected,
+    /// See [`Reason::WrongMode`].
     WrongMode,
+    /// See [`Reason::NotAllowed`] and [`Reason::BrokerLogin`].
     NotAllowed,
+    /// See [`Reason::NotAllowedByProxy`].
     NotAllowedByProxy,
+    /// See [`Reason::NotThere`].
     NotThere,
+    /// See [`Reason::Denied`].
     Denied,
+    /// See [`Reason::Destination`].
     DestinationRefused,
+    /// The notification is too large, and sent in parts.
     TooLarge,
+    /// See [`Reason::Refused`].
     Refused,
 }
 
-const KINDS: [RefusalKind; 12] = [
-    RefusalKind::NoAnswer,
-    RefusalKind::Unavailable,
-    RefusalKind::NoSubscribersLikely,
-    RefusalKind::Redirected,
-    RefusalKind::WrongMode,
-    RefusalKind::NotAllowed,
-    RefusalKind::NotAllowedByProxy,
-    RefusalKind::NotThere,
-    RefusalKind::Denied,
-    RefusalKind::DestinationRefused,
-    RefusalKind::TooLarge,
-    RefusalKind::Refused,
-];
-
 impl RefusalKind {
-    pub fn all() -> impl Iterator<Item = RefusalKind> {
-        KINDS.into_iter()
-    }
+    /// Each kind.
+    pub const ALL: [RefusalKind; 12] = [
+        RefusalKind::NoAnswer,
+        RefusalKind::Unavailable,
+        RefusalKind::NoSubscribersLikely,
+        RefusalKind::Redirected,
+        RefusalKind::WrongMode,
+        RefusalKind::NotAllowed,
+        RefusalKind::NotAllowedByProxy,
+        RefusalKind::NotThere,
+        RefusalKind::Denied,
+        RefusalKind::DestinationRefused,
+        RefusalKind::TooLarge,
+        RefusalKind::Refused,
+    ];
 
+    /// Returns the name in metrics and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             RefusalKind::NoAnswer => "no_answer",
@@ -126,9 +158,19 @@ impl RefusalKind {
         }
     }
 
-    /// Returns the usual cause and the remedy.
-    pub fn usual_cause(self) -> &'static str {
+    /// Returns the usual cause and the remedy, for a hub or a message broker.
+    pub fn usual_cause(self, is_broker: bool) -> &'static str {
         match self {
+            RefusalKind::NoAnswer if is_broker => {
+                "the broker is down, or a wrong address, a firewall or a certificate is in the way; \
+                 `rsnotify check` tries to reach it"
+            }
+            RefusalKind::Unavailable if is_broker => {
+                "the broker is short of resources or being restarted: see its log; this passes by itself"
+            }
+            RefusalKind::NotAllowed if is_broker => {
+                "username, password_file or vhost of its [[broker]] is wrong or out of date"
+            }
             RefusalKind::NoAnswer => {
                 "the hub is down, or a wrong address, a firewall, a proxy or a certificate is in the way; \
                  `rsnotify check` tries to reach it"
@@ -182,7 +224,8 @@ impl FromStr for RefusalKind {
     type Err = UnknownKind;
 
     fn from_str(text: &str) -> Result<RefusalKind, UnknownKind> {
-        let known = KINDS.into_iter().find(|kind| kind.as_str() == text);
+        let mut kinds = RefusalKind::ALL.into_iter();
+        let known = kinds.find(|kind| kind.as_str() == text);
         known.ok_or_else(|| UnknownKind(text.to_owned()))
     }
 }
@@ -193,10 +236,23 @@ mod tests {
 
     #[test]
     fn every_kind_is_read_as_it_is_written() {
-        for kind in KINDS {
+        for kind in RefusalKind::ALL {
             assert_eq!(kind.as_str().parse(), Ok(kind));
             assert_eq!(serde_json::json!(kind), kind.as_str());
         }
         assert!("".parse::<RefusalKind>().is_err());
+    }
+
+    #[test]
+    fn no_hub_is_named_where_a_broker_refuses() {
+        for kind in [
+            RefusalKind::NoAnswer,
+            RefusalKind::Unavailable,
+            RefusalKind::NotAllowed,
+            RefusalKind::DestinationRefused,
+        ] {
+            let cause = kind.usual_cause(true);
+            assert!(!cause.contains("hub"), "{cause}");
+        }
     }
 }

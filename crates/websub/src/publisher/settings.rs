@@ -21,8 +21,11 @@ pub struct PublishSettings {
     pub publish_url: Url,
     /// Timeout of each request, from connecting to the end of the answer.
     pub timeout: Duration,
+    /// The proxy that requests go through.
     pub proxy: HubProxy,
+    /// Headers to send with each request.
     pub headers: Vec<HubHeader>,
+    /// Credentials to send with each request.
     pub credentials: Option<HubCredentials>,
     /// Certificates to trust besides the system's.
     pub ca_pem: Option<Vec<u8>>,
@@ -37,14 +40,18 @@ pub struct PublishSettings {
 pub enum HubProxy {
     /// The proxy that `HTTPS_PROXY`, `NO_PROXY` and the like name.
     Environment,
+    /// No proxy.
     Direct,
+    /// The proxy at a URL.
     Through(Url),
 }
 
 /// A header to send with each request.
 #[derive(Debug, Clone)]
 pub struct HubHeader {
+    /// Name of the header.
     pub name: HeaderName,
+    /// Value of the header.
     pub value: Secret,
     /// True if reports may show the value, because the configuration has it in plain text.
     pub is_public: bool,
@@ -53,31 +60,70 @@ pub struct HubHeader {
 /// Credentials for the `Authorization` header.
 #[derive(Debug, Clone)]
 pub enum HubCredentials {
+    /// A bearer token (RFC 6750).
     Bearer(Secret),
-    Basic { username: String, password: Secret },
+    /// A user name and a password (RFC 7617).
+    Basic {
+        /// User name.
+        username: String,
+        /// Password.
+        password: Secret,
+    },
 }
 
 /// An error of connection settings.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishSettingsError {
+    /// The address is no URL.
     #[error("the address of hub {hub} is no URL")]
-    Url { hub: Hub, source: url::ParseError },
+    Url {
+        /// The hub.
+        hub: Hub,
+        /// Cause.
+        source: url::ParseError,
+    },
+    /// A header cannot be sent.
     #[error("the header {name} for hub {hub} has an impossible name or value")]
-    Header { hub: Hub, name: String },
+    Header {
+        /// The hub.
+        hub: Hub,
+        /// Name of the header.
+        name: String,
+    },
+    /// The proxy cannot be used.
     #[error("cannot use the proxy {proxy} for hub {hub}")]
     HubProxy {
+        /// The hub.
         hub: Hub,
+        /// The proxy's URL.
         proxy: String,
+        /// Cause.
         source: reqwest::Error,
     },
+    /// The certificates or the key cannot be read.
     #[error("cannot use the certificates or the key for hub {hub}")]
-    Certificates { hub: Hub, source: reqwest::Error },
+    Certificates {
+        /// The hub.
+        hub: Hub,
+        /// Cause.
+        source: reqwest::Error,
+    },
+    /// The client cannot be built.
     #[error("cannot prepare requests to hub {hub}")]
-    Client { hub: Hub, source: reqwest::Error },
+    Client {
+        /// The hub.
+        hub: Hub,
+        /// Cause.
+        source: reqwest::Error,
+    },
 }
 
 impl PublishSettings {
     /// Returns the default settings, which publish to the advertised URL.
+    ///
+    /// # Errors
+    ///
+    /// If the hub is no URL.
     pub fn new(hub: Hub) -> Result<PublishSettings, PublishSettingsError> {
         let publish_url = Url::parse(hub.as_str()).map_err(|source| PublishSettingsError::Url {
             hub: hub.clone(),
@@ -97,6 +143,10 @@ impl PublishSettings {
     }
 
     /// Builds the client. All its requests carry the hub's credentials, so it must not be used for other servers.
+    ///
+    /// # Errors
+    ///
+    /// If the settings cannot be used.
     pub fn client(&self) -> Result<Client, PublishSettingsError> {
         let failed = |source| PublishSettingsError::Client {
             hub: self.hub.clone(),
@@ -112,6 +162,10 @@ impl PublishSettings {
     }
 
     /// Checks the settings alone, independent of the machine's certificates.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be used.
     pub fn check(&self) -> Result<(), PublishSettingsError> {
         let strict = self
             .builder()?
@@ -191,6 +245,14 @@ impl PublishSettings {
 }
 
 impl HubCredentials {
+    /// Returns what a hub refuses that answers 401, in words.
+    pub(crate) fn in_words(&self) -> &'static str {
+        match self {
+            HubCredentials::Bearer(_) => "bearer token",
+            HubCredentials::Basic { .. } => "user name or password",
+        }
+    }
+
     /// Returns the value of the `Authorization` header.
     fn authorization(&self) -> Secret {
         match self {

@@ -3,27 +3,31 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use url::form_urlencoded;
 
 use crate::answer::{Answer, BrokerAnswer, BrokerRefusal};
-use crate::form::FORM_TYPE;
+use crate::form::{form_value, is_form};
 use crate::publisher::reason::Reason;
 use crate::retry::{after, backoff, next_try};
 
 /// The outcome of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
+    /// The hub has it.
     Accepted,
     /// It is retried, and this may pass by itself.
     Retry {
+        /// The time of the next attempt.
         at: Timestamp,
+        /// The reason for it.
         reason: Reason,
     },
     /// The notification is withdrawn, and half of it cut.
     TooLarge,
     /// It is retried, but an operator must act.
     NeedsOperator {
+        /// The time of the next attempt.
         at: Timestamp,
+        /// The reason for it.
         reason: Reason,
     },
 }
@@ -37,7 +41,7 @@ const OPERATOR_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Judges the answer to the `attempts`th try. `jitter` is random, from 0 to 1.
 pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> Verdict {
-    let (status, content_type, retry_after, excerpt) = match answer {
+    let (status, content_type, retry_after, excerpt, credentials) = match answer {
         Answer::Failed(what) => {
             let at = after(now, backoff(attempts, jitter));
             return Verdict::Retry {
@@ -51,11 +55,13 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
             content_type,
             retry_after,
             excerpt,
+            credentials,
         } => (
             *status,
             content_type.as_deref(),
             retry_after.as_deref(),
             excerpt,
+            *credentials,
         ),
     };
     let later = |reason| Verdict::Retry {
@@ -89,7 +95,10 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
                 .map(str::to_owned),
         }),
         400 | 405 | 406 | 415 => operator(Reason::WrongMode(status)),
-        401 | 403 => operator(Reason::NotAllowed(status)),
+        401 | 403 => operator(match credentials {
+            Some(refused) if status == 401 => Reason::WrongCredentials(refused),
+            _ => Reason::NotAllowed(status),
+        }),
         407 => operator(Reason::NotAllowedByProxy),
         404 | 410 => operator(Reason::NotThere(status)),
         _ => operator(Reason::Refused(status)),
@@ -101,17 +110,11 @@ fn of_broker(answer: &BrokerAnswer, attempts: u32, now: Timestamp, jitter: f64) 
     let BrokerAnswer::Refused { refusal, excerpt } = answer else {
         return Verdict::Accepted;
     };
-    let text = excerpt.clone();
-    let at = after(now, OPERATOR_WAIT);
+    let (text, at) = (excerpt.clone(), after(now, OPERATOR_WAIT));
+    let operator = |reason| Verdict::NeedsOperator { at, reason };
     match refusal {
-        BrokerRefusal::Credentials => Verdict::NeedsOperator {
-            at,
-            reason: Reason::BrokerLogin(text),
-        },
-        BrokerRefusal::Destination => Verdict::NeedsOperator {
-            at,
-            reason: Reason::Destination(text),
-        },
+        BrokerRefusal::Credentials => operator(Reason::BrokerLogin(text)),
+        BrokerRefusal::Destination => operator(Reason::Destination(text)),
         BrokerRefusal::Other => Verdict::Retry {
             at: after(now, backoff(attempts, jitter)),
             reason: Reason::BrokerFailure(text),
@@ -121,15 +124,10 @@ fn of_broker(answer: &BrokerAnswer, attempts: u32, now: Timestamp, jitter: f64) 
 
 /// Returns the reason in a form body that says `hub.mode=denied`.
 fn denial(content_type: Option<&str>, body: &str) -> Option<String> {
-    let content_type = content_type?.split(';').next()?.trim();
-    if !content_type.eq_ignore_ascii_case(FORM_TYPE) {
+    if !is_form(content_type?) {
         return None;
     }
-    let value = |wanted: &str| {
-        form_urlencoded::parse(body.trim().as_bytes())
-            .find(|(name, _)| name == wanted)
-            .map(|(_, value)| value.into_owned())
-    };
+    let value = |name| form_value(body.trim().as_bytes(), name);
     (value("hub.mode")? == "denied").then(|| match value("hub.reason") {
         Some(reason) => reason.chars().take(DENIAL_CHARS).collect(),
         None => "no reason given".to_owned(),
@@ -168,6 +166,7 @@ mod tests {
             content_type: None,
             retry_after: None,
             excerpt: "words".into(),
+            credentials: None,
         }
     }
 
@@ -283,6 +282,7 @@ mod tests {
             content_type: Some(content_type.into()),
             retry_after: None,
             excerpt: body.into(),
+            credentials: None,
         };
         let want = want.map_or(Verdict::Accepted, |why| Verdict::NeedsOperator {
             at: now() + OPERATOR_WAIT,
@@ -313,6 +313,7 @@ mod tests {
             content_type: None,
             retry_after: None,
             excerpt: excerpt.into(),
+            credentials: None,
         };
         let (reason, calls) = match verdict(&answer, 1, now(), 0.5) {
             Verdict::Retry { reason, .. } => (reason, false),

@@ -8,8 +8,8 @@ use hyper::header::{HeaderName, LINK};
 use hyper::{Method, Request, StatusCode};
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
-use url::form_urlencoded;
 
+use crate::form::form_value;
 use crate::http::client::header_values;
 use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
@@ -35,11 +35,7 @@ pub async fn answer(callbacks: Arc<Callbacks>, request: Request<Incoming>) -> Fu
 /// Confirms a verification request for a subscription that we want (WebSub section 5.3.1), and no other. Passes on a
 /// denial, which may come at any time (section 5.2).
 fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
-    let value = |wanted: &str| {
-        form_urlencoded::parse(query.as_bytes())
-            .find(|(name, _)| name == wanted)
-            .map(|(_, value)| value.into_owned())
-    };
+    let value = |name| form_value(query.as_bytes(), name);
     let not_ours = || text(StatusCode::NOT_FOUND, "not asked for\n");
     let callbacks = lock(&callbacks.0);
     let Some(callback) = callbacks.get(id) else {
@@ -87,8 +83,7 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
         let _ = received.try_send(CallbackRequest::BadSignature { signature });
         return text(StatusCode::ACCEPTED, "");
     }
-    let values = header_values(&head.headers, LINK);
-    let links = parse_links(values.iter().map(String::as_str));
+    let links = parse_links(header_values(&head.headers, LINK));
     let (answer, answered) = oneshot::channel();
     let delivery = ReceivedNotification {
         body,

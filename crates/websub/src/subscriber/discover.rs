@@ -22,21 +22,37 @@ pub struct Discovery {
     pub self_uri: Topic,
     /// The hubs of its `Link` header, possibly none.
     pub hubs: Vec<Hub>,
+    /// Target of `rel="resourcesync"`: the Capability List of the set (Framework Notification 1.0.1 section 4).
     pub capability_list: Option<Uri>,
 }
 
 /// An error of discovery.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
+    /// The topic is no URL.
     #[error("{topic} is no URL")]
     Url {
+        /// The topic.
         topic: Topic,
+        /// Cause.
         source: url::ParseError,
     },
+    /// There is no answer.
     #[error("cannot read {topic}: {reason}")]
-    Request { topic: Topic, reason: String },
+    Request {
+        /// The topic.
+        topic: Topic,
+        /// The error in words.
+        reason: String,
+    },
+    /// The answer is an error.
     #[error("{topic} answers {status}")]
-    Status { topic: Topic, status: StatusCode },
+    Status {
+        /// The topic.
+        topic: Topic,
+        /// HTTP status.
+        status: StatusCode,
+    },
 }
 
 impl DiscoverError {
@@ -51,6 +67,10 @@ impl DiscoverError {
 }
 
 /// Reads the links of a topic with `HEAD`, or with `GET` if that names no hub.
+///
+/// # Errors
+///
+/// If it is no URL, or there is no answer, or an error.
 pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
     let asked = Url::parse(topic.as_str()).map_err(|source| DiscoverError::Url {
         topic: topic.clone(),
@@ -83,8 +103,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
 }
 
 fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
-    let values = client::header_values(headers, LINK);
-    let links = parse_links(values.iter().map(String::as_str));
+    let links = parse_links(client::header_values(headers, LINK));
     // An absolute URI is kept byte for byte: hubs compare it so.
     let absolute = |target: &str| match Url::parse(target) {
         Ok(_) => target.to_owned(),

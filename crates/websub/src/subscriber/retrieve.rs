@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use reqwest::header::{ACCEPT_ENCODING, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
-use resourcesync::gzip::unpacked;
+use resourcesync::gzip::{MAGIC, unpacked};
 use url::{Origin, Url};
 
 use crate::answer::is_temporary;
@@ -19,36 +19,61 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a document: that of a list (core 1.1 section 6), and some more.
 const DOCUMENT_BYTES: usize = 64 << 20;
 const MAX_REDIRECTIONS: usize = 5;
-/// First bytes of data compressed with gzip, and of no XML.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Maximum number of nested compressions: a list may be a compressed file, which a server compresses once more.
 const MAX_COMPRESSIONS: usize = 2;
 
 /// An error of retrieving a document.
 #[derive(Debug, thiserror::Error)]
 pub enum RetrieveError {
+    /// The text is no URL.
     #[error("{url} is no URL")]
     Url {
+        /// The text.
         url: String,
+        /// Cause.
         source: url::ParseError,
     },
+    /// The HTTP client cannot be built.
     #[error("cannot prepare requests")]
     Client(#[from] reqwest::Error),
+    /// There is no answer, or only part of it.
     #[error("cannot read {url}: {reason}")]
-    Request { url: String, reason: String },
+    Request {
+        /// The URL.
+        url: String,
+        /// The error in words.
+        reason: String,
+    },
+    /// The answer is an error.
     #[error("{url} answers {status}")]
     Status {
+        /// The URL.
         url: String,
+        /// HTTP status.
         status: StatusCode,
         /// The wait that the server asks for.
         retry_after: Option<Duration>,
     },
+    /// It cannot be unpacked.
     #[error("cannot unpack {url}")]
-    Unpack { url: String, source: std::io::Error },
+    Unpack {
+        /// The URL.
+        url: String,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// It is larger than any document.
     #[error("{url} is larger than {DOCUMENT_BYTES} bytes")]
-    TooLarge { url: String },
+    TooLarge {
+        /// The URL.
+        url: String,
+    },
+    /// Its origin is not allowed.
     #[error("{url} is at another server than the topic and its Capability List")]
-    OtherOrigin { url: String },
+    OtherOrigin {
+        /// The URL.
+        url: String,
+    },
 }
 
 impl RetrieveError {
@@ -116,6 +141,11 @@ pub struct Retriever {
 }
 
 impl Retriever {
+    /// Builds the client of a Destination.
+    ///
+    /// # Errors
+    ///
+    /// If the HTTP client cannot be built.
     pub fn new(origins: AllowedOrigins) -> Result<Retriever, RetrieveError> {
         let make = || {
             let permitted = origins.clone();
@@ -136,6 +166,10 @@ impl Retriever {
     }
 
     /// Retrieves a document whole, unpacked if it is compressed with gzip.
+    ///
+    /// # Errors
+    ///
+    /// If its origin is not permitted, there is no answer, or an error, or it is larger than any document.
     pub async fn get(&self, url: &str) -> Result<Vec<u8>, RetrieveError> {
         let parsed = Url::parse(url).map_err(|source| RetrieveError::Url {
             url: url.to_owned(),
@@ -171,7 +205,7 @@ impl Retriever {
             (body, None) => body,
         };
         for _ in 0..MAX_COMPRESSIONS {
-            if !body.starts_with(&GZIP) || body.len() >= DOCUMENT_BYTES {
+            if !body.starts_with(&MAGIC) || body.len() >= DOCUMENT_BYTES {
                 break;
             }
             let plain = unpack(&body);

@@ -91,22 +91,13 @@ impl Topics {
 
     /// Finds the topic that a subscriber named: compared byte for byte, else in normal form.
     pub fn find(&self, name: &str) -> Option<Topic> {
-        let wanted = normalized(name);
-        let pages = self.read();
-        let exact = pages
-            .get(&*host_and_target(name).1)
-            .and_then(|same_target| {
-                same_target
-                    .iter()
-                    .find(|served| served.page.topic.as_str() == name)
-            });
-        exact
-            .or_else(|| {
-                pages
-                    .values()
-                    .flatten()
-                    .find(|served| normalized(served.page.topic.as_str()) == wanted)
-            })
+        let (pages, wanted) = (self.read(), normalized(name));
+        let same_target = pages.get(&*host_and_target(name).1);
+        let mut same_target = same_target.into_iter().flatten();
+        let mut all = pages.values().flatten();
+        same_target
+            .find(|served| served.page.topic.as_str() == name)
+            .or_else(|| all.find(|served| normalized(served.page.topic.as_str()) == wanted))
             .map(|served| served.page.topic.clone())
     }
 

@@ -17,8 +17,8 @@ use websub::hub::publication::BodyDigest;
 use websub::hub::published_topics::directory::HubTopics;
 use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayId, SavedHub,
-    SavedTopic, StoredRelay, Subscription, SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub, SavedTopic,
+    Subscription, SubscriptionKey,
 };
 use websub::subscriber::{CallbackKey, CallbackRequest, Destination};
 use websub::topics::http::Topics;
@@ -86,38 +86,6 @@ impl Restored {
     }
 }
 
-/// Reads what a test saved.
-fn file_of(saved: &Saved) -> RelayFile {
-    let (relays, parts) = (Arc::clone(saved), Arc::clone(saved));
-    RelayFile {
-        next: Box::new(move |topic, heard| {
-            let relays = relays.lock().unwrap();
-            let mut of_topic = relays.values().filter(|relay| relay.topic == *topic);
-            let previous = of_topic.clone().rfind(|relay| relay.id <= heard);
-            let next = of_topic.find(|relay| relay.id > heard);
-            Ok(next.map(|relay| StoredRelay {
-                id: relay.id,
-                previous: previous.map_or(RelayId(0), |relay| relay.id),
-                seq: relay.seq,
-                headers: relay.headers.clone(),
-                size: relay.body.len() as u64,
-                beginning: relay
-                    .body
-                    .chunks(PART_BYTES)
-                    .next()
-                    .unwrap_or_default()
-                    .into(),
-            }))
-        }),
-        part: Box::new(move |id, number| {
-            let relays = parts.lock().unwrap();
-            let mut of_body = relays[&id].body.chunks(PART_BYTES);
-            let part = of_body.nth(usize::try_from(number).unwrap());
-            Ok(part.map(<[u8]>::to_vec))
-        }),
-    }
-}
-
 async fn start(restored: Restored) -> Running {
     start_with(restored, |_| {}).await
 }
@@ -142,7 +110,7 @@ async fn start_with(restored: Restored, set: impl Fn(&mut EmbeddedHubSettings)) 
     let hub = EmbeddedHub::start(
         prepared,
         restored,
-        file_of(&saved),
+        RelayFile::in_memory(&saved),
         HubTopics::Served(topics.clone()),
         websub::http::clock::Clock::start(None),
         record,
@@ -260,6 +228,12 @@ async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
     let mut next = start(Restored::default()).await;
     next.hub.resume(unverified);
     assert_eq!(next.record().await, HubRecord::Unverified(Vec::new()));
+    let (mut told, denied) = (peer.next().await, Some("denied".to_owned()));
+    while told.parameter("hub.mode") != denied {
+        told = peer.next().await;
+    }
+    let gone = Some("https://e.org/gone".to_owned());
+    assert_eq!(told.parameter("hub.topic"), gone);
     let subscribed = next.record().await;
     assert!(
         matches!(&subscribed, HubRecord::Subscribed(one, _) if one.key() == key(&callback)),

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+mod examples;
 mod hub;
 mod probe;
 mod publish;

@@ -29,6 +29,8 @@ pub enum CallbackError {
     Url,
     #[error("this hub does not deliver to its address {0}")]
     Address(IpAddr),
+    #[error("this hub does not deliver to port {0} of its address {1}")]
+    Port(u16, IpAddr),
     #[error("{0} has no address")]
     NoAddress(String),
     #[error(transparent)]
@@ -96,6 +98,13 @@ impl CallbackClient {
         let name = url.host_str().ok_or(CallbackError::Url)?;
         let resolved = self.guard.lookups.resolve(name, priority).await?;
         self.guard.check(name, &resolved.addresses)?;
+        let port = url.port_or_known_default().ok_or(CallbackError::Url)?;
+        let mut addresses = resolved.addresses.iter();
+        if let Some(address) =
+            addresses.find(|address| !self.guard.policy.permits_port(port, **address))
+        {
+            return Err(CallbackError::Port(port, *address));
+        }
         let first = resolved.addresses.first().copied();
         let first = first.ok_or_else(|| CallbackError::NoAddress(name.to_owned()))?;
         Ok(CallbackLocation {
@@ -117,7 +126,7 @@ impl CallbackClient {
         if count > 0 {
             info!(
                 count,
-                "{count} more callbacks not called: their addresses are not public, or belong to this machine"
+                "more callbacks not called, whose addresses are not public, or belong to this machine: {count}"
             );
         }
     }
@@ -195,6 +204,29 @@ pub fn is_local(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hub::network;
+
+    #[tokio::test]
+    async fn a_name_may_have_any_port_only_if_it_leads_into_an_allowed_network() {
+        let policy = CallbackPolicy {
+            allowed: vec![network::parse("10.1.0.0/16").unwrap()],
+            ..CallbackPolicy::default()
+        };
+        let addresses = |name: &str| match name {
+            "inside" => vec![IpAddr::from([10, 1, 2, 3])],
+            _ => vec![IpAddr::from([93, 184, 215, 14])],
+        };
+        let resolver = Resolver::Given(Arc::new(addresses));
+        let client = CallbackClient::new(policy, resolver, 8, Duration::from_secs(1)).unwrap();
+        for (url, is_located) in [
+            ("http://inside:22/", true),
+            ("http://outside:22/", false),
+            ("http://outside:8080/", true),
+        ] {
+            let located = client.resolve(&Callback::new(url), Priority::Known).await;
+            assert_eq!(located.is_ok(), is_located, "{url}: {located:?}");
+        }
+    }
 
     #[test]
     fn addresses_of_this_machine_are_known_as_such() {

@@ -17,7 +17,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::http::lock;
 use crate::hub::delivery::Signer;
-use crate::hub::{PART_BYTES, PendingRelay, RelayId, StoredRelay};
+use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay};
 use crate::secret::Secret;
 
 /// Topics whose notifications are remembered before those without deliveries are forgotten.
@@ -46,10 +46,45 @@ pub struct RelayReader {
 /// A notification that is being delivered.
 #[derive(Debug)]
 pub struct LoadedRelay {
+    /// The notification without the rest of its body.
     pub stored: StoredRelay,
     file: Arc<RelayFile>,
     /// The parts that are being sent, but for the first.
     parts: Mutex<HashMap<u64, Weak<[u8]>>>,
+}
+
+impl RelayFile {
+    /// Reads notifications from memory, for a hub without a state file. The caller puts them there before it dispatches
+    /// them, and removes those that [`HubRecord::Ended`](crate::hub::HubRecord::Ended) names.
+    pub fn in_memory(relays: &Arc<Mutex<BTreeMap<RelayId, Relay>>>) -> RelayFile {
+        let (relays, bodies) = (Arc::clone(relays), Arc::clone(relays));
+        RelayFile {
+            next: Box::new(move |topic, heard| {
+                let relays = lock(&relays);
+                let mut of_topic = relays.values().filter(|relay| relay.topic == *topic);
+                let previous = of_topic.clone().rfind(|relay| relay.id <= heard);
+                let next = of_topic.find(|relay| relay.id > heard);
+                Ok(next.map(|relay| StoredRelay {
+                    id: relay.id,
+                    previous: previous.map_or(RelayId(0), |relay| relay.id),
+                    seq: relay.seq,
+                    headers: relay.headers.clone(),
+                    size: relay.body.len() as u64,
+                    beginning: part(&relay.body, 0).unwrap_or_default().into(),
+                }))
+            }),
+            part: Box::new(move |id, number| {
+                let relays = lock(&bodies);
+                let body = relays.get(&id).map(|relay| &relay.body);
+                Ok(body.and_then(|body| part(body, number).map(<[u8]>::to_vec)))
+            }),
+        }
+    }
+}
+
+/// Returns part of a body by its number.
+fn part(body: &[u8], number: u64) -> Option<&[u8]> {
+    body.chunks(PART_BYTES).nth(number.try_into().ok()?)
 }
 
 impl fmt::Debug for RelayFile {
@@ -59,6 +94,7 @@ impl fmt::Debug for RelayFile {
 }
 
 impl RelayReader {
+    /// Returns a reader that has read nothing yet.
     pub fn new(file: RelayFile) -> RelayReader {
         RelayReader {
             file: Arc::new(file),
@@ -117,6 +153,10 @@ impl LoadedRelay {
     }
 
     /// Returns the value of `X-Hub-Signature` for its body.
+    ///
+    /// # Errors
+    ///
+    /// If the body cannot be read; the reason in words.
     pub async fn signature(self: &Arc<Self>, secret: &Secret) -> Result<String, String> {
         let mut signer = Signer::new(secret);
         signer.update(&self.stored.beginning);
@@ -161,7 +201,9 @@ impl LoadedRelay {
 /// The part of a body that the connection has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyProgress {
+    /// So many parts of it.
     Parts(u64),
+    /// All of it.
     Complete,
     /// The rest cannot be read.
     Unreadable(String),

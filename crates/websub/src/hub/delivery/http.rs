@@ -25,7 +25,7 @@ use crate::hub::log_limit::LogLimit;
 use crate::hub::subscriptions::backlog::Extent;
 use crate::hub::subscriptions::table::SubscriptionTable;
 use crate::hub::subscriptions::view::LastAttempt;
-use crate::hub::subscriptions::{Assignment, Delivery, LargestDebt};
+use crate::hub::subscriptions::{Assignment, Delivery};
 use crate::retry::MAX_ATTEMPTS;
 use crate::secret::{Mask, Secret};
 
@@ -41,7 +41,7 @@ pub struct Deliveries {
     settings: Arc<EffectiveSettings>,
     table: Arc<SubscriptionTable>,
     relays: RelayReader,
-    slots: Arc<FairSlots>,
+    pub slots: Arc<FairSlots>,
     /// Locked only to count.
     pub counts: Mutex<DeliveryCounts>,
     /// The time that the successful ones took. Locked only to count.
@@ -75,16 +75,12 @@ impl Deliveries {
     pub fn cut_off(&self) -> Vec<SubscriptionKey> {
         let max = self.settings.current().settings.limits.backlog_bytes;
         let mut ended = Vec::new();
-        while let Some(debt) = self
+        while let Some((keys, Extent { count, bytes })) = self
             .table
             .with(|subscriptions| subscriptions.largest_debt(max))
         {
-            let LargestDebt {
-                topic,
-                callbacks,
-                owed: Extent { count, bytes },
-            } = debt;
-            for callback in callbacks {
+            for key in keys {
+                let SubscriptionKey { topic, callback } = &key;
                 lock(&self.counts).cut_off += 1;
                 if self.abandoned_lines.allow() {
                     warn!(
@@ -93,10 +89,6 @@ impl Deliveries {
                          {bytes} bytes, the most of all, and more than max_backlog in all"
                     );
                 }
-                let key = SubscriptionKey {
-                    topic: topic.clone(),
-                    callback,
-                };
                 self.table
                     .change(|subscriptions| subscriptions.unsubscribe(&key));
                 ended.push(key);
@@ -122,11 +114,6 @@ impl Deliveries {
         }
     }
 
-    /// Begins no more deliveries, and waits for those under way.
-    pub async fn drain(&self) {
-        self.slots.drain().await;
-    }
-
     /// Logs the numbers of lines that were suppressed.
     pub fn log_suppressed(&self) {
         self.settings.current().client.log_suppressed();
@@ -135,7 +122,7 @@ impl Deliveries {
         if abandoned > 0 {
             warn!(
                 count = abandoned,
-                "giving up on {abandoned} more deliveries to failing subscribers"
+                "giving up on more deliveries to failing subscribers: {abandoned}"
             );
         }
     }

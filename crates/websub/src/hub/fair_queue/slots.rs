@@ -19,6 +19,7 @@ pub struct FairSlots {
     released: Notify,
 }
 
+#[derive(Default)]
 struct SlotState {
     queue: FairQueue,
     /// Signals that a slot was granted.
@@ -46,10 +47,7 @@ impl FairSlots {
         Arc::new(FairSlots {
             state: Mutex::new(SlotState {
                 queue: FairQueue::new(count),
-                waiting: HashMap::new(),
-                holders: HashMap::new(),
-                is_draining: false,
-                is_watched: false,
+                ..SlotState::default()
             }),
             started: Instant::now(),
             released: Notify::new(),

@@ -24,34 +24,41 @@ const PINGED_WAIT: Duration = Duration::from_secs(1);
 /// The report of an attempt to fetch a topic.
 #[derive(Debug)]
 pub struct FetchReport {
+    /// The topic.
     pub topic: Topic,
+    /// Name of the publisher that pinged it.
     pub publisher: Arc<str>,
+    /// The time at which the attempt began.
     pub began: Timestamp,
+    /// What came of it.
     pub outcome: FetchOutcome,
 }
 
 /// The outcome of an attempt.
 #[derive(Debug)]
 pub enum FetchOutcome {
+    /// New content.
     Fetched(Publication),
     /// The content is the one that was fetched last.
     Unchanged,
     /// The publisher may not publish the topic any more.
     Withdrawn,
+    /// It failed, for a reason in words.
     Failed(FailedAttempt, String),
 }
 
 /// The position of a failed attempt among those of its fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailedAttempt {
+    /// The first; it is attempted again.
     First,
+    /// A later one; it is attempted again.
     Again,
     /// The ping is given up.
     Last,
 }
 
 /// A fetch under way.
-#[derive(Debug)]
 struct Fetch {
     /// The publisher that pinged last.
     publisher: Arc<str>,
@@ -72,6 +79,7 @@ pub struct Fetches {
 }
 
 impl Fetches {
+    /// Returns the fetches of a hub, none of them under way. `report` is called after each attempt; it must not block.
     pub fn new(
         client: Arc<TopicClient>,
         directory: Arc<TopicDirectory>,

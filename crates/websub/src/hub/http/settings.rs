@@ -17,8 +17,11 @@ use crate::hub::lookups::Resolver;
 pub struct EmbeddedHubSettings {
     /// The advertised URL, whose path is the endpoint for subscription requests.
     pub hub: Hub,
+    /// Callbacks that it delivers to.
     pub policy: CallbackPolicy,
+    /// Resolver of the callbacks' names.
     pub resolver: Resolver,
+    /// Limits on what clients may use.
     pub limits: HubLimits,
     /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
@@ -38,6 +41,7 @@ pub struct EmbeddedHubSettings {
 }
 
 impl EmbeddedHubSettings {
+    /// Returns the settings of a public hub at this URL.
     pub fn new(hub: Hub) -> EmbeddedHubSettings {
         EmbeddedHubSettings {
             hub,
@@ -58,13 +62,20 @@ impl EmbeddedHubSettings {
 /// Checked settings with the client built from them.
 #[derive(Debug)]
 pub struct PreparedHub {
+    /// The settings.
     pub settings: EmbeddedHubSettings,
-    path: String,
+    /// The path of its URI.
+    pub path: String,
     /// The client for requests to callbacks.
     pub client: CallbackClient,
 }
 
 impl PreparedHub {
+    /// Builds the client of a hub.
+    ///
+    /// # Errors
+    ///
+    /// If the HTTP client cannot be built.
     pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubError> {
         let client = CallbackClient::new(
             settings.policy.clone(),
@@ -77,11 +88,6 @@ impl PreparedHub {
             client,
             settings,
         })
-    }
-
-    /// Returns true if this path is the hub's endpoint.
-    pub fn is_at(&self, path: &str) -> bool {
-        self.path == path
     }
 }
 
@@ -97,12 +103,14 @@ pub struct EffectiveSettings {
 }
 
 impl EffectiveSettings {
+    /// Puts settings into effect.
     pub fn new(prepared: PreparedHub) -> EffectiveSettings {
         EffectiveSettings {
             prepared: Mutex::new(Arc::new(prepared)),
         }
     }
 
+    /// Returns the settings in effect.
     pub fn current(&self) -> Arc<PreparedHub> {
         Arc::clone(&lock(&self.prepared))
     }
@@ -112,6 +120,7 @@ impl EffectiveSettings {
         Arc::ptr_eq(prepared, &self.current())
     }
 
+    /// Replaces the settings in effect.
     pub fn replace(&self, prepared: PreparedHub) {
         *lock(&self.prepared) = Arc::new(prepared);
     }

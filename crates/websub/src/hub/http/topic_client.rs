@@ -81,9 +81,13 @@ struct Verified {
 /// The content of a topic.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FetchedTopic {
+    /// New content.
     Content {
+        /// Content of the topic.
         body: Arc<[u8]>,
+        /// Header values to deliver with it.
         headers: RelayHeaders,
+        /// Its `ETag`.
         etag: Option<String>,
     },
     /// 304.
@@ -91,6 +95,11 @@ pub enum FetchedTopic {
 }
 
 impl TopicClient {
+    /// Builds the client.
+    ///
+    /// # Errors
+    ///
+    /// If the HTTP client cannot be built.
     pub fn new() -> reqwest::Result<TopicClient> {
         TopicClient::with_timeout(TIMEOUT)
     }
@@ -114,15 +123,12 @@ impl TopicClient {
     /// # Errors
     /// 403 if it names another hub or none, 503 if it cannot be read at the moment.
     pub async fn verify(&self, topic: &Topic, hub: &Hub) -> Result<(), PublicationRefusal> {
-        let names_us = match self.known(topic) {
-            Some(known) => known,
-            None => {
-                let names_us = self.ask(topic, hub).await?;
-                self.remember(topic, names_us);
-                names_us
-            }
+        let verified = lock(&self.verified).get(topic).copied();
+        let verified = match verified.filter(|verified| Instant::now() < verified.until) {
+            Some(verified) => verified,
+            None => self.remember(topic, self.ask(topic, hub).await?),
         };
-        if names_us {
+        if verified.names_us {
             Ok(())
         } else {
             Err(PublicationRefusal::OtherHub {
@@ -148,14 +154,7 @@ impl TopicClient {
         lock(&self.verified).clear();
     }
 
-    fn known(&self, topic: &Topic) -> Option<bool> {
-        let now = Instant::now();
-        let verified = lock(&self.verified).get(topic).copied();
-        let current = verified.filter(|verified| now < verified.until);
-        current.map(|verified| verified.names_us)
-    }
-
-    fn remember(&self, topic: &Topic, names_us: bool) {
+    fn remember(&self, topic: &Topic, names_us: bool) -> Verified {
         let now = Instant::now();
         let kept = if names_us { CACHED } else { CACHED_REFUSAL };
         let verified = Verified {
@@ -169,6 +168,7 @@ impl TopicClient {
         if cache.len() < MAX_CACHED {
             cache.insert(topic.clone(), verified);
         }
+        verified
     }
 
     /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
@@ -177,8 +177,7 @@ impl TopicClient {
         for method in [Method::HEAD, Method::GET] {
             match self.client.request(method, topic.as_str()).send().await {
                 Ok(response) if response.status().is_success() => {
-                    let values = client::header_values(response.headers(), LINK);
-                    let links = parse_links(values.iter().map(String::as_str));
+                    let links = parse_links(client::header_values(response.headers(), LINK));
                     if targets(&links, "hub").any(|target| target == hub.as_str()) {
                         return Ok(is_itself(topic, &links));
                     }
@@ -209,6 +208,10 @@ impl TopicClient {
     }
 
     /// Fetches a topic of at most `max` bytes, unless it still has this `ETag`. The error is for the operator.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be fetched, or is too large; the reason in words.
     pub async fn fetch(
         &self,
         topic: &Topic,
@@ -216,7 +219,8 @@ impl TopicClient {
         max: usize,
     ) -> Result<FetchedTopic, String> {
         let failed = |error| format!("cannot read {topic}: {}", describe(error));
-        let get = self.client.get(topic.as_str()).header(ACCEPT, PAYLOAD_TYPE);
+        let accepted = format!("{PAYLOAD_TYPE}, */*;q=0.5");
+        let get = self.client.get(topic.as_str()).header(ACCEPT, accepted);
         let mut get = get.header(ACCEPT_ENCODING, "identity");
         if let Some(etag) = etag {
             get = get.header(IF_NONE_MATCH, etag);
@@ -240,16 +244,11 @@ impl TopicClient {
                 .into_iter()
                 .next()
         };
-        let content_type = header(CONTENT_TYPE).unwrap_or_default();
-        if !is_xml(&content_type) {
-            return Err(format!(
-                "{topic} is {content_type}, and a notification is {PAYLOAD_TYPE}"
-            ));
-        }
+        // Relayed as it is (WebSub section 7); without one, a topic is bytes (RFC 9110 section 8.3).
+        let content_type =
+            header(CONTENT_TYPE).unwrap_or_else(|| "application/octet-stream".into());
         let etag = header(ETAG);
-        let links = client::header_values(response.headers(), LINK);
-        let links: Vec<&str> = links.iter().map(String::as_str).collect();
-        let capability_list = capability_list(&links);
+        let links = parse_links(client::header_values(response.headers(), LINK));
         match client::beginning(&mut response, max.saturating_add(1)).await {
             (_, Some(error)) => Err(failed(error)),
             (body, None) if body.len() > max => Err(format!("{topic} is larger than {max} bytes")),
@@ -258,7 +257,7 @@ impl TopicClient {
                 body: body.into(),
                 headers: RelayHeaders {
                     content_type,
-                    capability_list,
+                    capability_list: capability_list(&links),
                 },
                 etag,
             }),
@@ -275,12 +274,6 @@ fn is_itself(topic: &Topic, links: &[Link]) -> bool {
         target == topic.as_str() || resolved.is_some_and(|resolved| base == Some(resolved))
     };
     named.peek().is_none() || named.any(is_topic)
-}
-
-fn is_xml(content_type: &str) -> bool {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let media_type = media_type.to_ascii_lowercase();
-    media_type == PAYLOAD_TYPE || media_type == "text/xml" || media_type.ends_with("+xml")
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ use crate::hub::publication::{
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::directory::TopicDirectory;
 use crate::hub::publisher::{Publisher, Publishers};
-use crate::hub::publisher_counts::PublisherCounts;
+use crate::hub::publisher_counts::{PublisherCounts, UnknownToken, count_unknown};
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::request::http::{FORM_BYTES, limit_exceeded, only_post, plain_text};
 use crate::hub::usage::decrement;
@@ -64,15 +64,20 @@ pub struct IntakeSettings {
     pub hub: Hub,
     /// Maximum size of a notification, in bytes.
     pub max_body: usize,
+    /// Publications of one publisher in a minute.
     pub publications_per_minute: u32,
 }
 
 /// A request that is to be saved before it is answered.
 #[derive(Debug)]
 pub enum AcceptedRequest {
+    /// A notification.
     Publication(Publication),
+    /// Topics to fetch.
     Pings {
+        /// The topics.
         topics: Vec<Topic>,
+        /// Name of the publisher.
         publisher: Arc<str>,
     },
 }
@@ -102,6 +107,7 @@ pub struct PublicHub {
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
+    unknown_tokens: Mutex<Vec<UnknownToken>>,
     /// Publications without a token under way, by network.
     networks: Mutex<BTreeMap<IpNet, u32>>,
     lines: LogLimit,
@@ -191,6 +197,7 @@ impl PublicHub {
             accept: Box::new(accept),
             started: Instant::now(),
             publishers: Mutex::default(),
+            unknown_tokens: Mutex::default(),
             networks: Mutex::default(),
             lines: LogLimit::new(REFUSED_LINES),
             lines_since: Mutex::new(Instant::now()),
@@ -224,6 +231,11 @@ impl PublicHub {
         let publishers = lock(&self.publishers);
         let of_publisher = publishers.get(publisher);
         of_publisher.map_or_else(PublisherCounts::default, |it| it.counts.clone())
+    }
+
+    /// Returns the tokens that no publisher has, those sent last at the end.
+    pub fn unknown_tokens(&self) -> Vec<UnknownToken> {
+        lock(&self.unknown_tokens).clone()
     }
 
     /// Counts an event of a publisher.
@@ -298,8 +310,15 @@ impl PublicHub {
             token,
             payer,
         } = credentials;
-        let authorized = publishers.authorize(topic, token.as_deref());
-        authorized.map_err(|refusal| self.note(payer.publisher(), Some(topic), refusal))
+        publishers
+            .authorize(topic, token.as_deref())
+            .map_err(|refusal| {
+                if let (PublicationRefusal::UnknownToken, Some(token)) = (&refusal, token) {
+                    let (publisher, now) = (publishers.of_topic(topic), Timestamp::now());
+                    count_unknown(&mut lock(&self.unknown_tokens), token, publisher, now);
+                }
+                self.note(payer.publisher(), Some(topic), refusal)
+            })
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
@@ -506,8 +525,12 @@ fn refused(refusal: &PublicationRefusal) -> RefusedPublication {
         answer.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     if answer.status() == StatusCode::UNAUTHORIZED {
-        let scheme = HeaderValue::from_static("Bearer");
-        answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        // RFC 6750 section 3.1.
+        let challenge = HeaderValue::from_static(match refusal {
+            PublicationRefusal::UnknownToken => "Bearer error=\"invalid_token\"",
+            _ => "Bearer",
+        });
+        answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
     Box::new(answer)
 }
@@ -593,7 +616,7 @@ impl PublicHub {
             *since = Instant::now();
             let count = self.lines.next_interval();
             if count > 0 {
-                info!(count, "{count} more publications were refused");
+                info!(count, "more refused publications: {count}");
             }
         }
         let (status, topic) = (refusal.status(), topic.map(Topic::as_str));

@@ -51,6 +51,7 @@ impl fmt::Debug for HubTopics {
 }
 
 impl TopicDirectory {
+    /// Returns the directory of these topics and publishers.
     pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicDirectory {
         TopicDirectory {
             topics: RwLock::new(topics),
@@ -75,10 +76,12 @@ impl TopicDirectory {
         of_topic.is_some_and(|of_topic| *of_topic.name == *publisher)
     }
 
+    /// Locks the topics for reading.
     pub fn read(&self) -> RwLockReadGuard<'_, PublishedTopics> {
         self.topics.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the topics for writing.
     pub fn write(&self) -> RwLockWriteGuard<'_, PublishedTopics> {
         self.topics.write().unwrap_or_else(PoisonError::into_inner)
     }

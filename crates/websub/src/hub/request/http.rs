@@ -10,7 +10,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER}
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tracing::warn;
 
-use crate::form::FORM_TYPE;
+use crate::form::{FORM_TYPE, is_form};
 use crate::host::is_addressed_to;
 use crate::http::lock;
 use crate::http::server::{FullResponse, Peer, small_body, text};
@@ -23,7 +23,7 @@ use crate::hub::http::settings::EffectiveSettings;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::HUB_GREETING;
-use crate::hub::request::{Rejection, SubscriptionRequest, parse};
+use crate::hub::request::{Rejection, parse};
 use crate::hub::verification::Verifications;
 
 /// The answer to a request under another host name, or from a page of another origin.
@@ -62,7 +62,7 @@ impl SubscriptionEndpoint {
 
     /// Returns true if this is the path of the endpoint.
     pub fn is_at(&self, path: &str) -> bool {
-        self.settings.current().is_at(path)
+        self.settings.current().path == path
     }
 
     /// Answers a request for the hub's path.
@@ -88,7 +88,7 @@ impl SubscriptionEndpoint {
         if let Err(exceeded) = self.admit(requester, 1) {
             return limit_exceeded(&exceeded);
         }
-        if !is_form(request.headers()) {
+        if !has_form(request.headers()) {
             let words = format!("a subscription is a form: Content-Type {FORM_TYPE}\n");
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
         }
@@ -135,24 +135,9 @@ impl SubscriptionEndpoint {
         let request = parse(form, &self.settings.current().settings.policy)?;
         let topic = self.topics.find(&request.topic).ok_or(Rejection::Topic)?;
         let caution = self.topics.caution(&topic);
-        let key = SubscriptionKey {
-            topic,
-            callback: request.callback.clone(),
-        };
+        let key = SubscriptionKey::new(&topic, &request.callback);
         self.verifications.begin(key, request, requester)?;
         Ok(caution)
-    }
-
-    /// Begins to verify what an earlier run accepted, if its topic is still there.
-    pub fn resume(
-        &self,
-        key: SubscriptionKey,
-        request: SubscriptionRequest,
-    ) -> Result<(), NotAccepted> {
-        self.topics
-            .find(key.topic.as_str())
-            .ok_or(Rejection::Topic)?;
-        Ok(self.verifications.begin(key, request, None)?)
     }
 
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
@@ -203,7 +188,7 @@ impl SubscriptionEndpoint {
 
 /// The reason why a request is not accepted.
 #[derive(Debug, thiserror::Error)]
-pub enum NotAccepted {
+enum NotAccepted {
     #[error(transparent)]
     Rejected(#[from] Rejection),
     #[error(transparent)]
@@ -233,10 +218,9 @@ pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
     reply
 }
 
-fn is_form(headers: &HeaderMap) -> bool {
+fn has_form(headers: &HeaderMap) -> bool {
     headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|value| value.trim().eq_ignore_ascii_case(FORM_TYPE))
+        .is_some_and(is_form)
 }

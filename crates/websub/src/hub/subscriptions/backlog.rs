@@ -11,7 +11,9 @@ const ROW_BYTES: u64 = 256;
 /// A number of notifications, and their size in the state file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
+    /// Number of notifications.
     pub count: u64,
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
@@ -32,6 +34,7 @@ pub struct TopicBacklog {
 /// Where subscriptions are that received the same notification last.
 #[derive(Debug, Clone, Copy)]
 pub struct Position {
+    /// The notification.
     pub heard: RelayId,
     subscriptions: usize,
     /// The sum of what was relayed up to there.

@@ -165,7 +165,7 @@ impl SubscriptionTable {
         if begun + ended > 0 {
             info!(
                 begun,
-                ended, "{begun} more subscriptions began, and {ended} more ended"
+                ended, "more subscriptions: {begun} began, {ended} ended"
             );
         }
     }

@@ -230,18 +230,11 @@ impl World {
     }
 
     fn cut_off(&mut self, max: u64) {
-        while let Some(debt) = self.subscriptions.largest_debt(max) {
-            let key = |callback: &Callback| SubscriptionKey {
-                topic: debt.topic.clone(),
-                callback: callback.clone(),
-            };
+        while let Some((keys, debt)) = self.subscriptions.largest_debt(max) {
             let most = self.owed.values().map(BTreeSet::len).max();
-            for key in debt.callbacks.iter().map(key) {
+            for key in keys {
                 let owed = self.owed.remove(&key).expect("it subscribes");
-                assert_eq!(
-                    (Some(owed.len()), debt.owed.count),
-                    (most, owed.len() as u64)
-                );
+                assert_eq!((Some(owed.len()), debt.count), (most, owed.len() as u64));
                 self.saved.save(self.subscriptions.unsubscribe(&key));
             }
         }

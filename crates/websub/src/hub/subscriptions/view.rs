@@ -23,6 +23,7 @@ const MAX_SUGGESTIONS: usize = 10;
 /// Status of the embedded hub.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HubStatus {
+    /// Number of subscriptions.
     pub subscriptions: usize,
     /// Pending deliveries over all subscriptions.
     pub owed: usize,
@@ -42,6 +43,7 @@ pub struct HubStatus {
 /// One subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionView {
+    /// The topic.
     pub topic: Topic,
     /// The callback's origin and digest, as logs show it.
     pub callback: String,
@@ -57,14 +59,27 @@ pub struct SubscriptionView {
     pub next: Option<u64>,
     /// Failed attempts to deliver that one.
     pub attempts: u32,
+    /// The time of the next attempt.
     pub next_try: Option<Timestamp>,
     /// The last attempt since the daemon started.
     pub last: Option<LastAttempt>,
 }
 
+impl SubscriptionView {
+    /// Returns the state in a word.
+    pub fn state(&self) -> &'static str {
+        match (self.attempts, self.owed) {
+            (0, 0) => "fine",
+            (0, _) => "owed",
+            (1.., _) => "failing",
+        }
+    }
+}
+
 /// The last attempt to deliver to a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastAttempt {
+    /// The time of the attempt.
     pub at: Timestamp,
     /// The HTTP status of the answer, if there was one.
     pub status: Option<u16>,
@@ -73,6 +88,7 @@ pub struct LastAttempt {
 }
 
 impl LastAttempt {
+    /// Returns the attempt with this answer.
     pub fn new(answer: &Answer, at: Timestamp) -> LastAttempt {
         let (status, failure) = match answer {
             Answer::Status { status, .. } => (Some(*status), None),
@@ -100,25 +116,43 @@ impl fmt::Display for LastAttempt {
 /// Some subscriptions, failing ones first, and the number of the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionList {
+    /// Some of them.
     pub subscriptions: Vec<SubscriptionView>,
+    /// The number of the others.
     pub more: usize,
 }
 
 /// An error for a name that identifies no single subscription.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionNameError {
+    /// No subscription has such a callback.
     #[error("no subscription has the callback \"{name}\"; {known}")]
-    Callback { name: String, known: String },
-    #[error("the callback \"{name}\" does not subscribe to \"{topic}\"; {known}")]
-    Topic {
+    Callback {
+        /// The name.
         name: String,
-        topic: String,
+        /// Names that exist, in words.
         known: String,
     },
+    /// The callback subscribes to other topics.
+    #[error("the callback \"{name}\" does not subscribe to \"{topic}\"; {known}")]
+    Topic {
+        /// The name.
+        name: String,
+        /// The topic.
+        topic: String,
+        /// Topics to which it subscribes, in words.
+        known: String,
+    },
+    /// Several subscriptions have such a callback.
     #[error(
         "\"{name}\" may be one of several; name the callback as shown here, then the topic: {known}"
     )]
-    Ambiguous { name: String, known: String },
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Their full names, in words.
+        known: String,
+    },
 }
 
 impl Subscriptions {
@@ -156,6 +190,10 @@ impl Subscriptions {
 
     /// Finds the subscription that an operator named: the callback by its digest, or by origin and digest as logs show
     /// it; where it subscribes to several topics, the named one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or several; with names that exist.
     pub fn find(
         &self,
         callback: &str,
@@ -245,10 +283,7 @@ impl<'a> LiveSubscription<'a> {
     }
 
     fn key(&self) -> SubscriptionKey {
-        SubscriptionKey {
-            topic: self.topic.clone(),
-            callback: self.callback.clone(),
-        }
+        SubscriptionKey::new(self.topic, self.callback)
     }
 
     fn view(&self, seq_after: SeqAfter<'_>) -> SubscriptionView {

@@ -105,6 +105,20 @@ async fn secrets_are_hidden_wherever_a_hub_puts_them_and_however_it_spells_them(
             format!("\"hidden pass\\/word\" {BASIC} hidden-key"),
             "registered first (403)",
         ),
+        (
+            bearer(),
+            "401 No",
+            "",
+            String::new(),
+            "it refuses the bearer token (401)",
+        ),
+        (
+            basic(),
+            "401 No",
+            "",
+            String::new(),
+            "it refuses the user name or password (401)",
+        ),
     ] {
         let answer = submit_to(credentials, move |_| say(status, header, &body)).await;
         let told = format!("{answer:?} {}", judged(&answer));

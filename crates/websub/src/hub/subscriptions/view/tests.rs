@@ -209,6 +209,7 @@ fn the_last_attempt_is_known_until_the_next() {
             content_type: None,
             retry_after: None,
             excerpt: "never shown".to_owned(),
+            credentials: None,
         },
     ] {
         subscriptions.answered(

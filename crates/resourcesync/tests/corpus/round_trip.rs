@@ -1,0 +1,40 @@
+//! Documents of each kind as `resync` 2.0.1 writes them (`resync/`): what is read of them is all they have, and what is
+//! written is read the same.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use resourcesync::capability::Capability;
+use resourcesync::document::{Content, Document, Form};
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::listing::Listing;
+use resourcesync::parse::parse;
+
+fn parsed(bytes: &[u8]) -> (Document, Fingerprint) {
+    match parse(bytes).unwrap() {
+        Content::Document(parsed) => (parsed.document, parsed.fingerprint),
+        Content::Other(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn documents_of_another_library_are_written_as_they_were() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/resync");
+    let mut kinds = BTreeSet::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        let listing = Listing::parse(&bytes).unwrap().unwrap();
+        let written = listing.render();
+        assert_eq!(Listing::parse(&written).unwrap().as_ref(), Some(&listing));
+        // The fingerprint is that of every element, attribute and text.
+        let path = path.display();
+        assert_eq!(parsed(&written), parsed(&bytes), "{path}");
+        kinds.insert((listing.known_capability().unwrap(), listing.form));
+    }
+    let lists = Capability::all().map(|capability| (capability, Form::List));
+    let indexes = [Capability::ResourceList, Capability::ChangeList];
+    let indexes = indexes.map(|capability| (capability, Form::Index));
+    assert_eq!(kinds, lists.chain(indexes).collect());
+}

@@ -1,0 +1,134 @@
+//! The pages are few, short and found by the words that people search for, and have every rule that is cited.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::page::repository;
+
+/// Words that a heading, or a row of the README's table of pages, has.
+const SEARCHED: [&str; 12] = [
+    "backup",
+    "cron",
+    "Docker",
+    "DSpace",
+    "log level",
+    "PubSubHubbub",
+    "reload",
+    "resync-sync",
+    "troubleshooting",
+    "uninstall",
+    "upgrade",
+    "webhook",
+];
+
+/// Returns the pages of `docs/` with their texts.
+fn texts() -> Vec<(String, String)> {
+    let entries = fs::read_dir(repository().join("docs")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    pages
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .collect()
+}
+
+fn words(text: &str) -> usize {
+    text.split_whitespace().count()
+}
+
+#[test]
+fn pages_are_few_and_short() {
+    let texts = texts();
+    assert!(texts.len() <= 14, "{} pages", texts.len());
+    let all: usize = texts.iter().map(|(_, text)| words(text)).sum();
+    assert!(all <= 25_000, "{all} words in docs/*.md");
+    for (name, text) in &texts {
+        let most = if name == "how-it-decides.md" {
+            3_000
+        } else {
+            4_500
+        };
+        assert!(words(text) <= most, "{} words in {name}", words(text));
+    }
+}
+
+#[test]
+fn pages_are_found_by_the_words_that_people_search_for() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let (_, index) = readme.split_once("\n## Documentation\n").unwrap();
+    let rows = index.lines().take_while(|line| !line.starts_with("## "));
+    let texts = texts();
+    let headings = texts.iter().flat_map(|(_, text)| text.lines());
+    let headings = headings.filter(|line| line.starts_with('#'));
+    let lines: Vec<String> = rows.chain(headings).map(str::to_lowercase).collect();
+    for word in SEARCHED {
+        let word = word.to_lowercase();
+        assert!(lines.iter().any(|line| line.contains(&word)), "{word}");
+    }
+}
+
+/// Returns the rules in a text: a letter and a number, as words of their own.
+fn rules(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| {
+        let number = word.strip_prefix(['R', 'C', 'F', 'S']).unwrap_or("");
+        !number.starts_with('0') && number.parse::<u8>().is_ok_and(|number| number < 40)
+    })
+}
+
+/// Adds the rules that the sources below `folder` cite in comments.
+fn collect(folder: &Path, cited: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, cited);
+        } else if path
+            .extension()
+            .is_some_and(|ending| ending == "rs" || ending == "sql")
+        {
+            let text = fs::read_to_string(&path).unwrap();
+            let comments = text.lines().filter_map(|line| {
+                line.split_once("//")
+                    .or_else(|| line.split_once("--"))
+                    .map(|(_, comment)| comment)
+            });
+            cited.extend(comments.flat_map(rules).map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn rules_that_are_cited_exist() {
+    let page = fs::read_to_string(repository().join("docs/how-it-decides.md")).unwrap();
+    let headings = page.lines().filter_map(|line| line.strip_prefix("**"));
+    let there: Vec<&str> = headings
+        .filter_map(|line| rules(line.split_once('.')?.0).next())
+        .collect();
+    for (letter, number) in [("R", 26), ("C", 29), ("F", 7), ("S", 4)] {
+        let of_it: Vec<&str> = there
+            .iter()
+            .copied()
+            .filter(|rule| rule.starts_with(letter))
+            .collect();
+        let wanted: Vec<String> = (1..=of_it.len().max(number))
+            .map(|n| format!("{letter}{n}"))
+            .collect();
+        assert_eq!(of_it, wanted);
+    }
+    let mut cited = BTreeSet::new();
+    for folder in ["src", "crates", "tests"] {
+        collect(&repository().join(folder), &mut cited);
+    }
+    assert!(cited.contains("R15") && cited.contains("C8"), "{cited:?}");
+    let missing: Vec<&String> = cited
+        .iter()
+        .filter(|rule| !there.contains(&rule.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/how-it-decides.md lacks {missing:?}"
+    );
+}

@@ -1,0 +1,208 @@
+//! `examples/mirror`: its copy is equal to the tree in the end, wherever it was killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use crate::support::DEADLINE;
+use crate::support::daemon::{Setup, output};
+use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::needs;
+use crate::support::ports;
+use crate::support::python::python;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mirror/mirror.py");
+const FILES: usize = 8;
+const KILLS: usize = 8;
+
+/// A process that is killed when this is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A Source of one set, whose web server is Python's.
+struct Source {
+    site: Site,
+    url: String,
+    changes: Vec<String>,
+    _server: Process,
+}
+
+impl Source {
+    fn start(python: &Path) -> Source {
+        let site = Site::empty();
+        let address = ports::reserved();
+        let mut server = Command::new(python);
+        server
+            .args(["-m", "http.server", "--bind", "127.0.0.1"])
+            .arg(address.port().to_string())
+            .current_dir(site.root.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut source = Source {
+            url: format!("http://{address}/"),
+            site,
+            changes: Vec::new(),
+            _server: Process(server.spawn().unwrap()),
+        };
+        let mut listed = String::new();
+        for file in 0..FILES / 2 {
+            let (uri, now) = (source.write_resource(file), Timestamp::now());
+            listed += &format!("<url><loc>{uri}</loc><lastmod>{now}</lastmod></url>\n");
+        }
+        source.write("resourcelist.xml", &list("a", "resourcelist", "1"), &listed);
+        let capabilities = capability_list("a", &["resourcelist", "changelist"]);
+        let capabilities = capabilities.replace(URL, &source.url);
+        source.site.write("a/capabilitylist.xml", &capabilities);
+        source.report("updated", 0);
+        until("the web server", || TcpStream::connect(address).is_ok());
+        source
+    }
+
+    fn write(&self, name: &str, like: &str, entries: &str) {
+        let (head, rest) = like.split_once("<url>").unwrap();
+        let (_, tail) = rest.split_once("</url>\n").unwrap();
+        let document = format!("{head}{entries}{tail}").replace(URL, &self.url);
+        self.site.write(&format!("a/{name}"), &document);
+    }
+
+    fn write_resource(&self, file: usize) -> String {
+        let content = format!("{}", fastrand::u64(..));
+        self.site.write(&format!("a/files/{file}.txt"), &content);
+        format!("{}a/files/{file}.txt", self.url)
+    }
+
+    /// Changes or deletes a resource, and reports it.
+    fn change(&mut self) {
+        let file = fastrand::usize(..FILES);
+        let is_there = self.site.path(&format!("a/files/{file}.txt")).exists();
+        let change = match (is_there, fastrand::u8(..3)) {
+            (true, 0) => "deleted",
+            (true, _) => "updated",
+            (false, _) => "created",
+        };
+        match change {
+            "deleted" => self.site.remove(&format!("a/files/{file}.txt")),
+            _ => drop(self.write_resource(file)),
+        }
+        self.report(change, file);
+    }
+
+    fn report(&mut self, change: &str, file: usize) {
+        let (url, now) = (&self.url, Timestamp::now());
+        self.changes.push(format!(
+            "<url><loc>{url}a/files/{file}.txt</loc><rs:md change=\"{change}\" datetime=\"{now}\"/></url>\n"
+        ));
+        let list = list("a", "changelist", "1");
+        self.write("changelist.xml", &list, &self.changes.concat());
+    }
+}
+
+/// Returns the files of a directory with their contents.
+fn files(directory: &Path) -> BTreeMap<String, String> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return BTreeMap::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter_map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            Some((name, fs::read_to_string(&path).ok()?))
+        })
+        .collect()
+}
+
+#[track_caller]
+fn until(what: &str, mut is_met: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !is_met() {
+        assert!(Instant::now() < deadline, "still waiting for {what}");
+        std::thread::sleep(Duration::from_millis(5)); // poll: no line says it
+    }
+}
+
+#[test]
+fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
+    let (Some(python), Some(_)) = (python(), needs::program("setpriv")) else {
+        return;
+    };
+    let mut source = Source::start(python);
+    let mut setup = Setup::with_source(&source.site, "change_notifications = true", "");
+    setup.config = setup
+        .config
+        .replace(URL, &source.url)
+        .replace("callback_ports = [\"1-65535\"]\n", "")
+        .replacen("127.0.0.1:0", &ports::reserved().to_string(), 1)
+        .replace(
+            "quiet = \"20ms\"",
+            "quiet = \"20ms\"\nchange_quiet = \"20ms\"",
+        );
+    let (code, out, err) = output(setup.command("advertise").arg("--write"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    let daemon = setup.start();
+
+    let here = TempDir::new().unwrap();
+    let (copy, state) = (here.path().join("copy"), here.path().join("state"));
+    let rsnotify = Path::new(env!("CARGO_BIN_EXE_rsnotify"));
+    let path = std::env::var_os("PATH").unwrap();
+    let paths = std::iter::once(rsnotify.parent().unwrap().to_owned());
+    let path = std::env::join_paths(paths.chain(std::env::split_paths(&path))).unwrap();
+    let arguments = [
+        format!("{}a/capabilitylist.xml", source.url),
+        format!("{}a/files/", source.url),
+    ];
+    let start = || {
+        let mut mirror = Command::new(python);
+        mirror.arg(SCRIPT).args(&arguments).args([&copy, &state]);
+        mirror.env("PATH", &path).stdin(Stdio::null());
+        Process(mirror.spawn().unwrap())
+    };
+    let files_of_source = source.site.path("a/files");
+    let is_equal = || files(&copy) == files(&files_of_source);
+    let is_subscribed = || state.join("listen.json").exists();
+    let is_copied = || state.join("copied").exists();
+    let mut mirror = start();
+    for _ in 0..KILLS {
+        let before = files(&copy);
+        for _ in 0..fastrand::usize(1..10) {
+            source.change();
+        }
+        let point = fastrand::u8(..5);
+        until("a point to kill it", || {
+            // As a service manager does.
+            if mirror.0.try_wait().unwrap().is_some() {
+                mirror = start();
+            }
+            match point {
+                0 => true,
+                1 => is_subscribed(),
+                2 => is_copied(),
+                3 => files(&copy) != before || is_equal(),
+                _ => is_equal(),
+            }
+        });
+        // By its own process id, so that what it has started is left behind.
+        drop(mirror);
+        mirror = start();
+    }
+    source.change();
+    until("an equal copy", || {
+        if mirror.0.try_wait().unwrap().is_some() {
+            mirror = start();
+        }
+        is_equal()
+    });
+    drop(mirror);
+    assert!(daemon.stop().success());
+}
