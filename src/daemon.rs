@@ -110,7 +110,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         match self.change_configuration(reread, apply) {
             Ok(changes) => {
                 let level = self.config.log().level;
-                // Whoever reads the log at either level sees that it changed.
+                // Readers of the log at either level see that it changed.
                 set_level(level.max(before));
                 info!(changes, "reloaded the configuration: {changes}");
                 set_level(level);

@@ -31,7 +31,7 @@ pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> 
         })
         && !is_hidden_there
     {
-        // Whoever sees its parent would see it: its name is wrong.
+        // Its parent is there, so its name is wrong.
         return None;
     }
     if is_in(&HOMES) {

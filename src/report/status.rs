@@ -167,7 +167,7 @@ pub struct SourceStatus {
     pub suspended: bool,
     pub suspension: Option<String>,
     pub documents: usize,
-    /// What was read instead, where there is no document.
+    /// The number of files read instead, and why the first is none, where there is no document.
     #[serde(default)]
     pub without_document: Option<String>,
     pub missing: usize,

@@ -1,4 +1,4 @@
-//! What the packages of the three crates have, and what those that use the documents alone compile.
+//! The files in the packages of the three crates, and the crates that users of the documents alone compile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

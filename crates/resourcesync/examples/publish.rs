@@ -18,7 +18,7 @@ const CAPABILITY_LIST: &str = "capabilitylist.xml";
 /// Well-known path (core 1.1 section 8).
 const SOURCE_DESCRIPTION: &str = ".well-known/resourcesync";
 
-/// What is escaped in the path of a URI: all but `/` and unreserved characters (RFC 3986 section 2.3).
+/// The bytes that are escaped in the path of a URI: all but `/` and unreserved characters (RFC 3986 section 2.3).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')

@@ -240,7 +240,7 @@ pub struct ListedResources {
 pub struct ListedResource {
     /// Identity of the resource.
     pub resource: ResourceKey,
-    /// What tells its versions apart.
+    /// State by which its versions are told apart.
     pub state: ResourceState,
     /// Number of entries before it in the list.
     pub position: u32,

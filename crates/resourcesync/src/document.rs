@@ -88,7 +88,7 @@ pub fn is_structural(capability: Capability, form: Form) -> bool {
 /// An entry of a Capability List with the capability of a [`ChannelKind`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
-    /// What is announced on the channel.
+    /// The kind of changes that the channel announces.
     pub kind: ChannelKind,
     /// `loc`, byte for byte but for the white space around it.
     pub topic: Topic,
@@ -223,7 +223,7 @@ pub enum Malformed {
         line: u64,
         /// Column of the error.
         column: u64,
-        /// What is wrong there.
+        /// The fault there.
         message: String,
     },
     /// There is a DOCTYPE, which could define entities (R2).

@@ -47,7 +47,7 @@ pub type ListedLink = BTreeMap<String, String>;
 pub struct Listing {
     /// List or index: the root element.
     pub form: Form,
-    /// What the document is, such as `changelist`; see [`Listing::known_capability`].
+    /// The kind of document, such as `changelist`; see [`Listing::known_capability`].
     pub capability: Option<String>,
     /// Time at which the listed state of the resources was taken (W3C Datetime, core 1.1 section 7).
     pub at: Option<String>,
@@ -71,9 +71,9 @@ pub struct ListedEntry {
     pub loc: Option<String>,
     /// Time of its last modification (W3C Datetime).
     pub lastmod: Option<String>,
-    /// How often it changes, such as `daily`.
+    /// The frequency of its changes, such as `daily`.
     pub changefreq: Option<String>,
-    /// What the document is, in a Source Description, Capability List or archive.
+    /// The kind of the listed document, in a Source Description, Capability List or archive.
     pub capability: Option<String>,
     /// `created`, `updated` or `deleted`, in a Change List, Change Dump or notification.
     pub change: Option<String>,

@@ -71,7 +71,7 @@ pub struct Entry {
     pub uri: Uri,
     /// Created, updated or deleted.
     pub change: ChangeKind,
-    /// What the document is.
+    /// The kind of document.
     pub capability: Capability,
     /// Time of the change; written with milliseconds (R19).
     pub datetime: Option<Timestamp>,

@@ -35,7 +35,7 @@ pub enum BrokerAnswer {
     Receipts,
     /// An `ERROR`, with the beginning of its text.
     Refused {
-        /// What it refuses.
+        /// Kind of refusal.
         refusal: BrokerRefusal,
         /// The beginning of its text.
         excerpt: String,

@@ -223,7 +223,7 @@ pub enum HubRecord {
     Subscribed(Subscription, RelayId),
     /// Unsubscribed, gone (410), or expired.
     Unsubscribed(SubscriptionKey),
-    /// How far the deliveries to a subscription are.
+    /// The progress of the deliveries to a subscription.
     Progressed(SubscriptionKey, DeliveryProgress),
     /// The notifications of a topic up to this one are no longer pending for any subscriber.
     Ended(Topic, RelayId),

@@ -99,7 +99,7 @@ impl ChangeSet {
         )
     }
 
-    // What makes a round due. Whoever changes that has the set looked at, at the end of the step.
+    // What makes a round due. A change of it has the set looked at, at the end of the step.
 
     /// Notes a change of a list, which also ends the delay of a round that is repeated without one.
     pub fn trigger(&mut self, now: Timestamp) {

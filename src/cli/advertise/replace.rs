@@ -1,4 +1,4 @@
-//! A file replaced as a whole: whoever reads it meanwhile reads its old content or the new one.
+//! A file replaced as a whole: its readers see the old content or the new one.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};

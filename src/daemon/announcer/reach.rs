@@ -50,7 +50,7 @@ impl Reach {
         }
     }
 
-    /// Takes note of an answer to a submission: whoever answered was reached.
+    /// Takes note of an answer to a submission: a hub that answers was reached.
     pub fn note(&self, event: &Event) {
         if let Event::Answered { hub, answer, .. } = event
             && !matches!(answer, Answer::Failed(_))

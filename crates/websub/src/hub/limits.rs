@@ -61,7 +61,7 @@ impl Default for HubLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many {kind} {scope}")]
 pub struct LimitExceeded {
-    /// What there is too much of.
+    /// The thing that there is too much of.
     pub kind: LimitKind,
     /// Where there is too much of it.
     pub scope: LimitScope,

@@ -24,7 +24,7 @@ const SECRET_BYTES: usize = 199;
 /// A valid subscription request, to be answered with 202.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionRequest {
-    /// What is requested.
+    /// The requested action.
     pub action: Action,
     /// The topic as given, which verification repeats.
     pub topic: String,

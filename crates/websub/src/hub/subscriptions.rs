@@ -101,7 +101,7 @@ pub struct Assignment {
 pub struct Delivery {
     /// The secret that it is signed with.
     pub secret: Option<Secret>,
-    /// What the subscriber has received.
+    /// Progress of the subscriber before this delivery.
     pub progress: DeliveryProgress,
     /// Its priority.
     pub priority: Priority,

@@ -30,7 +30,7 @@ pub struct FetchReport {
     pub publisher: Arc<str>,
     /// The time at which the attempt began.
     pub began: Timestamp,
-    /// What came of it.
+    /// The outcome.
     pub outcome: FetchOutcome,
 }
 
