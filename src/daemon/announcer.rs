@@ -261,7 +261,7 @@ impl Role for Announcer {
         let stepped = synced.and_then(|()| {
             let beside = |db: state::Db<'_>, effects: &[Effect]| {
                 failpoints.saving(&batch, effects, &changes.records);
-                state::hub::write(db, &changes.records, &changes.owed)
+                changes.write(db)
             };
             let stepped = self.engine.step_with(batch.clone(), now, beside);
             stepped.map_err(|error| saver.file.save_error(error))
