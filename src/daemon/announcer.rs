@@ -27,7 +27,7 @@ use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
 use crate::announce::steps::change_sets;
-use crate::announce::steps::step::Engine;
+use crate::announce::steps::engine::Engine;
 use crate::broker::client::Brokers;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::announcer::reach::Reach;

@@ -47,7 +47,7 @@ CREATE TABLE document (
                                             -- its presence, its version
   was_capability INTEGER, was_form INTEGER, was_fingerprint BLOB) STRICT; -- if its version: the one before, or of a baseline
 CREATE UNIQUE INDEX document_by_uri ON document (uri);
-CREATE INDEX document_by_path ON document (mount, path) WHERE mount IS NOT NULL;
+CREATE INDEX document_by_mount ON document (mount) WHERE mount IS NOT NULL;
 CREATE INDEX document_by_up ON document (up) WHERE up IS NOT NULL;
 CREATE INDEX document_by_index ON document (names_index) WHERE names_index IS NOT NULL;
 CREATE INDEX document_touched ON document (source) WHERE touched > 0;

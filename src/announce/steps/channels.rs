@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::announce::difference::Version;
 use crate::announce::event::{DropCause, Fact};
 use crate::announce::finding::Finding;
 use crate::announce::ids::{AccountId, ChannelId};
@@ -14,7 +13,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
 use crate::announce::steps::delivery::clear_flight;
-use crate::announce::steps::documents::{Hold, SeenDocument, Touched, forget_if_done};
+use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::owed;
 use crate::announce::steps::step::Step;
@@ -335,14 +334,13 @@ fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
 fn wake(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
     let sql = "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1";
     step.db.run(sql, account)?;
-    let sql = format!(
-        "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1 AND d.presence BETWEEN 1 AND 3",
-        crate::announce::steps::documents::COLUMNS
-    );
-    for document in step.db.all::<Vec<SeenDocument>>(&sql, set)? {
-        let told = document.was.filter(|_| document.baseline > 0);
-        owed::owe_to(step, account, document.id, told)?;
-    }
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT ?1, ?2, d.id, iif(d.baseline > 0, d.was_capability, NULL), iif(d.baseline > 0, d.was_form, NULL), \
+         iif(d.baseline > 0, d.was_fingerprint, NULL) FROM member m CROSS JOIN document d ON d.id = m.document \
+         WHERE m.set_id = ?3 AND d.presence BETWEEN 1 AND 3 ON CONFLICT (channel, hub, document) DO NOTHING",
+        (account, set),
+    )?;
     weigh_account(step, account)
 }
 
@@ -520,29 +518,21 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
 fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
     let set = step.db.document(channel.set)?;
     let is_new_set = set.is_some_and(|set| set.is_new_set);
-    let sql = format!(
-        "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1",
-        crate::announce::steps::documents::COLUMNS
-    );
-    let members = step.db.all::<Vec<SeenDocument>>(&sql, channel.set)?;
-    let source = &step.live.sources[position];
-    let mut told: Vec<(DocId, Option<Version>)> = Vec::new();
-    for document in members {
-        let is_changed = document.touched == Touched::Version && document.was != document.seen();
-        if is_new_set || document.hold == Hold::Waiting {
-            told.push((document.id, None));
-        } else if is_changed {
-            told.push((document.id, document.was));
-        }
-    }
-    for (description, (before, _)) in &source.descriptions {
+    let account = (channel.id, hub);
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT ?1, ?2, d.id, iif(?4 OR d.hold = 1, NULL, d.was_capability), iif(?4 OR d.hold = 1, NULL, d.was_form), \
+         iif(?4 OR d.hold = 1, NULL, d.was_fingerprint) FROM member m CROSS JOIN document d ON d.id = m.document \
+         WHERE m.set_id = ?3 AND (?4 OR d.hold = 1 OR d.touched = 3 AND (d.was_capability, d.was_form, d.was_fingerprint) \
+         IS NOT (iif(d.presence = 4, NULL, d.capability), iif(d.presence = 4, NULL, d.form), \
+         iif(d.presence = 4, NULL, d.fingerprint))) ON CONFLICT (channel, hub, document) DO NOTHING",
+        (account, channel.set, is_new_set),
+    )?;
+    for (description, (before, _)) in &step.live.sources[position].descriptions {
         // One that ended before anybody was told of it may be forgotten.
         if step.db.document(*description)?.is_some() {
-            told.push((*description, *before));
+            owed::owe_to(step, account, *description, *before)?;
         }
-    }
-    for (document, told) in told {
-        owed::owe_to(step, (channel.id, hub), document, told)?;
     }
     Ok(())
 }

@@ -24,7 +24,6 @@ use crate::announce::history::{Outcome, OutcomeView};
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
-use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::owed;
 use crate::announce::steps::step::Step;
 use crate::state::{DocId, HubId, Result, from_row};
@@ -61,17 +60,6 @@ pub struct Flight {
     pub is_logged: bool,
 }
 
-fn flight(step: &Step<'_>, account: AccountId) -> Result<Option<Flight>> {
-    let sql = format!("SELECT {FLIGHT} {OF_ACCOUNT} {IN_FLIGHT}");
-    step.db.first(&sql, account)
-}
-
-const FLIGHT: &str = "a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, \
-     a.attempts, a.sending IS NOT NULL, a.body IS NULL";
-const OF_ACCOUNT: &str =
-    "FROM account a LEFT JOIN change_log l ON l.channel = a.channel AND l.seq = a.seq";
-const IN_FLIGHT: &str = "WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL";
-
 from_row! { Flight { seq, entries, bytes, until, cut, attempts, is_sending, is_logged } }
 
 /// Puts a notification in flight to a hub, whose body the log has if it is not given.
@@ -93,11 +81,6 @@ pub fn launch(
 fn forget_unfetched(step: &Step<'_>, account: AccountId) -> Result<()> {
     let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)
-}
-
-fn last_attempt(step: &Step<'_>, account: AccountId) -> Result<Option<Attempt>> {
-    let sql = "SELECT last FROM account WHERE channel = ?1 AND hub = ?2";
-    Ok(step.db.first(sql, account)?.flatten())
 }
 
 /// Notes what came of an attempt.
@@ -131,13 +114,14 @@ fn enqueue(step: &mut Step<'_>, account: AccountId, attempts: u32, is_sending: b
 
 /// Returns what is in flight on an account, and how it is submitted.
 fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Submission)>> {
-    let sql = format!(
-        "SELECT {FLIGHT}, a.body, c.kind, c.topic, s.name, d.uri {OF_ACCOUNT} CROSS JOIN channel c ON c.id = a.channel \
-         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id {IN_FLIGHT}"
-    );
-    let row = step
-        .db
-        .first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(&sql, account)?;
+    let row = step.db.first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(
+        "SELECT a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, a.attempts, \
+         a.sending IS NOT NULL, a.body IS NULL, a.body, c.kind, c.topic, s.name, d.uri FROM account a \
+         LEFT JOIN change_log l ON l.channel = a.channel AND l.seq = a.seq CROSS JOIN channel c ON c.id = a.channel \
+         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id \
+         WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
+        account,
+    )?;
     let (Some((flight, body, kind, topic, source, capability_list)), Some(live)) =
         (row, step.live.hubs.get(&account.1))
     else {
@@ -313,7 +297,6 @@ fn follow_up(
         if let Some(document) = step.db.document(document)? {
             owed::weigh(step, position, document, false)?;
         }
-        forget_if_done(step, document)?;
     }
     channels::end_accounts(step, id)
 }
@@ -339,8 +322,6 @@ struct Answered<'a> {
     channel: Channel,
     flight: Flight,
     answer: &'a Answer,
-    /// The number of attempts, this one included.
-    attempts: u32,
     /// The attempt before at the same notification.
     before: Option<Attempt>,
     was_probe: bool,
@@ -361,32 +342,31 @@ pub fn answered(
         .hubs
         .get_mut(&hub)
         .is_some_and(|live| live.queue_mut().answered(id, seq));
-    let sql = "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
-    let awaited = step.db.change(sql, (account, seq))?;
-    if awaited == 0 {
-        return Ok(());
-    }
-    let (Some(channel), flight) = (channel(step, id)?, flight(step, account)?) else {
-        return Ok(());
-    };
-    let Some(flight) = flight else {
-        // It was dropped meanwhile: what is due since then may be cut now.
-        step.ready.insert(id);
-        return Ok(());
-    };
-    let attempts = flight.attempts + 1;
-    step.db.run(
-        "UPDATE account SET attempts = ?3, in_doubt = max(in_doubt, ?4), retry_at = NULL WHERE channel = ?1 AND hub = ?2",
-        (account, attempts, answer.leaves_doubt()),
+    let of_log = "(SELECT l.bytes * a.entries / l.entries FROM change_log l WHERE l.channel = a.channel AND l.seq = a.seq)";
+    let flying = step.db.first::<(Flight, Option<Attempt>)>(
+        &format!(
+            "UPDATE account AS a SET attempts = attempts + 1, in_doubt = max(in_doubt, ?4), retry_at = NULL, sending = NULL \
+             WHERE channel = ?1 AND hub = ?2 AND sending = ?3 AND seq IS NOT NULL \
+             RETURNING seq, entries, coalesce(length(body), {of_log}), flight_until, cut, attempts, FALSE, body IS NULL, last"
+        ),
+        (account, seq, answer.leaves_doubt()),
     )?;
-    let before = last_attempt(step, account)?.filter(|last| last.seq == seq);
+    let (Some(channel), Some((flight, last))) = (channel(step, id)?, flying) else {
+        let sql =
+            "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
+        if step.db.change(sql, (account, seq))? > 0 {
+            // It was dropped meanwhile: what is due since then may be cut now.
+            step.ready.insert(id);
+        }
+        return Ok(());
+    };
+    let attempts = flight.attempts;
     let answered = Answered {
         account,
         channel,
         flight,
         answer,
-        attempts,
-        before,
+        before: last.filter(|last| last.seq == seq),
         was_probe,
         jitter,
     };
@@ -422,19 +402,32 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
         hub: uri.clone(),
         seq: answered.flight.seq,
         changes: answered.flight.entries,
-        attempts: answered.attempts,
+        attempts: answered.flight.attempts,
         took: elapsed(answered.flight.cut, now),
     });
     let accepted = OutcomeView {
         at: Some(now),
-        attempts: Some(answered.attempts),
+        attempts: Some(answered.flight.attempts),
         ..OutcomeView::new(uri, Outcome::Accepted)
     };
     step.outcomes.push((id, answered.flight.seq, accepted));
     let is_pinged = step.mode(hub) == Some(Mode::Ping);
-    let covered = covered(step, account)?;
-    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, account)?;
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT channel, hub, document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2 \
+         ON CONFLICT (channel, hub, document) DO UPDATE SET told_capability = excluded.told_capability, \
+         told_form = excluded.told_form, told_fingerprint = excluded.told_fingerprint",
+        account,
+    )?;
+    if is_pinged {
+        step.db.run(
+            "INSERT INTO unfetched SELECT channel, hub, document FROM flight_entry WHERE channel = ?1 AND hub = ?2 \
+             ON CONFLICT (channel, hub, document) DO NOTHING",
+            account,
+        )?;
+    }
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2 RETURNING document";
+    let told = step.db.all::<Vec<DocId>>(sql, account)?;
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
@@ -456,16 +449,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
-    for (document, flown) in &covered {
-        owed::set_told(step, account, *document, *flown)?;
-        if is_pinged {
-            step.db.run(
-                "INSERT INTO unfetched VALUES (?1, ?2, ?3) ON CONFLICT (channel, hub, document) DO NOTHING",
-                (account, *document),
-            )?;
-        }
-    }
-    follow_up(step, id, covered.into_iter().map(|(document, _)| document))?;
+    follow_up(step, id, told.into_iter())?;
     step.ready.insert(id);
     let ended = step
         .live
@@ -510,7 +494,7 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
         topic: answered.channel.topic.clone(),
         hub: uri,
         seq: answered.flight.seq,
-        attempts: answered.attempts,
+        attempts: answered.flight.attempts,
         limit,
         is_news,
     });
@@ -582,7 +566,7 @@ fn refused(
         topic: answered.channel.topic.clone(),
         hub: uri,
         seq: answered.flight.seq,
-        attempts: answered.attempts,
+        attempts: answered.flight.attempts,
         reason: refusal.reason,
         next_try: retry_at,
         kind: refusal.kind,
@@ -688,7 +672,8 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
     let Some(channel) = channel(step, id)? else {
         return Ok(0);
     };
-    let seq = flight(step, account)?.map(|flight| flight.seq);
+    let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
+    let seq = step.db.first::<Option<u64>>(sql, account)?.flatten();
     let (changes, documents) = match channel.kind {
         ChannelKind::Framework => drop_documents(step, account)?,
         ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
@@ -747,12 +732,12 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
     let Some(channel) = channels::of_topic(step.db, topic)? else {
         return Ok(());
     };
-    let accounts = step.db.all::<Vec<(HubId, Option<_>, bool, bool, u64, Option<_>)>>(
-        "SELECT a.hub, a.pinged, a.fetched, a.unfetched_reported, c.seq, a.sending FROM account a CROSS JOIN channel c ON c.id = a.channel \
-         WHERE a.channel = ?1",
+    let accounts = step.db.all::<Vec<(HubId, Option<_>, bool, bool, u64, Option<u64>)>>(
+        "SELECT a.hub, a.pinged, a.fetched, a.unfetched_reported, coalesce(a.sending, a.last ->> 'seq', c.seq), a.sending \
+         FROM account a CROSS JOIN channel c ON c.id = a.channel WHERE a.channel = ?1",
         channel.id,
     )?;
-    for (hub, at, was_fetched, was_reported, latest, sending) in accounts {
+    for (hub, at, was_fetched, was_reported, seq, sending) in accounts {
         if step.mode(hub) != Some(Mode::Ping) {
             continue;
         }
@@ -770,11 +755,10 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
             "UPDATE account SET pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4 WHERE channel = ?1 AND hub = ?2",
             (account, pinged, later(pinged, PING_APART)),
         )?;
-        let last = last_attempt(step, account)?.map(|last| last.seq);
         step.facts.push(Fact::Fetched {
             topic: topic.clone(),
             hub: step.hub_uri(hub)?,
-            seq: sending.or(last).unwrap_or(latest),
+            seq,
             was_reported: at.is_some() && was_reported,
         });
     }
@@ -783,13 +767,13 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
 
 /// Handles the end of the least time between two pings, and of that within which the topic should have been fetched.
 pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all::<Vec<(AccountId, Option<_>, bool, bool, bool)>>(
+    let due = step.db.all::<Vec<(AccountId, Option<_>, bool, bool, Option<u64>)>>(
         "UPDATE account SET ping_due = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
          WHERE ping_due <= ?1 ORDER BY ping_due LIMIT ?2) \
-         RETURNING channel, hub, pinged, fetched, unfetched_reported, seq IS NOT NULL",
+         RETURNING channel, hub, pinged, fetched, unfetched_reported OR seq IS NOT NULL, last ->> 'seq'",
         (step.now, CHANNELS_PER_STEP),
     )?;
-    for (account, pinged, fetched, reported, is_flying) in due {
+    for (account, pinged, fetched, is_said_or_flying, last) in due {
         step.ready.insert(account.0);
         let Some(pinged) = pinged.filter(|_| !fetched) else {
             continue;
@@ -802,13 +786,12 @@ pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
         }
         forget_unfetched(step, account)?;
         // While the next one flies, `fetched` is about that one.
-        if reported || is_flying {
+        if is_said_or_flying {
             continue;
         }
         let sql = "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
         if let Some(channel) = channel(step, account.0)? {
-            let last = last_attempt(step, account)?.map(|last| last.seq);
             step.facts.push(Fact::Unfetched {
                 topic: channel.topic,
                 hub: step.hub_uri(account.1)?,

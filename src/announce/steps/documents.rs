@@ -201,7 +201,8 @@ pub fn observe(
                 stat,
                 at,
             };
-            match step.db.document_at(&uri)? {
+            let id = step.db.row_of(&uri)?;
+            match step.db.document(id)? {
                 Some(before)
                     if !is_expected(&before)
                         && ends_aloud(
@@ -211,10 +212,9 @@ pub fn observe(
                         ) =>
                 {
                     vanished(step, position, before, at, true)?;
-                    let id = step.db.row_of(&uri)?;
                     step.successors.insert(id, Some(sighting));
                 }
-                before => seen(step, position, &uri, sighting, before)?,
+                before => seen(step, position, (id, &uri), sighting, before)?,
             }
         }
         Look::Other { stat, reason } => {
@@ -282,7 +282,7 @@ fn ends_aloud(before: &SeenDocument, found: &Version, all_deletions: bool) -> bo
 pub fn seen(
     step: &mut Step<'_>,
     position: usize,
-    uri: &Uri,
+    (id, uri): (DocId, &Uri),
     sighting: Sighting,
     before: Option<SeenDocument>,
 ) -> Result<()> {
@@ -316,7 +316,7 @@ pub fn seen(
             return met(step, before, &sighting);
         }
     }
-    put(step, position, uri, sighting, before, baseline)?;
+    put(step, position, id, sighting, before, baseline)?;
     step.live.sources[position].hold_document(step.db, mount)
 }
 
@@ -347,7 +347,7 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
 fn put(
     step: &mut Step<'_>,
     position: usize,
-    uri: &Uri,
+    id: DocId,
     sighting: Sighting,
     before: Option<SeenDocument>,
     baseline: u8,
@@ -409,9 +409,6 @@ fn put(
     }
     let hold = previous.map_or(Hold::Free, |before| before.hold);
     let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
-    let id = before
-        .as_ref()
-        .map_or_else(|| db.row_of(uri), |before| Ok(before.id))?;
     // What indexes are about is written only if it differs.
     let source = step.live.sources[position].id;
     let place = match &before {

@@ -6,7 +6,8 @@
 //!
 //! | part | content |
 //! |---|---|
-//! | [`step`] | the order of a step, deadlines, effects; a plan that takes effect |
+//! | [`engine`] | the state under a plan; a plan that takes effect |
+//! | [`step`] | the order of a step, deadlines, effects |
 //! | [`documents`] | looks at documents, their versions, troubles |
 //! | [`mounts`] | mounts, deletions, suspensions; [`root`], [`baseline`] and [`nested`] are parts of a mount |
 //! | [`relations`] | indexes, sets, archives |
@@ -28,6 +29,7 @@ pub mod channels;
 pub mod cut;
 pub mod delivery;
 pub mod documents;
+pub mod engine;
 pub mod findings;
 pub mod lists;
 pub mod live;
