@@ -1,7 +1,6 @@
 //! Submissions and the answers to them: what they mean for the notification, for the account, and for all else that waits
 //! for the hub (R22 to R24, R26).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +8,12 @@ use crate::announce::delivery::Submission;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
 use crate::announce::difference::Version;
-use crate::announce::event::{DropCause, Fact};
+use crate::announce::event::Fact;
 use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::Mode;
 use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::Topic;
 use websub::answer::Answer;
 use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::{Verdict, verdict};
@@ -24,25 +22,13 @@ use crate::announce::history::{Outcome, OutcomeView};
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
+use crate::announce::steps::fetches::{PING_APART, forget_unfetched};
 use crate::announce::steps::owed;
 use crate::announce::steps::step::Step;
 use crate::state::{DocId, HubId, Result, from_row};
 
-/// Least time between two pings of a hub about one topic.
-const PING_APART: Duration = Duration::from_secs(1);
-/// Time within which a hub that was pinged fetches the topic.
-const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
-
-/// Returns when the next ping may follow one, after which the topic was fetched or not yet.
-pub fn next_ping(pinged: Timestamp, was_fetched: bool) -> Timestamp {
-    if was_fetched {
-        later(pinged, PING_APART)
-    } else {
-        later(pinged, PING_FETCHED_WITHIN)
-    }
-}
 
 /// The notification in flight on an account.
 #[derive(Debug)]
@@ -76,11 +62,6 @@ pub fn launch(
     )?;
     forget_unfetched(step, account)?;
     enqueue(step, account, 0, false)
-}
-
-fn forget_unfetched(step: &Step<'_>, account: AccountId) -> Result<()> {
-    let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, account)
 }
 
 /// Notes what came of an attempt.
@@ -262,7 +243,7 @@ pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
     )
 }
 
-fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
+pub fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
     step.db.all(
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
         account,
@@ -278,13 +259,13 @@ fn told(step: &Step<'_>, account: AccountId, document: DocId) -> Result<Option<V
     owed.map_or_else(|| seen(step, document), Ok)
 }
 
-fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
+pub fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
     let document = step.db.document(document)?;
     Ok(document.and_then(|document| document.seen()))
 }
 
 /// Weighs documents again, after what an account was told of them changed.
-fn follow_up(
+pub fn follow_up(
     step: &mut Step<'_>,
     id: ChannelId,
     documents: impl Iterator<Item = DocId>,
@@ -621,37 +602,6 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
     }
 }
 
-// Operators.
-
-/// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
-pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
-    let flying = step.db.all::<Vec<AccountId>>(
-        "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
-         WHERE a.seq IS NOT NULL AND a.sending IS NULL",
-        (),
-    )?;
-    let mut notifications = 0;
-    for (id, hub) in flying {
-        if only.is_some_and(|meant| meant != (id, hub)) {
-            continue;
-        }
-        notifications += 1;
-        let sql = "UPDATE account SET retry_at = ?3 WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, (id, hub, step.now))?;
-        let now = step.now;
-        if let Some(live) = step.live.hubs.get_mut(&hub) {
-            match only {
-                Some(_) => live.queue_mut().push_asked_for(id),
-                None => live.queue_mut().hurry(now),
-            }
-        }
-    }
-    if notifications > 0 {
-        step.facts.push(Fact::Retried { notifications });
-    }
-    retry_due(step)
-}
-
 /// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old ones.
 pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
     step.db.run(
@@ -663,142 +613,4 @@ pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
         live.queue_mut().hurry(now);
     }
     retry_due(step)
-}
-
-/// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
-/// missing are not announced yet, so they stay.
-pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
-    let (id, hub) = account;
-    let Some(channel) = channel(step, id)? else {
-        return Ok(0);
-    };
-    let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
-    let seq = step.db.first::<Option<u64>>(sql, account)?.flatten();
-    let (changes, documents) = match channel.kind {
-        ChannelKind::Framework => drop_documents(step, account)?,
-        ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
-    };
-    if changes == 0 {
-        return Ok(0);
-    }
-    clear_flight(step, account)?;
-    let sql = "UPDATE account SET until = NULL, max_entries = NULL WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, account)?;
-    if channel.kind == ChannelKind::Change {
-        change_log::trim(step, id)?;
-    }
-    if let Some(seq) = seq {
-        step.note_outcome(account, seq, Outcome::Dropped)?;
-    }
-    let is_last = !step.db.exists(
-        "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
-        hub,
-    )?;
-    if let Some(live) = step.live.hubs.get_mut(&hub) {
-        live.queue_mut().remove(id);
-        // Nothing is left that could find out whether the hub still fails: the next notification does.
-        if is_last {
-            live.queue_mut().end_outage();
-        }
-    }
-    follow_up(step, id, documents.into_iter())?;
-    step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
-    Ok(changes)
-}
-
-/// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
-fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
-    let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
-    let due = step.db.all::<Vec<DocId>>(sql, account)?;
-    let flown = covered(step, account)?;
-    let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
-    owed.extend(flown.iter().map(|(document, _)| *document));
-    for (document, told) in &flown {
-        let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-        if !due.contains(document) && step.db.exists(sql, (account, *document))? {
-            owed::set_told(step, account, *document, *told)?;
-        }
-    }
-    for document in due {
-        owed::set_told(step, account, document, seen(step, document)?)?;
-    }
-    Ok((owed.len(), owed))
-}
-
-// Fetches (R24, R26).
-
-/// Records a fetch of a topic. It counts for all hubs of the channel that are pinged.
-pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
-    let Some(channel) = channels::of_topic(step.db, topic)? else {
-        return Ok(());
-    };
-    let accounts = step.db.all::<Vec<(HubId, Option<_>, bool, bool, u64, Option<u64>)>>(
-        "SELECT a.hub, a.pinged, a.fetched, a.unfetched_reported, coalesce(a.sending, a.last ->> 'seq', c.seq), a.sending \
-         FROM account a CROSS JOIN channel c ON c.id = a.channel WHERE a.channel = ?1",
-        channel.id,
-    )?;
-    for (hub, at, was_fetched, was_reported, seq, sending) in accounts {
-        if step.mode(hub) != Some(Mode::Ping) {
-            continue;
-        }
-        let account = (channel.id, hub);
-        step.db.run(
-            "UPDATE account SET until = (SELECT page_until FROM channel WHERE id = ?1) WHERE channel = ?1 AND hub = ?2",
-            account,
-        )?;
-        forget_unfetched(step, account)?;
-        if sending.is_none() && (at.is_none() || was_fetched) {
-            continue;
-        }
-        let pinged = at.unwrap_or(step.now);
-        step.db.run(
-            "UPDATE account SET pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4 WHERE channel = ?1 AND hub = ?2",
-            (account, pinged, later(pinged, PING_APART)),
-        )?;
-        step.facts.push(Fact::Fetched {
-            topic: topic.clone(),
-            hub: step.hub_uri(hub)?,
-            seq,
-            was_reported: at.is_some() && was_reported,
-        });
-    }
-    Ok(())
-}
-
-/// Handles the end of the least time between two pings, and of that within which the topic should have been fetched.
-pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all::<Vec<(AccountId, Option<_>, bool, bool, Option<u64>)>>(
-        "UPDATE account SET ping_due = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
-         WHERE ping_due <= ?1 ORDER BY ping_due LIMIT ?2) \
-         RETURNING channel, hub, pinged, fetched, unfetched_reported OR seq IS NOT NULL, last ->> 'seq'",
-        (step.now, CHANNELS_PER_STEP),
-    )?;
-    for (account, pinged, fetched, is_said_or_flying, last) in due {
-        step.ready.insert(account.0);
-        let Some(pinged) = pinged.filter(|_| !fetched) else {
-            continue;
-        };
-        let ends = later(pinged, PING_FETCHED_WITHIN);
-        if ends > step.now {
-            let sql = "UPDATE account SET ping_due = ?3 WHERE channel = ?1 AND hub = ?2";
-            step.db.run(sql, (account, ends))?;
-            continue;
-        }
-        forget_unfetched(step, account)?;
-        // While the next one flies, `fetched` is about that one.
-        if is_said_or_flying {
-            continue;
-        }
-        let sql = "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, account)?;
-        if let Some(channel) = channel(step, account.0)? {
-            step.facts.push(Fact::Unfetched {
-                topic: channel.topic,
-                hub: step.hub_uri(account.1)?,
-                seq: last.unwrap_or_default(),
-                after: PING_FETCHED_WITHIN,
-            });
-        }
-    }
-    Ok(())
 }

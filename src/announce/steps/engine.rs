@@ -17,7 +17,9 @@ use websub::retention::end_of;
 
 use crate::announce::steps::live::{Live, LiveHub, LiveSource};
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_sets, channels, cut, delivery, documents, mounts, relations};
+use crate::announce::steps::{
+    change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
+};
 use crate::state::{Db, DocId, HubId, Result, StateError};
 
 /// The state under a plan, with what is kept in memory of it.
@@ -79,7 +81,7 @@ impl Engine {
         let mut live = load(db, &plan, now.wall)?;
         live.is_at_rest = true;
         for (source, plan) in live.sources.iter_mut().zip(&plan.sources) {
-            mounts::judge(db, plan, source)?;
+            deletions::judge(db, plan, source)?;
         }
         Ok(Engine {
             history: recalled(db)?,
@@ -473,7 +475,7 @@ fn withdraw_unserved(step: &mut Step<'_>) -> Result<()> {
         (),
     )?;
     for (account, flying, served) in flying {
-        if step.mode(account.1) == Some(Mode::Ping) && cut::lacks(&served, &flying) {
+        if step.mode(account.1) == Some(Mode::Ping) && served::lacks(&served, &flying) {
             delivery::withdraw(step, account)?;
         }
     }

@@ -21,8 +21,8 @@ use crate::announce::steps::documents::{COLUMNS, SeenDocument, Sighting, Touched
 use crate::announce::steps::findings::ToldLately;
 use crate::announce::steps::live::Live;
 use crate::announce::steps::{
-    change_sets, channels, cut, delivery, documents, findings, lists, mounts, owed, relations,
-    rounds,
+    change_sets, channels, commands, cut, deletions, delivery, documents, fetches, findings, lists,
+    mounts, owed, relations, rounds, routing, served, troubles,
 };
 use crate::state::{Db, DocId, HubId, Result, save_time};
 
@@ -172,7 +172,7 @@ impl<'a> Step<'a> {
         }
         // All missing documents are counted before any of them counts as deleted (R15).
         for position in 0..self.plan.sources.len() {
-            mounts::judge_deletions(self, position)?;
+            deletions::judge_deletions(self, position)?;
         }
         // A channel that retires may leave its topic to a set of another source, and that is all.
         for _ in 0..2 {
@@ -288,10 +288,10 @@ impl<'a> Step<'a> {
                 }
             }
             Event::Taken(round) => rounds::end(self, *round)?,
-            Event::Fetched(topic) => delivery::fetched(self, &topic)?,
+            Event::Fetched(topic) => fetches::fetched(self, &topic)?,
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
-                    let documents = mounts::accept(self, position)?;
+                    let documents = deletions::accept(self, position)?;
                     let resources = change_sets::accept(self, self.live.sources[position].id)?;
                     if documents + resources > 0 {
                         self.facts.push(Fact::Accepted {
@@ -307,17 +307,17 @@ impl<'a> Step<'a> {
                     delivery::reached_otherwise(self, hub)?;
                 }
             }
-            Event::Retry { only: None } => delivery::retry(self, None)?,
+            Event::Retry { only: None } => commands::retry(self, None)?,
             Event::Retry {
                 only: Some((channel, hub)),
             } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    delivery::retry(self, Some((channel, hub)))?;
+                    commands::retry(self, Some((channel, hub)))?;
                 }
             }
             Event::Drop { channel, hub } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    delivery::drop_due(self, (channel, hub))?;
+                    commands::drop_due(self, (channel, hub))?;
                 }
             }
             Event::Tick => {}
@@ -330,12 +330,12 @@ impl<'a> Step<'a> {
         cut::close_windows(self)?;
         delivery::retry_due(self)?;
         delivery::sum_up_refusals(self);
-        delivery::pings_lasted(self)?;
+        fetches::pings_lasted(self)?;
         channels::expire(self)?;
         self.end_holds()?;
-        documents::report_troubles(self)?;
+        troubles::report(self)?;
         findings::sum_up_again(self);
-        mounts::end_graces(self)
+        deletions::end_graces(self)
     }
 
     /// Ends the holds that have lasted: the changes are announced although nothing lists the documents (R17).
@@ -382,7 +382,7 @@ impl<'a> Step<'a> {
         channels::retire_ended(self, position, &sets)?;
         relations::resolve(self, position)?;
         self.note_descriptions(position)?;
-        channels::route(self, position, &sets)?;
+        routing::route(self, position, &sets)?;
         let mut affected = lists::touched_lists(self, position)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
         relations::each_touched(self, position, may_be_due, |step, document| {
@@ -473,7 +473,7 @@ impl<'a> Step<'a> {
         let withdraw = take(&mut self.withdraw).into_iter();
         let mut effects: Vec<Effect> = withdraw.map(Effect::Withdraw).collect();
         for id in take(&mut self.serve) {
-            effects.extend(cut::topic_page(self, id)?.map(Effect::Serve));
+            effects.extend(served::topic_page(self, id)?.map(Effect::Serve));
         }
         // A cut is told before the submission.
         effects.extend(take(&mut self.facts).into_iter().map(Effect::Tell));
