@@ -323,10 +323,11 @@ pub fn answered(
         .hubs
         .get_mut(&hub)
         .is_some_and(|live| live.queue_mut().answered(id, seq));
-    let of_log = "(SELECT l.bytes * a.entries / l.entries FROM change_log l WHERE l.channel = a.channel AND l.seq = a.seq)";
+    let of_log = "(SELECT l.bytes * account.entries / l.entries FROM change_log l \
+                  WHERE l.channel = account.channel AND l.seq = account.seq)";
     let flying = step.db.first::<(Flight, Option<Attempt>)>(
         &format!(
-            "UPDATE account AS a SET attempts = attempts + 1, in_doubt = max(in_doubt, ?4), retry_at = NULL, sending = NULL \
+            "UPDATE account SET attempts = attempts + 1, in_doubt = max(in_doubt, ?4), retry_at = NULL, sending = NULL \
              WHERE channel = ?1 AND hub = ?2 AND sending = ?3 AND seq IS NOT NULL \
              RETURNING seq, entries, coalesce(length(body), {of_log}), flight_until, cut, attempts, FALSE, body IS NULL, last"
         ),
