@@ -213,7 +213,7 @@ fn load(block: &Block) -> Result<(), String> {
         sandbox.to_sandbox(&text),
     )
     .unwrap();
-    for secret in ["hub-token", "library", "broker-password"] {
+    for secret in ["hub-token", "library"] {
         let path = format!("/etc/rsnotify/{secret}");
         fs::write(sandbox.to_sandbox(&path), "secret\n").unwrap();
     }
