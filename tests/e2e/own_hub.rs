@@ -892,3 +892,18 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
     assert_eq!(code, Some(1));
     assert!(said.contains("a name has at least one letter"), "{said}");
 }
+
+#[test]
+fn exchanged_tokens_are_named_to_the_operator_alone() {
+    let mut setup = HubSetup::new(&publisher("Reading Room", LIBRARY, TOKEN));
+    setup.publishers += &publisher("Attic", "https://archive.example/", "boxes");
+    let hub = setup.start();
+    let refused = setup.publish(TOPIC, "boxes", "<a/>");
+    refused.assert_refused(403);
+    assert!(!refused.body.contains("Reading"), "{}", refused.body);
+    let reason = "https://library.example/t is none of its topics, but one of Reading Room: their tokens may be exchanged";
+    hub.await_log(&format!("refused a publication of Attic: {reason}"));
+    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    assert!(printed.contains(reason), "{printed}");
+    hub.stop();
+}
