@@ -2,7 +2,6 @@
 
 mod patch;
 mod recipe;
-mod replace;
 mod sets;
 
 use std::collections::BTreeSet;

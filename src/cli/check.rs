@@ -114,9 +114,12 @@ fn hub_sections(
         .publishers
         .iter()
         .filter(|settings| settings.bearer_token_file.is_none());
-    let of_publishers: Vec<Diagnostic> = publishers
+    let mut of_publishers: Vec<Diagnostic> = publishers
         .map(|settings| about_hub::open_publisher(&settings.name))
         .collect();
+    if config.publishers.is_empty() {
+        of_publishers.push(about_hub::no_publisher());
+    }
     let hub = &config.hub;
     let mut sections = vec![CheckSection::new("publishers", of_publishers)];
     if no_environment {

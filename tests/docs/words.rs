@@ -202,7 +202,8 @@ fn configurations_are_valid() {
 fn load(block: &Block) -> Result<(), String> {
     let mut text = block.text.clone();
     // `rsnotify hub` has a configuration of its own, without sources.
-    if !text.contains("[[source]]") && !text.contains("[[publisher]]") {
+    let tables = ["[[source]]", "[[publisher]]", "\n[hub]"];
+    if !tables.iter().any(|table| text.contains(table)) {
         text.push_str("\n[[source]]\nname = \"main\"\n");
         text.push_str("mount = [{ path = \"/srv/www\", url = \"https://example.org/\" }]\n");
     }

@@ -12,7 +12,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
-use crate::cli::advertise::replace::replace;
+use crate::cli::replace::replace;
 use crate::daemon::log::error_chain;
 use crate::report::{self, Reader};
 use crate::state;

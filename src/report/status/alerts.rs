@@ -310,8 +310,12 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
         "the hub cannot reach the topic at its URI, or it was never advertised with this hub",
         |kind| kind.usual_cause(is_broker_name(hub)),
     );
+    let advice = match trouble.own_reason {
+        Some(words) => format!("it said: {words}; usually: {cause}"),
+        None => format!("usually: {cause}"),
+    };
     Alert {
         since: trouble.since,
-        ..Alert::new(urgency, Part::Hubs, what, &format!("usually: {cause}"))
+        ..Alert::new(urgency, Part::Hubs, what, &advice)
     }
 }

@@ -136,6 +136,6 @@ fn the_token_of_the_hub_is_where_its_file_says() {
     assert!(file.contains(holder), "{file}");
     let mounted = "./library.token:/etc/rsnotify/library.token:ro";
     assert!(texts(&hub["volumes"]).contains(&mounted), "{hub}");
-    let made = "rsnotify token library | sed -n 2p >examples/compose/library.token";
+    let made = "rsnotify token library | sed -n '2s/# //p' >examples/compose/library.token";
     assert!(text("docs/container.md").contains(made));
 }
