@@ -94,11 +94,12 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
                 Diagnostic::finding(nothing, "`rsnotify scan FILE` explains one file")
             }),
         );
-        sections.push(tree);
+        let [of_hubs, of_network @ ..] =
+            network::sections(&config, &scan, hubs, brokers, unverified)?;
+        // The wrong `url` of a hub is why Capability Lists seem to advertise other hubs.
+        sections.extend([of_hubs, tree]);
         sections.extend(machine::sections(&config, &scan, state));
-        sections.extend(network::sections(
-            &config, &scan, hubs, brokers, unverified,
-        )?);
+        sections.extend(of_network);
     }
     report_sections(&sections, Some(documents), options)
 }

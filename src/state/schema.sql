@@ -50,6 +50,7 @@ CREATE UNIQUE INDEX document_by_uri ON document (uri);
 CREATE INDEX document_by_mount ON document (mount) WHERE mount IS NOT NULL;
 CREATE INDEX document_by_up ON document (up) WHERE up IS NOT NULL;
 CREATE INDEX document_by_index ON document (names_index) WHERE names_index IS NOT NULL;
+-- A partial index is used only if a statement has its condition: hence `touched > 0 AND touched = 3`.
 CREATE INDEX document_touched ON document (source) WHERE touched > 0;
 CREATE INDEX document_missing ON document (source, presence) WHERE presence IN (2, 3);
 CREATE INDEX document_look ON document (look_at) WHERE look_at IS NOT NULL;

@@ -1,4 +1,4 @@
-//! `rsnotify hub`: many publishers, their subscribers, and everything that may end in between.
+//! `rsnotify hub`: many publishers, their subscribers, and everything that may end in between (S1, S2, S4).
 
 pub mod setup;
 mod story;
@@ -510,7 +510,7 @@ fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
     hub.stop();
 }
 
-/// However many strangers send slowly, whoever publishes is served.
+/// A publisher is served, however many strangers send slowly.
 #[test]
 fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
     let mut setup = HubSetup::library();

@@ -184,6 +184,7 @@ fn status(channels: usize, words: &str) -> Status {
         embedded_hub: Some(HubStatus {
             subscriptions: 1_007,
             failing: 1_000,
+            failure: Some(words.to_owned()),
             ..HubStatus::default()
         }),
         broken: vec![broken; 100],
