@@ -17,7 +17,7 @@ use rsnotify::announce::plan::{
     ChangeWindowPlan, DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces,
     SourcePlan, WindowPlan,
 };
-use rsnotify::announce::steps::step::Engine;
+use rsnotify::announce::steps::engine::Engine;
 use rsnotify::state::open::in_memory;
 use websub::answer::Answer;
 

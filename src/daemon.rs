@@ -146,9 +146,10 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         let effective = configuration_status(&config);
         self.event_loop
             .note_configuration(|status| *status = effective);
-        let changes = self.config.difference(&config);
+        let mut changes = vec![self.config.difference(&config)];
+        changes.extend(config.missing_directories());
         self.config = config;
-        Ok(changes)
+        Ok(changes.join("; "))
     }
 
     /// Waits until `by` for remaining work to end by itself, and saves its results.

@@ -73,13 +73,12 @@ class Source:
         entries = [entry for _, entry in self.notes()]
         self.document("notes/resourcelist.xml", "resourcelist", entries, "notes/capabilitylist.xml", f' at="{now}"')
         self.list_changes(now)
-        channel = (
-            f'<rs:ln rel="hub" href={quoteattr(self.hub)}/>\n    <rs:md capability="framework-notification"/>'
-        )
+        hub = f'<rs:ln rel="hub" href={quoteattr(self.hub)}/>'
         lists = [
             self.refer("notes/resourcelist.xml", "resourcelist"),
             self.refer("notes/changelist.xml", "changelist"),
-            self.entry(f"{self.url}topics/notes/", channel),
+            self.entry(f"{self.url}topics/notes/", f'{hub}\n    <rs:md capability="framework-notification"/>'),
+            self.entry(f"{self.url}changes/notes/", f'{hub}\n    <rs:md capability="change-notification"/>'),
         ]
         self.document("notes/capabilitylist.xml", "capabilitylist", lists, ".well-known/resourcesync")
         sets = [self.refer("notes/capabilitylist.xml", "capabilitylist")]

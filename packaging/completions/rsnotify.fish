@@ -236,8 +236,10 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l entry -d
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l write -d 'Write what is missing into the Capability Lists, each as a whole, instead of printing patches'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -s h -l help -d 'Print help'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand token" -l state-dir -d 'The directory of the state file' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand token" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand token" -s h -l help -d 'Print help'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand token" -l write -d 'Add the publisher to the hub\'s configuration, have the running hub reload it, and print the Source\'s lines'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand token" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand backup" -l state-dir -d 'The directory of the state file' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand backup" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand backup" -s h -l help -d 'Print help (see more with \'--help\')'

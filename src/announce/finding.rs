@@ -13,6 +13,8 @@ use crate::announce::observation::NoDocument;
 /// A problem that a generator, or the configuration, should put right. Never a reason to guess.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Finding {
+    /// Capability Lists name the documents of a mount otherwise than the mount does. The first, as a cause of others.
+    WrongUrl { url: Uri, named: Uri },
     /// A capability document belongs to no set of resources, so nobody can be told of it.
     Unrouted { uri: Uri, capability: Capability },
     /// A set's channel is served and announced on, but its Capability List does not say so.
@@ -80,8 +82,6 @@ pub enum Finding {
     },
     /// More documents without a file, of which only the number is told.
     MoreWithoutFile { set: Uri, count: usize },
-    /// Capability Lists name the documents of a mount otherwise than the mount does.
-    WrongUrl { url: Uri, named: Uri },
     /// A URI with characters that no URI may have; it is left out of headers.
     Unclean { uri: String },
     /// A file is like a capability document, but for a capability that is never announced (R2).

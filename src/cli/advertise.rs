@@ -2,7 +2,6 @@
 
 mod patch;
 mod recipe;
-mod replace;
 mod sets;
 
 use std::collections::BTreeSet;
@@ -111,14 +110,9 @@ fn broken(scan: &OneShotScan) -> state::Result<Vec<String>> {
 /// Returns a warning about addresses that only this host reaches.
 fn reservations(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<String> {
     let channels = || sets.iter().flat_map(|set| &set.channels);
-    let embedded = config
-        .embedded_hub
-        .as_ref()
-        .zip(config.server.known_public_url())
-        .map(|(embedded, public_url)| embedded.hub(&public_url));
     let topics = channels().map(|channel| channel.topic.as_str());
     let hubs = channels().flat_map(|channel| &channel.hubs);
-    let addresses = topics.chain(hubs.clone().map(Hub::as_str));
+    let addresses = topics.chain(hubs.map(Hub::as_str));
     let local = addresses.filter_map(local_origin);
     let local = local.map(|origin| {
         format!(
@@ -126,12 +120,7 @@ fn reservations(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<String> {
             remedy(config, &origin)
         )
     });
-    let alone =
-        hubs.filter(|hub| Some(*hub) == embedded.as_ref() && local_origin(hub.as_str()).is_none());
-    let alone = alone.map(|hub| {
-        format!("{hub} is the embedded hub, which only Destinations on this host can subscribe to: name a [[hub]]")
-    });
-    local.chain(alone).collect()
+    local.collect()
 }
 
 /// Returns the reason why addresses are local, and so what to change.

@@ -94,11 +94,12 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
                 Diagnostic::finding(nothing, "`rsnotify scan FILE` explains one file")
             }),
         );
-        sections.push(tree);
+        let [of_hubs, of_network @ ..] =
+            network::sections(&config, &scan, hubs, brokers, unverified)?;
+        // The wrong `url` of a hub is why Capability Lists seem to advertise other hubs.
+        sections.extend([of_hubs, tree]);
         sections.extend(machine::sections(&config, &scan, state));
-        sections.extend(network::sections(
-            &config, &scan, hubs, brokers, unverified,
-        )?);
+        sections.extend(of_network);
     }
     report_sections(&sections, Some(documents), options)
 }
@@ -114,9 +115,12 @@ fn hub_sections(
         .publishers
         .iter()
         .filter(|settings| settings.bearer_token_file.is_none());
-    let of_publishers: Vec<Diagnostic> = publishers
+    let mut of_publishers: Vec<Diagnostic> = publishers
         .map(|settings| about_hub::open_publisher(&settings.name))
         .collect();
+    if config.publishers.is_empty() {
+        of_publishers.push(about_hub::no_publisher());
+    }
     let hub = &config.hub;
     let mut sections = vec![CheckSection::new("publishers", of_publishers)];
     if no_environment {

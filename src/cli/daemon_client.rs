@@ -12,7 +12,7 @@ use websub::hub::published_topics::PublishedTopics;
 use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;
 
-use crate::announce::steps::step::Engine;
+use crate::announce::steps::engine::Engine;
 use crate::cli::one_shot_scan::plan;
 use crate::cli::options::TreeOptions;
 use crate::config::Config;

@@ -1,6 +1,7 @@
 //! The prefix that `--root` is published as, without `--url`: the Capability Lists in it name their documents.
 
 use std::path::Path;
+use std::{fs, io};
 
 use crate::announce::steps::naming::Naming;
 use crate::cli::one_shot_scan::scan_beside;
@@ -15,10 +16,11 @@ const MAX_OFFERED: usize = 5;
 
 /// The error if the prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot tell what {root} is published as: {reason}; give --url URI")]
-pub struct NoUrl {
-    root: String,
-    reason: String,
+pub enum NoUrl {
+    #[error("cannot read the directory {root}: {reason}; correct --root")]
+    Unreadable { root: String, reason: io::Error },
+    #[error("cannot tell what {root} is published as: {reason}; give --url URI")]
+    Unknown { root: String, reason: String },
 }
 
 /// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
@@ -31,6 +33,10 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
         ..overrides.clone()
     };
     let config = Config::load(file, &with(UNKNOWN))?;
+    if let Err(reason) = fs::read_dir(root) {
+        let root = root.display().to_string();
+        return Err(NoUrl::Unreadable { root, reason }.into());
+    }
     let scan = scan_beside(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
     let mut mounts = source.mounts.iter();
@@ -41,7 +47,7 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     let Some(prefix) = naming.majority() else {
         let root = root.display().to_string();
         let reason = reason(&naming, &scan.notices);
-        return Err(NoUrl { root, reason }.into());
+        return Err(NoUrl::Unknown { root, reason }.into());
     };
     say(format_args!(
         "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",

@@ -298,14 +298,10 @@ async fn wanted_channels(
                 (Vec::new(), vec![Unusable { url, failure }])
             }
         };
-        // A topic that was given itself is requested at once all the same.
+        // A topic that was given itself is requested all the same, and not looked for again.
         let is_topic = found.is_empty() && known.iter().all(|known| known.kind.is_none());
         for Unusable { url, failure } in unusable {
-            let wait = if is_topic {
-                Duration::ZERO
-            } else {
-                wait_after(1)
-            };
+            let wait = (!is_topic).then(|| wait_after(1));
             report_unusable(reporter, &url, &failure, wait);
             wanted.unusable.insert(url);
         }
@@ -317,11 +313,11 @@ async fn wanted_channels(
     Ok(wanted)
 }
 
-fn report_unusable(reporter: &Reporter, url: &str, failure: &Failure, wait: Duration) {
-    reporter.report(&ListenEvent::NotSubscribed {
+fn report_unusable(reporter: &Reporter, url: &str, failure: &Failure, wait: Option<Duration>) {
+    reporter.report(&ListenEvent::NoChannel {
         topic: url,
         reason: &error_chain(failure.error.as_ref()),
-        retry_seconds: Some(wait.as_secs()),
+        retry_seconds: wait.map(|wait| wait.as_secs()),
     });
 }
 
@@ -497,6 +493,7 @@ fn report(reporter: &Reporter, failed: &FirstFailure, retry_seconds: Option<u64>
     reporter.report(&ListenEvent::NotSubscribed {
         topic: &failed.topic,
         reason: &error_chain(failed.failure.error.as_ref()),
+        lease_seconds: None,
         retry_seconds,
     });
 }

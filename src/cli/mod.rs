@@ -20,6 +20,7 @@ mod output;
 mod play_forward;
 mod progress;
 mod reload;
+mod replace;
 mod resend;
 mod run;
 mod scan;

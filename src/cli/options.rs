@@ -90,6 +90,9 @@ pub enum Command {
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
     /// Make a bearer token for a publisher of `rsnotify hub`, and print the lines for both configurations
+    ///
+    /// With --write, the token is saved in a file that only the hub's user may read, beside those of the other publishers
+    /// or the configuration file. Run that on the hub's host, as root or as its user.
     Token(TokenOptions),
     /// Write a copy of the state to a new file, while the daemon runs or not
     ///
@@ -207,6 +210,22 @@ pub struct TokenOptions {
     /// The publisher's name, for logs, status and metrics
     #[arg(value_name = "NAME")]
     pub name: String,
+
+    /// The beginnings of its topics
+    #[arg(value_name = "TOPIC")]
+    pub topics: Vec<String>,
+
+    /// Add the publisher to the hub's configuration, have the running hub reload it, and print the Source's lines
+    #[arg(
+        long,
+        env = "RSNOTIFY_WRITE",
+        value_parser = FalseyValueParser::new(),
+        requires = "topics"
+    )]
+    pub write: bool,
+
+    #[command(flatten)]
+    pub state: StateOptions,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -13,7 +13,7 @@ use crate::announce::event::{Effect, Event};
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{Look, Observation};
 use crate::announce::plan::Mode;
-use crate::announce::steps::step::Engine;
+use crate::announce::steps::engine::Engine;
 use crate::state::Result;
 
 /// Plays an engine forward from `now` to `until`: every hub accepts at once, every ping is fetched, and what is

@@ -16,14 +16,20 @@ use crate::state::lock;
 
 pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exit> {
     let state_dir = state_dir(file, &options.overrides())?;
-    if !lock::is_in_use(&state_dir).context("cannot look for the daemon")? {
+    let Some(changes) = reloaded(&state_dir)? else {
         bail!("no rsnotify is running with {}", state_dir.display());
+    };
+    print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))?;
+    Ok(Exit::Fine)
+}
+
+/// Has the daemon reload its configuration. Returns what that changed, or nothing if no daemon runs.
+pub fn reloaded(state_dir: &Path) -> anyhow::Result<Option<String>> {
+    if !lock::is_in_use(state_dir).context("cannot look for the daemon")? {
+        return Ok(None);
     }
-    match control::ask(&state_dir, &ControlRequest::Reload)? {
-        ControlReply::Reloaded { changes } => {
-            print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))?;
-            Ok(Exit::Fine)
-        }
+    match control::ask(state_dir, &ControlRequest::Reload)? {
+        ControlReply::Reloaded { changes } => Ok(Some(changes)),
         ControlReply::Error(error) => bail!(
             "configuration not reloaded, the daemon keeps the previous one: {}",
             escaped_lines(&error)

@@ -14,7 +14,7 @@ use crate::config::publisher::{self, PublisherSettings};
 use crate::config::schema::DaemonKind;
 use crate::config::served_hub::{ServedHub, origin};
 use crate::config::server::ServerSettings;
-use crate::config::{state_dir, with_file};
+use crate::config::{read_file, state_dir, with_text};
 
 #[cfg(test)]
 mod tests;
@@ -46,7 +46,17 @@ impl HubConfig {
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
         let environment = Environment::of_this_process();
         let path = path.unwrap_or(&environment.default_file);
-        with_file(&environment, Some(path), overrides, |file| {
+        HubConfig::load_text(path, &read_file(path)?, overrides)
+    }
+
+    /// Reads a text as that of the file at `path`.
+    pub fn load_text(
+        path: &Path,
+        text: &str,
+        overrides: &Overrides,
+    ) -> Result<HubConfig, ConfigError> {
+        let environment = Environment::of_this_process();
+        with_text(&environment, Some(path), text, |file| {
             HubConfig::of(file, overrides)
         })
     }

@@ -306,7 +306,17 @@ fn with_file<T>(
 ) -> Result<T, ConfigError> {
     let path = environment.file(path, overrides);
     let text = path.map_or(Ok(String::new()), read_file)?;
-    let (mut file, outcome) = ConfigFile::parse(path, &text, environment);
+    with_text(environment, path, &text, read)
+}
+
+/// Returns what `read` makes of the text that the file at `path` has, or would have.
+fn with_text<T>(
+    environment: &Environment,
+    path: Option<&Path>,
+    text: &str,
+    read: impl FnOnce(&mut ConfigFile<'_>) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let (mut file, outcome) = ConfigFile::parse(path, text, environment);
     outcome?;
     read(&mut file)
 }

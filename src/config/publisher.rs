@@ -63,10 +63,6 @@ pub fn check(
     file: &ConfigFile<'_>,
     publishers: &mut [PublisherSettings],
 ) -> Result<(), ConfigError> {
-    if publishers.is_empty() {
-        let message = "it is missing: without one nobody may publish here";
-        return Err(file.error("publisher", message));
-    }
     for at in 0..publishers.len() {
         let (earlier, rest) = publishers.split_at_mut(at);
         let (publisher, table) = (&mut rest[0], format!("publisher.{at}"));

@@ -2,6 +2,7 @@
 //! puts into effect.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use resourcesync::channel_kind::ChannelKind;
@@ -45,6 +46,11 @@ pub trait DaemonConfig {
 
     /// Returns each difference in words.
     fn changes(&self, after: &Self) -> Vec<String>;
+
+    /// Returns the directories that cannot be read now, with the reasons, in words.
+    fn missing_directories(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Returns an error if a daemon that runs with `self` cannot change to `after`.
     fn verify_change(&self, after: &Self) -> Result<(), RestartNeeded> {
@@ -135,6 +141,18 @@ impl DaemonConfig for Config {
         ];
         words.concat()
     }
+
+    fn missing_directories(&self) -> Vec<String> {
+        let mounts = self.sources.iter().flat_map(|source| &source.mount);
+        let missing = mounts.filter_map(|mount| {
+            let error = fs::read_dir(&mount.directory).err()?;
+            let directory = mount.directory.display();
+            Some(format!(
+                "{directory} is missing, and nothing below it counts as deleted: {error}"
+            ))
+        });
+        missing.collect()
+    }
 }
 
 impl DaemonConfig for HubConfig {
@@ -210,8 +228,6 @@ fn named<T: PartialEq>(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use crate::config::overrides::Overrides;
 
     use super::*;

@@ -27,7 +27,7 @@ use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
 use crate::announce::steps::change_sets;
-use crate::announce::steps::step::Engine;
+use crate::announce::steps::engine::Engine;
 use crate::broker::client::Brokers;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::announcer::reach::Reach;
@@ -261,7 +261,7 @@ impl Role for Announcer {
         let stepped = synced.and_then(|()| {
             let beside = |db: state::Db<'_>, effects: &[Effect]| {
                 failpoints.saving(&batch, effects, &changes.records);
-                state::hub::write(db, &changes.records, &changes.owed)
+                changes.write(db)
             };
             let stepped = self.engine.step_with(batch.clone(), now, beside);
             stepped.map_err(|error| saver.file.save_error(error))

@@ -25,17 +25,17 @@ use crate::admin::Readiness;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::commands::{CommandAnswer, CommandReply, ask_hub, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::last_day::LastDay;
 use crate::daemon::event_loop::state_saver::{StateSaver, StoreProbe};
 use crate::daemon::event_loop::status_reporter::{Knowledge, StatusReporter};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
 use crate::report;
 use crate::report::figures::Counts;
-use crate::report::status::IntervalView;
-use crate::report::status::{ConfigurationStatus, Detail, Status};
+use crate::report::status::{ConfigurationStatus, Detail, IntervalView, Status};
 use crate::report::summary::DaemonActivity;
 use crate::state::open::{StateFile, StateFileError};
-use crate::state::{Db, StateError};
+use crate::state::{self, Db, StateError};
 
 /// Time that requests in flight may take to end when rsnotify stops. Service managers kill it after 30 s or more.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -209,15 +209,19 @@ pub struct EventLoop<R: Role> {
 impl<R: Role> EventLoop<R> {
     /// Joins the parts. Must be called within a tokio runtime.
     pub fn new(
-        role: R,
+        mut role: R,
         parts: LoopParts<R::Input>,
         readiness: Readiness,
         configuration: ConfigurationStatus,
     ) -> EventLoop<R> {
+        // Nothing depends on it: if it cannot be read, the counts begin anew.
+        let saved = state::last_day(Db(role.connection())).ok().flatten();
+        let last_day = LastDay::new(saved.as_deref(), parts.clock.now());
+        let began = parts.counts.began;
         EventLoop {
             role,
             parts,
-            reporter: StatusReporter::new(readiness, configuration),
+            reporter: StatusReporter::new(readiness, configuration, began, last_day),
             replies: Vec::new(),
             asks: Vec::new(),
         }
@@ -270,6 +274,10 @@ impl<R: Role> EventLoop<R> {
         }
         let EventLoop { role, parts, .. } = self;
         parts.saver.restore_file(role.connection());
+        let totals = totals(role, parts, parts.clock.now());
+        let last_day = self.reporter.unsaved_day(Some(totals));
+        let unsaved = &mut parts.saver.unsaved;
+        unsaved.last_day = last_day.or(unsaved.last_day.take());
         // If a step failed before, it is retried now.
         let had_trouble = self.parts.saver.forget_trouble();
         let mut is_saved = self.commit(StoreProbe::now_if(had_trouble));
@@ -316,10 +324,18 @@ impl<R: Role> EventLoop<R> {
     /// Saves the inputs of this step, then performs its effects. Returns false while the state cannot be saved.
     pub fn commit(&mut self, probe: StoreProbe) -> bool {
         let is_awaited = !self.replies.is_empty();
-        let EventLoop { role, parts, .. } = self;
+        let EventLoop {
+            role,
+            parts,
+            reporter,
+            ..
+        } = self;
         if !parts.saver.may_try(probe) {
             role.not_saved();
             return false;
+        }
+        if let Some(day) = reporter.unsaved_day(None) {
+            parts.saver.unsaved.last_day = Some(day);
         }
         let is_step = role.has_inputs() || role.is_due(parts) || !parts.saver.unsaved.is_empty();
         let began = Instant::now();
@@ -411,6 +427,7 @@ impl<R: Role> EventLoop<R> {
             status.subscriptions =
                 hub.inspect(|subscriptions| subscriptions.list(now, &|_, _| None));
         }
+        status.daemon = Some(reporter.daemon.clone());
         status.configuration = Some(reporter.configuration.clone());
         status.last_day = reporter.last_day(totals(role, parts, now));
         status.figures.counts = parts.counts.clone();

@@ -345,7 +345,7 @@ impl Role for Intake {
         let mut write = || {
             let transaction = self.connection.transaction()?;
             let db = Db(&transaction);
-            state::hub::write(db, &changes.records, &changes.owed)?;
+            changes.write(db)?;
             state::save_time(db, now, Timestamp::now())?;
             failpoints.saving(&[], &[], &changes.records);
             Ok(transaction.commit()?)

@@ -104,6 +104,14 @@ pub fn disagreement(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
     Diagnostic::finding(message, remedy)
 }
 
+/// Reports a configuration of `rsnotify hub` without publishers.
+pub fn no_publisher() -> Diagnostic {
+    Diagnostic::note(
+        "there is no [[publisher]], so nobody may publish here",
+        "`rsnotify token NAME TOPIC --write` adds one",
+    )
+}
+
 /// Reports a publisher of `rsnotify hub` without a token.
 pub fn open_publisher(name: &str) -> Diagnostic {
     Diagnostic::note(

@@ -12,7 +12,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{is_name_only, of_topic};
-use crate::announce::steps::delivery::next_ping;
+use crate::announce::steps::fetches::next_ping;
 use crate::report::status::{ChannelView, Condition, FailingHub, HubView, WaitingView};
 use crate::report::{Reader, limited};
 use crate::state::{Db, HubId, Result};

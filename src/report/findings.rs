@@ -33,12 +33,12 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<Finding>> {
     Ok(all.into_iter().collect())
 }
 
-/// Returns all findings by kind: those that are acknowledged come last, and by themselves.
+/// Returns all findings by kind: a wrong `url` comes first, and those that are acknowledged last, and by themselves.
 pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
-    let mut groups: BTreeMap<(bool, &'static str), FindingGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<(bool, bool, &'static str), FindingGroup> = BTreeMap::new();
     for (plan, finding) in by_source(reader)? {
         let (acknowledged, kind) = (plan.is_acknowledged(&finding), finding.kind());
-        let group = groups.entry((acknowledged, kind));
+        let group = groups.entry((acknowledged, kind != "wrong_url", kind));
         let group = group.or_insert_with(|| FindingGroup {
             kind: kind.to_owned(),
             count: 0,

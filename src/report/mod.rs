@@ -19,8 +19,8 @@ use crate::announce::history::History;
 use crate::announce::plan::{Plan, SourcePlan};
 use jiff::Timestamp;
 
+use crate::announce::steps::engine::Engine;
 use crate::announce::steps::live::{Live, LiveSource};
-use crate::announce::steps::step::Engine;
 use crate::report::status::Status;
 use crate::report::summary::Summary;
 use crate::state::{Db, Result};

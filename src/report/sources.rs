@@ -11,6 +11,7 @@ use crate::announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 
+use crate::announce::steps::deletions;
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::mounts;
 use crate::announce::steps::root::MountState;
@@ -43,7 +44,7 @@ pub fn source(
     live: &LiveSource,
     holdings: &Holdings,
 ) -> Result<SourceStatus> {
-    let suspension = mounts::suspension(reader.db, plan, live)?;
+    let suspension = deletions::suspension(reader.db, plan, live)?;
     let documents = holdings.documents.iter();
     let missing = documents.filter(|((_, state), _)| *state == DocumentState::Missing);
     let mounts = live.mounts.values().map(|mount| {

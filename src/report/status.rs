@@ -30,6 +30,8 @@ pub use crate::announce::steps::change_log::BacklogView;
 
 /// Intervals of a day.
 pub const INTERVALS: usize = 96;
+/// Length of an interval, in seconds.
+pub const INTERVAL: i64 = 15 * 60;
 
 /// The amount of detail that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,9 +87,12 @@ pub struct Status {
     pub finding_groups: Vec<FindingGroup>,
     /// The last notifications, the newest first.
     pub notifications: Vec<NotificationView>,
-    /// The deliveries of the last 24 hours, since the start.
+    /// The deliveries of the last 24 hours.
     #[serde(default)]
     pub last_day: Vec<IntervalView>,
+    /// Nothing where no daemon runs.
+    #[serde(default)]
+    pub daemon: Option<DaemonView>,
     /// Nothing where no daemon runs.
     pub configuration: Option<ConfigurationStatus>,
     /// Figures that only the metrics show.
@@ -103,6 +108,16 @@ impl Status {
     pub fn is_of_hub(&self) -> bool {
         !self.publishers.is_empty()
     }
+}
+
+/// The process of a daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonView {
+    /// The name of the machine, or of the container or pod.
+    pub host: String,
+    pub version: String,
+    /// The start of the process.
+    pub began: Timestamp,
 }
 
 /// Findings of one kind (R8).
@@ -346,8 +361,14 @@ pub struct IntervalView {
     pub delivered: u64,
     /// Attempts that failed.
     pub failed: u64,
+    /// Attempts that were not the first with their notification, failed or not.
+    #[serde(default)]
+    pub retries: u64,
     /// Maximum that was pending at a time; what is pending now.
     pub pending: u64,
+    /// The number of times that the daemon started.
+    #[serde(default)]
+    pub starts: u64,
 }
 
 /// A set of which no change is sent to any hub, because of what its Capability List advertises (R9).

@@ -333,6 +333,19 @@ pub fn last_time_saved(connection: &Connection) -> Result<Option<Timestamp>> {
     Db(connection).first("SELECT now FROM clock", ())
 }
 
+/// Returns the counts of the last day, as they were saved.
+pub fn last_day(db: Db<'_>) -> Result<Option<String>> {
+    db.first("SELECT intervals FROM last_day", ())
+}
+
+/// Saves the counts of the last day.
+pub fn save_last_day(db: Db<'_>, intervals: &str) -> Result<()> {
+    db.run(
+        "INSERT INTO last_day VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET intervals = excluded.intervals",
+        intervals,
+    )
+}
+
 /// Notes a time as saved: the clock, and the wall clock.
 pub fn save_time(db: Db<'_>, now: Timestamp, wall: Timestamp) -> Result<()> {
     db.run(

@@ -20,6 +20,9 @@ use crate::state::{Db, Result, StateError, lock};
 const SCHEMA: &str = include_str!("schema.sql");
 /// The version of [`SCHEMA`], and the only one that is read.
 const SCHEMA_VERSION: i64 = 1;
+/// Tables that the first files of this version lack, created where they are missing; who does not know them ignores them.
+const ADDED: &str = "CREATE TABLE IF NOT EXISTS last_day (
+  id INTEGER PRIMARY KEY CHECK (id = 1), intervals TEXT NOT NULL) STRICT; -- what the status shows of it, as JSON";
 /// The number that marks a database as a state file: "rsn1".
 const APPLICATION_ID: i64 = 0x7273_6e31;
 
@@ -449,7 +452,8 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 4194304; PRAGMA synchronous = FULL; \
          PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4000;",
-    )
+    )?;
+    connection.execute_batch(ADDED)
 }
 
 /// Creates the state directory, private to its user; its parents with the usual mode.

@@ -47,9 +47,10 @@ CREATE TABLE document (
                                             -- its presence, its version
   was_capability INTEGER, was_form INTEGER, was_fingerprint BLOB) STRICT; -- if its version: the one before, or of a baseline
 CREATE UNIQUE INDEX document_by_uri ON document (uri);
-CREATE INDEX document_by_path ON document (mount, path) WHERE mount IS NOT NULL;
+CREATE INDEX document_by_mount ON document (mount) WHERE mount IS NOT NULL;
 CREATE INDEX document_by_up ON document (up) WHERE up IS NOT NULL;
 CREATE INDEX document_by_index ON document (names_index) WHERE names_index IS NOT NULL;
+-- A partial index is used only if a statement has its condition: hence `touched > 0 AND touched = 3`.
 CREATE INDEX document_touched ON document (source) WHERE touched > 0;
 CREATE INDEX document_missing ON document (source, presence) WHERE presence IN (2, 3);
 CREATE INDEX document_look ON document (look_at) WHERE look_at IS NOT NULL;

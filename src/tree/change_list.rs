@@ -10,11 +10,12 @@ use rustix::io::Errno;
 use resourcesync::capability::Capability;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
-    ChangeListError, EntryPlace, ListedChanges, ListedResources, at_places, each_entry,
-    read_changes, read_changes_at, read_keys, read_resource_entries, read_resources,
+    ChangeListError, EntryPlace, ListedChanges, at_places, each_entry, read_changes,
+    read_changes_at, read_keys,
 };
 use resourcesync::document::DeclaredSpan;
 use resourcesync::gzip::unpacked;
+use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
 
 use crate::announce::observation::Stat;
 use crate::tree::file_status::{self, FileKind, FileStatus};

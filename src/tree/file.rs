@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_reported_once_and_to_whoever_asks() {
+    fn a_reason_is_reported_once_and_when_it_is_asked_for() {
         let mut file = file();
         let reason = Incomplete::NotAFile;
         assert!(file.report_incomplete(&reason));

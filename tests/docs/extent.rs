@@ -1,4 +1,5 @@
-//! The pages are few, short and found by the words that people search for, and have every rule that is cited.
+//! The pages are few, short and found by the words that people search for, and have every rule that is cited. A test
+//! names each rule.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -79,29 +80,38 @@ fn rules(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Adds the rules that the sources below `folder` cite in comments.
-fn collect(folder: &Path, cited: &mut BTreeSet<String>) {
+/// Adds the rules that the sources below `folder` cite in comments: to `tried` in tests, else to `cited`.
+fn collect(folder: &Path, cited: &mut BTreeSet<String>, tried: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            collect(&path, cited);
+            collect(&path, cited, tried);
         } else if path
             .extension()
             .is_some_and(|ending| ending == "rs" || ending == "sql")
         {
             let text = fs::read_to_string(&path).unwrap();
-            let comments = text.lines().filter_map(|line| {
-                line.split_once("//")
-                    .or_else(|| line.split_once("--"))
-                    .map(|(_, comment)| comment)
-            });
-            cited.extend(comments.flat_map(rules).map(str::to_owned));
+            let is_of_tests = path
+                .iter()
+                .any(|part| part == "tests" || part == "tests.rs");
+            let (rest, tests) = match text.split_once("\nmod tests {") {
+                _ if is_of_tests => ("", text.as_str()),
+                parts => parts.unwrap_or((&text, "")),
+            };
+            let comments = |text| {
+                str::lines(text).filter_map(|line| {
+                    let comment = line.split_once("//").or_else(|| line.split_once("--"));
+                    comment.map(|(_, comment)| comment)
+                })
+            };
+            tried.extend(comments(tests).flat_map(rules).map(str::to_owned));
+            cited.extend(comments(rest).flat_map(rules).map(str::to_owned));
         }
     }
 }
 
 #[test]
-fn rules_that_are_cited_exist() {
+fn rules_that_are_cited_exist_and_each_is_named_by_a_test() {
     let page = fs::read_to_string(repository().join("docs/how-it-decides.md")).unwrap();
     let headings = page.lines().filter_map(|line| line.strip_prefix("**"));
     let there: Vec<&str> = headings
@@ -118,10 +128,17 @@ fn rules_that_are_cited_exist() {
             .collect();
         assert_eq!(of_it, wanted);
     }
-    let mut cited = BTreeSet::new();
+    let (mut cited, mut tried) = (BTreeSet::new(), BTreeSet::new());
     for folder in ["src", "crates", "tests"] {
-        collect(&repository().join(folder), &mut cited);
+        collect(&repository().join(folder), &mut cited, &mut tried);
     }
+    let untried: Vec<&str> = there
+        .iter()
+        .copied()
+        .filter(|rule| !tried.contains(*rule))
+        .collect();
+    assert!(untried.is_empty(), "no test names {untried:?}");
+    cited.extend(tried);
     assert!(cited.contains("R15") && cited.contains("C8"), "{cited:?}");
     let missing: Vec<&String> = cited
         .iter()

@@ -202,7 +202,8 @@ fn configurations_are_valid() {
 fn load(block: &Block) -> Result<(), String> {
     let mut text = block.text.clone();
     // `rsnotify hub` has a configuration of its own, without sources.
-    if !text.contains("[[source]]") && !text.contains("[[publisher]]") {
+    let tables = ["[[source]]", "[[publisher]]", "\n[hub]"];
+    if !tables.iter().any(|table| text.contains(table)) {
         text.push_str("\n[[source]]\nname = \"main\"\n");
         text.push_str("mount = [{ path = \"/srv/www\", url = \"https://example.org/\" }]\n");
     }
@@ -213,7 +214,7 @@ fn load(block: &Block) -> Result<(), String> {
         sandbox.to_sandbox(&text),
     )
     .unwrap();
-    for secret in ["hub-token", "library", "broker-password"] {
+    for secret in ["hub-token", "library"] {
         let path = format!("/etc/rsnotify/{secret}");
         fs::write(sandbox.to_sandbox(&path), "secret\n").unwrap();
     }

@@ -681,7 +681,7 @@ fn a_capability_list_that_cannot_be_read_is_reported_and_the_others_go_on() {
     source.withdraw("/b.xml");
     let description = source.url("/.well-known/resourcesync");
     let listener = Listener::with(&[&description, "--json"]);
-    let unread = listener.event("not_subscribed");
+    let unread = listener.event("no_channel");
     assert_eq!(unread["topic"], source.url("/b.xml"));
     assert_eq!(unread["retry_seconds"], 60);
     assert!(
@@ -698,6 +698,34 @@ fn a_capability_list_that_cannot_be_read_is_reported_and_the_others_go_on() {
     let (exit, said) = Listener::with(&[&description]).ended();
     assert_eq!(exit, Some(75), "what may pass is the reason");
     assert!(said.contains("b.xml answers 503"), "{said}");
+}
+
+#[test]
+fn a_list_that_advertises_nothing_any_more_is_no_failure_of_its_subscription() {
+    let source = FakeSource::start();
+    source.publish_topic("/topic", "");
+    let advertise = |entries: &str| {
+        let list = document("capability=\"capabilitylist\"", entries);
+        source.publish("/list.xml", &list);
+    };
+    advertise("<url><loc>SOURCE/topic</loc><rs:md capability=\"framework-notification\"/></url>");
+    let list = source.url("/list.xml");
+    let listener = Listener::start(&list);
+    let subscription = source.request();
+    advertise("");
+    let told = document(
+        "capability=\"framework-notification\"",
+        &format!(
+            "<url><loc>{list}</loc><rs:md change=\"updated\" capability=\"capabilitylist\"/></url>"
+        ),
+    );
+    assert_eq!(subscription.deliver(&told), Some(200));
+    let said = listener.says();
+    let words = format!(
+        "rsnotify: no channel found at {list}, looking again in 60 s; subscriptions go on: "
+    );
+    assert!(said.starts_with(&words), "{said}");
+    assert_eq!(subscription.deliver(&told), Some(200));
 }
 
 #[test]

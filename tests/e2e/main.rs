@@ -4,7 +4,7 @@
 
 mod activation;
 mod advertise;
-mod asking;
+mod broken_configuration;
 mod brokers;
 mod change_accounts;
 mod changes;
@@ -20,15 +20,15 @@ mod examples;
 // Failpoints are there in debug builds only.
 #[cfg(debug_assertions)]
 mod failpoints;
+mod files_without_document;
 mod health;
+mod hub_connections;
 mod interop;
 mod listen;
 mod logging;
-mod looking;
 mod metrics;
 mod modes;
 mod monitoring;
-mod naming;
 mod offline;
 mod outbox;
 mod own_hub;
@@ -36,7 +36,7 @@ mod packaging;
 mod page;
 mod progress;
 mod publishing;
-mod reach;
+mod read_only_commands;
 mod reload;
 mod service;
 mod serving;
@@ -46,4 +46,4 @@ mod supervised;
 #[expect(dead_code, reason = "other programs use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
-mod unread;
+mod wrong_url;

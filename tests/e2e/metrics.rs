@@ -101,7 +101,7 @@ fn exposed(text: &str) -> BTreeMap<String, Metric> {
 }
 
 /// Each metric of the tables in docs/reference.md, without those of `rsnotify hub` alone.
-pub fn documented() -> BTreeMap<String, Metric> {
+fn documented() -> BTreeMap<String, Metric> {
     let page = include_str!("../../docs/reference.md");
     let (page, _) = page
         .split_once("\n### Metrics of a hub for many Sources\n")

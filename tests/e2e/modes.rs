@@ -1,4 +1,4 @@
-//! Hubs with different modes on one channel.
+//! Hubs with different modes on one channel (R24).
 
 use resourcesync::payload::Payload;
 

@@ -125,6 +125,8 @@ fn a_refusal_is_shown_with_the_hub_s_answer_while_the_daemon_runs_and_after() {
         };
         assert!(out.starts_with(begins), "{out}");
         assert!(out.contains("1 action required"), "{out}");
+        let advice = "\n   it said: not now; usually: its credentials are missing";
+        assert!(out.contains(advice), "{out}");
         if is_running {
             daemon.signal(rustix::process::Signal::TERM);
             daemon.await_log("everything is saved");

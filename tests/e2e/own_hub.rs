@@ -1,11 +1,14 @@
-//! `rsnotify hub`: many publishers, their subscribers, and everything that may end in between.
+//! `rsnotify hub`: many publishers, their subscribers, and everything that may end in between (S1, S2, S4).
 
 pub mod setup;
 mod story;
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -507,7 +510,7 @@ fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
     hub.stop();
 }
 
-/// However many strangers send slowly, whoever publishes is served.
+/// A publisher is served, however many strangers send slowly.
 #[test]
 fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
     let mut setup = HubSetup::library();
@@ -861,11 +864,14 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
     };
     let (code, lines, _) = run(&["token", "the \"library\""]);
     assert_eq!(code, Some(0));
+    let examples = lines.lines().filter(|line| line.ends_with(" # an example"));
+    assert_eq!(examples.count(), 2, "{lines}");
+    assert!(toml::from_str::<toml::Table>(&lines).is_ok(), "{lines}");
     let parts: Vec<&str> = lines.split("\n\n").collect();
     let [secret, of_hub, of_source] = parts[..] else {
         panic!("{lines}")
     };
-    let token = secret.lines().last().unwrap();
+    let token = secret.lines().last().unwrap().strip_prefix("# ").unwrap();
     assert!(token.len() >= 40 && token.chars().all(|c| c.is_ascii_alphanumeric()));
     assert_ne!(run(&["token", "the \"library\""]).1, lines);
     let there = |lines: &str| lines.replace("/etc/rsnotify", directory.path().to_str().unwrap());
@@ -875,7 +881,7 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
         path.display().to_string()
     };
     write("the--library-.token", token);
-    write("hub.token", token);
+    write("hub-token", token);
     let state = format!("state_dir = \"{}\"\n", directory.path().display());
     let hub = "[hub]\nurl = \"https://hub.example.org/hub\"\n";
     let hub = write("hub.toml", &format!("{state}{hub}{}", there(of_hub)));
@@ -884,11 +890,116 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
         "config.toml",
         &format!("{state}{source}{}", there(of_source)),
     );
-    for config in [hub, source] {
-        let (code, _, said) = run(&["config", "--config", &config]);
+    for config in [&hub, &source] {
+        let (code, _, said) = run(&["config", "--config", config]);
         assert_eq!(code, Some(0), "{said}");
     }
-    let (code, _, said) = run(&["token", " "]);
-    assert_eq!(code, Some(1));
-    assert!(said.contains("a name has at least one letter"), "{said}");
+    let (code, lines, said) = run(&["token", "the \"library\"", LIBRARY, "--config", &hub]);
+    assert_eq!(code, Some(0));
+    assert!(
+        said.contains("is named \"the \"library\"\" already"),
+        "{said}"
+    );
+    assert!(!lines.contains("# an example"), "{lines}");
+    for (arguments, want, words) in [
+        (&["token", " "][..], 1, "a name has at least one letter"),
+        (
+            &["token", "a", "--config", &source],
+            78,
+            "is a configuration of `rsnotify run`",
+        ),
+    ] {
+        let (code, lines, said) = run(arguments);
+        assert_eq!((code, &*lines), (Some(want), ""));
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_publisher_is_added_with_its_token_or_not_at_all() {
+    let setup = HubSetup::new(&publisher("library", LIBRARY, "tokens/library"));
+    let [tokens, state] = [setup.directory.path().join("tokens"), setup.state_dir()];
+    std::fs::create_dir(&tokens).unwrap();
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(tokens.join("library.token"), TOKEN).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&state, Some(12), Some(34)).unwrap();
+    }
+    let file = setup.file();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut token = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        output(
+            token
+                .arg("token")
+                .args(arguments)
+                .arg("--write")
+                .arg("--config")
+                .arg(&file),
+        )
+    };
+    let before = std::fs::read_to_string(&file).unwrap();
+    let (code, lines, said) = run(&[
+        "the archive",
+        "https://archive.example/",
+        "https://a.example/",
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("no hub is running with "), "{said}");
+    let secret = tokens.join("the-archive.token");
+    let added = format!(
+        "\n[[publisher]]\nname = \"the archive\"\ntopics = [\"https://archive.example/\", \"https://a.example/\"]\n\
+         bearer_token_file = \"{}\"\n",
+        secret.display()
+    );
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(after.strip_prefix(&before), Some(added.as_str()));
+    let token = std::fs::read_to_string(&secret).unwrap();
+    assert_eq!(
+        lines.lines().nth(1).unwrap(),
+        format!("# {}", token.trim_end())
+    );
+    assert_eq!(toml::from_str::<toml::Table>(&lines).unwrap().len(), 1);
+    let owner_and_mode = |path: &Path| {
+        let metadata = std::fs::metadata(path).unwrap();
+        (metadata.uid(), metadata.gid(), metadata.mode() & 0o777)
+    };
+    let (user, group, _) = owner_and_mode(&state);
+    assert_eq!(owner_and_mode(&secret), (user, group, 0o600));
+    assert_eq!(owner_and_mode(&file).2, 0o640);
+    for (name, topic, words) in [
+        (
+            "the archive",
+            "https://b.example/",
+            "is named \"the archive\" already",
+        ),
+        ("the-archive", "https://b.example/", "File exists"),
+        ("more", "https://archive.example/r/", "overlap"),
+        ("more", "archive.example", "is left as it was: "),
+    ] {
+        let (code, lines, said) = run(&[name, topic]);
+        assert_ne!(code, Some(0));
+        assert_eq!(lines, "");
+        assert!(said.contains(words), "{said}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), token);
+        for (directory, files) in [(&tokens, 2), (&setup.directory.path().to_owned(), 6)] {
+            assert_eq!(std::fs::read_dir(directory).unwrap().count(), files);
+        }
+    }
+}
+
+#[test]
+fn exchanged_tokens_are_named_to_the_operator_alone() {
+    let mut setup = HubSetup::new(&publisher("Reading Room", LIBRARY, TOKEN));
+    setup.publishers += &publisher("Attic", "https://archive.example/", "boxes");
+    let hub = setup.start();
+    let refused = setup.publish(TOPIC, "boxes", "<a/>");
+    refused.assert_refused(403);
+    assert!(!refused.body.contains("Reading"), "{}", refused.body);
+    let reason = "https://library.example/t is none of its topics, but one of Reading Room: their tokens may be exchanged";
+    hub.await_log(&format!("refused a publication of Attic: {reason}"));
+    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    assert!(printed.contains(reason), "{printed}");
+    hub.stop();
 }

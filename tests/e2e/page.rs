@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use serde_json::Value;
+
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::{Site, list};
@@ -53,6 +55,30 @@ fn the_pages_only_answer_under_their_own_name_and_change_nothing() {
             );
             assert!(answer.contains("\r\nallow: GET,HEAD\r\n"), "{answer}");
         }
+    }
+}
+
+#[test]
+fn the_last_day_outlives_the_daemon_and_has_its_starts() {
+    let (_site, _hub, setup, daemon) = told();
+    let sum = |status: &Value, what: &str| -> u64 {
+        let intervals = status["last_day"].as_array().unwrap().iter();
+        intervals.map(|one| one[what].as_u64().unwrap()).sum()
+    };
+    let status = daemon.await_status(|status| sum(status, "delivered") == 1);
+    assert_eq!(sum(&status, "starts"), 1, "{status}");
+    assert_eq!(status["daemon"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(daemon.stop().success());
+    // The second is killed: its start was saved when it was ready.
+    setup.start().kill();
+    let daemon = setup.start();
+    let status = daemon.status();
+    assert_eq!((sum(&status, "delivered"), sum(&status, "starts")), (1, 3));
+    let (_, page) = daemon.get_admin("/");
+    let host = status["daemon"]["host"].as_str().unwrap();
+    let header = format!("{host}, version {}, up ", env!("CARGO_PKG_VERSION"));
+    for part in [header.as_str(), "starts of rsnotify: 3"] {
+        assert!(page.contains(part), "no {part}: {page}");
     }
 }
 

@@ -90,6 +90,13 @@ fn a_command_reloads_and_says_what_came_of_it() {
     assert!(said.contains("did you mean \"quiet\"?"), "{said}");
     let refused = &daemon.status()["configuration"]["refused"]["error"];
     assert!(refused.as_str().unwrap().contains("quite"), "{refused}");
+    let away =
+        "[[source]]\nname = \"away\"\npath = \"/no/where\"\nurl = \"https://away.example/\"\n";
+    setup.config = format!("{good}{away}");
+    let (code, said, _) = ask(&setup);
+    let words = "reloaded the configuration: source away added; /no/where is missing, and nothing \
+                 below it counts as deleted: No such file or directory (os error 2)\n";
+    assert_eq!((code, said.as_str()), (Some(0), words));
     setup.config = good;
     assert_eq!(ask(&setup).0, Some(0));
     daemon.stop();

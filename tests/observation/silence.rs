@@ -1,4 +1,4 @@
-//! Operations without a change of content are not announced.
+//! Operations without a change of content are not announced (R4).
 
 mod about;
 mod passing;

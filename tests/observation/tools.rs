@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Runs a line of shell in the first of `directories`, which it knows as `$1`, `$2` and so on. A tool that is
-/// missing fails the story: whoever calls this asks `needs` first for what not every machine has.
+/// missing fails the story: callers ask `needs` first for what not every machine has.
 #[track_caller]
 pub fn run(line: &str, directories: &[&Path]) {
     let mut shell = Command::new("sh");
@@ -13,7 +13,7 @@ pub fn run(line: &str, directories: &[&Path]) {
         .args(["-e", "-c", &format!("IFS=; {line}"), "sh"])
         .args(directories);
     shell.current_dir(directories[0]);
-    // Nobody's habits, whoever runs this.
+    // No settings of the user who runs this.
     shell.env("GIT_CONFIG_GLOBAL", "/dev/null");
     shell.env("GIT_CONFIG_NOSYSTEM", "1");
     for role in ["AUTHOR", "COMMITTER"] {

@@ -1,4 +1,4 @@
-//! Every way of writing a document: one announcement, after the last byte.
+//! Every way of writing a document: one announcement, after the last byte (R3).
 
 mod moved;
 mod open;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
+use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 
 use rstest::rstest;
@@ -156,6 +157,10 @@ fn a_wrong_url_of_one_mount_hides_no_finding_about_another() {
     let found: BTreeSet<&str> = found.iter().map(Finding::kind).collect();
     assert_eq!(found, BTreeSet::from(["unrouted", "wrong_url"]));
     assert_eq!(told, found);
+    // The cause comes first.
+    let groups = report::findings::groups(&world.engine().reader(world.now)).unwrap();
+    let kinds: Vec<&str> = groups.iter().map(|group| group.kind.as_str()).collect();
+    assert_eq!(kinds, ["wrong_url", "unrouted"]);
 }
 
 #[test]

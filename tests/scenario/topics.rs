@@ -1,4 +1,4 @@
-//! Content of topics, and the retries of hubs that fetch them (R24 to R26).
+//! Content of topics, and the retries of hubs that fetch them (R20, R25, R26).
 
 use resourcesync::payload::Payload;
 use rsnotify::announce::event::Fact;

@@ -20,7 +20,10 @@ use rsnotify::announce::steps::cut::{bytes, times};
 use rsnotify::state::hub::SavedRelays;
 use rsnotify::state::lock::is_in_use;
 use rsnotify::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
-use rsnotify::state::{Db, DocId, FromColumn, HubId, ToColumn, hub, last_time_saved, save_time};
+use rsnotify::state::{
+    Db, DocId, FromColumn, HubId, ToColumn, hub, last_day, last_time_saved, save_last_day,
+    save_time,
+};
 use rusqlite::Connection;
 use websub::http::clock::Clock;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
@@ -36,6 +39,7 @@ mod integrity;
 
 /// A row in every table, those of the hub apart.
 const EVERYTHING: &str = r#"
+INSERT INTO last_day VALUES (1, '[]');
 INSERT INTO source VALUES (1, 'main', '0a');
 INSERT INTO mount VALUES (1, 1, x'2f737276ff', 'https://e.org/', -1, 2, 1, 1, 5, '["**/*.xml"]', '["\"a\"/**"]', '[[], []]');
 INSERT INTO nested_file_system VALUES (1, x'642fff', -1, 1, 0);
@@ -512,6 +516,21 @@ fn is_refused(directory: &Path, why: &str) {
         assert_eq!(error.to_string(), want);
     }
     assert_eq!(std::fs::read(&path).unwrap(), before, "{why}");
+}
+
+#[test]
+fn a_state_without_the_last_day_gets_a_place_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, connection) = filled(directory.path());
+    connection.execute_batch("DROP TABLE last_day").unwrap();
+    drop((connection, file));
+    assert!(open_to_read(directory.path()).unwrap().is_some());
+    let (_file, connection) = open(directory.path());
+    let db = Db(&connection);
+    assert_eq!(last_day(db).unwrap(), None);
+    save_last_day(db, "[1]").unwrap();
+    save_last_day(db, "[2]").unwrap();
+    assert_eq!(last_day(db).unwrap().as_deref(), Some("[2]"));
 }
 
 #[test]

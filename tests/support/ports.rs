@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 /// Returns a free address that stays free until a server takes it, and while that is down.
 ///
-/// Its port is below those that the kernel gives to connections and to whoever binds port 0. Of the others, one that
+/// Its port is below those that the kernel gives to connections and to listeners at port 0. Of the others, one that
 /// is free now may belong to another test a moment later; and a client that retries may be connected to itself.
 pub fn reserved() -> SocketAddr {
     static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());

@@ -1,4 +1,4 @@
-//! Single files: every way of writing one, and files that are no documents.
+//! Single files: every way of writing one, and files that are no documents (R1, R3, R4).
 
 use std::fs;
 use std::io::Write;

@@ -40,7 +40,8 @@
 //! ```
 //!
 //! A daemon that announces changes needs other views of the same documents: [`parse`] returns what relations and
-//! notifications depend on with a fingerprint of the content, and [`change_list`] the keys of the entries of a list.
+//! notifications depend on with a fingerprint of the content, [`change_list`] the keys of the entries of a list, and
+//! [`resource_list`] the states of its resources.
 //! R1 to R26 and C1 to C29 are rules of rsnotify about what counts as a change.
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
@@ -71,6 +72,7 @@ pub mod payload;
 mod reader;
 pub mod receive;
 mod reference;
+pub mod resource_list;
 mod scan;
 mod stop;
 mod tag;

@@ -113,6 +113,7 @@ impl ChannelFilter {
 pub struct ChannelsPage<'a> {
     page: &'static str,
     address: String,
+    status: &'a Status,
     now: Timestamp,
     filter: ChannelFilter,
     all: usize,
@@ -132,6 +133,7 @@ impl<'a> ChannelsPage<'a> {
         ChannelsPage {
             page: "channels",
             address: filter.at_page(filter.page),
+            status,
             now: status.at,
             all: status.channels.len(),
             found,
@@ -153,6 +155,7 @@ struct SetSection<'a> {
 pub struct ChannelPage<'a> {
     page: &'static str,
     address: String,
+    status: &'a Status,
     now: Timestamp,
     topic: &'a str,
     /// One for each set that has or had the topic.
@@ -177,6 +180,7 @@ impl<'a> ChannelPage<'a> {
         Some(ChannelPage {
             page: "",
             address,
+            status,
             now: status.at,
             topic,
             views,

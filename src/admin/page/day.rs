@@ -1,8 +1,11 @@
-//! The picture of the last 24 hours: a bar for each interval, and a line for what was pending.
+//! The picture of the last 24 hours: a bar for each interval, a line for what was pending, and a mark for each start of the
+//! daemon.
 
 use std::fmt::Write;
 
-use crate::report::status::{INTERVALS, IntervalView};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::report::status::{INTERVAL, INTERVALS, IntervalView};
 
 /// Width of an interval, and height of the picture, in its own units.
 const WIDTH: usize = 8;
@@ -13,11 +16,17 @@ pub struct DayPicture {
     pub bars: Vec<Bar>,
     /// The points of the line of pending deliveries; empty if none were.
     pub pending: String,
+    /// The places of intervals in which the daemon started.
+    pub starts: Vec<usize>,
+    /// The times at the beginning of each quarter of the picture.
+    pub ticks: Vec<Timestamp>,
     /// Maximum of deliveries and failures in an interval.
     pub max: u64,
     pub max_pending: u64,
     pub delivered: u64,
     pub failed: u64,
+    pub retries: u64,
+    pub started: u64,
 }
 
 /// The bar of one interval: the failures stand on the deliveries.
@@ -46,7 +55,7 @@ impl DayPicture {
         let first = INTERVALS.saturating_sub(intervals.len());
         let places = (first..).map(|place| place * WIDTH);
         let mut pending = String::new();
-        let mut bars = Vec::new();
+        let (mut bars, mut starts) = (Vec::new(), Vec::new());
         for (x, one) in places.zip(intervals) {
             let delivered = scaled(one.delivered, max);
             let failed = scaled(one.failed, max).min(HEIGHT - delivered);
@@ -57,6 +66,9 @@ impl DayPicture {
                     failed: standing_on(HEIGHT - delivered, failed),
                 });
             }
+            if one.starts > 0 {
+                starts.push(x);
+            }
             if max_pending > 0 {
                 let y = HEIGHT - scaled(one.pending, max_pending);
                 // Writing to a String cannot fail.
@@ -66,12 +78,28 @@ impl DayPicture {
         DayPicture {
             bars,
             pending,
+            starts,
+            ticks: intervals.last().map_or(Vec::new(), ticks),
             max,
             max_pending,
             delivered: intervals.iter().map(|one| one.delivered).sum(),
             failed: intervals.iter().map(|one| one.failed).sum(),
+            retries: intervals.iter().map(|one| one.retries).sum(),
+            started: intervals.iter().map(|one| one.starts).sum(),
         }
     }
+}
+
+/// Returns the times at the beginning of each quarter of a day that ends with the interval.
+fn ticks(last: &IntervalView) -> Vec<Timestamp> {
+    let begun = last.from.as_second().rem_euclid(INTERVAL);
+    let hours = [24, 18, 12, 6].into_iter().map(|hours| hours * 3_600);
+    hours
+        .filter_map(|before| {
+            let offset = SignedDuration::from_secs(INTERVAL - begun - before);
+            last.from.checked_add(offset).ok()
+        })
+        .collect()
 }
 
 /// Returns the height of a value; any value above zero is visible.
@@ -91,17 +119,15 @@ fn standing_on(bottom: u64, height: u64) -> BarSpan {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::DayPicture;
     use crate::report::status::IntervalView;
 
     fn interval(delivered: u64, failed: u64, pending: u64) -> IntervalView {
         IntervalView {
-            from: Timestamp::UNIX_EPOCH,
             delivered,
             failed,
             pending,
+            ..IntervalView::default()
         }
     }
 
@@ -125,6 +151,29 @@ mod tests {
             "744,100 752,100 752,0 760,0 760,80 768,80 "
         );
         assert_eq!((picture.delivered, picture.failed), (31, 10));
+    }
+
+    #[test]
+    fn starts_are_marked_and_each_quarter_of_the_day_has_its_time() {
+        let started = IntervalView {
+            from: "2026-11-20T10:07:00Z".parse().unwrap(),
+            retries: 3,
+            starts: 2,
+            ..IntervalView::default()
+        };
+        let picture = DayPicture::new(&[started, interval(1, 0, 0), started]);
+        assert_eq!(picture.starts, [744, 760]);
+        assert_eq!((picture.started, picture.retries), (4, 6));
+        let ticks = picture.ticks.iter().map(|tick| tick.to_string());
+        assert_eq!(
+            ticks.collect::<Vec<_>>(),
+            [
+                "2026-11-19T10:15:00Z",
+                "2026-11-19T16:15:00Z",
+                "2026-11-19T22:15:00Z",
+                "2026-11-20T04:15:00Z"
+            ]
+        );
     }
 
     #[test]

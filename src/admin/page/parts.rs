@@ -19,7 +19,6 @@ use crate::report::status::{Condition, HubView, SourceStatus, words};
 pub use crate::report::status::words::{grouped, many as counted};
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Channels per page.
 pub const PER_PAGE: usize = 100;
 /// Bytes of a text that a page shows; the whole text has its own page.
@@ -78,6 +77,16 @@ pub fn relative(at: impl Moment, now: impl Moment) -> String {
 pub fn to_the_second(at: impl Moment) -> String {
     let at = at.get();
     format!("{at:.0}").replace('T', " ").replace('Z', " UTC")
+}
+
+/// Returns the time of the day.
+pub fn hour(at: &Timestamp) -> String {
+    at.strftime("%H:%M").to_string()
+}
+
+/// Returns the time since then, in words.
+pub fn elapsed(since: impl Moment, now: impl Moment) -> String {
+    words::elapsed(since.get(), now.get())
 }
 
 /// Returns the time of the next attempt in words.

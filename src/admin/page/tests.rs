@@ -1,7 +1,7 @@
 //! Tests of the pages with much and with hostile content.
 
 use askama::Template;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -18,11 +18,10 @@ use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadTe
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
-use crate::report::status::IntervalView;
 use crate::report::status::{
-    BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, FellBehindView,
-    FindingGroup, HubView, MountStatus, RefusedConfiguration, SourceStatus, Status, UnreachedHub,
-    WaitingView,
+    BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, DaemonView,
+    FellBehindView, FindingGroup, HubView, IntervalView, MountStatus, RefusedConfiguration,
+    SourceStatus, Status, UnreachedHub, WaitingView,
 };
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -139,7 +138,9 @@ fn status(channels: usize, words: &str) -> Status {
         from: NOW,
         delivered: 7,
         failed: 2,
+        retries: 3,
         pending: 1,
+        starts: 1,
     };
     Status {
         at: NOW,
@@ -183,6 +184,7 @@ fn status(channels: usize, words: &str) -> Status {
         embedded_hub: Some(HubStatus {
             subscriptions: 1_007,
             failing: 1_000,
+            failure: Some(words.to_owned()),
             ..HubStatus::default()
         }),
         broken: vec![broken; 100],
@@ -207,6 +209,11 @@ fn status(channels: usize, words: &str) -> Status {
         last_day: vec![interval; 96],
         publishers: Vec::new(),
         unknown_tokens: Vec::new(),
+        daemon: Some(DaemonView {
+            host: words.to_owned(),
+            version: "0.1.0".to_owned(),
+            began: NOW - SignedDuration::from_secs(7_500),
+        }),
         configuration: Some(ConfigurationStatus {
             loaded: NOW,
             refused: Some(RefusedConfiguration {
@@ -349,7 +356,25 @@ fn the_last_day_is_a_picture_with_a_text() {
     assert_eq!(page.matches("<rect class=\"delivered\"").count(), 96);
     assert_eq!(page.matches("<rect class=\"failed\"").count(), 96);
     assert_eq!(page.matches("<polyline class=\"pending\"").count(), 1);
-    assert!(page.contains("Delivered: 672"), "{page}");
+    assert_eq!(page.matches("<line class=\"start\"").count(), 96);
+    for part in [
+        "Delivered: 672",
+        "failed attempts: 192",
+        "retries: 288",
+        "starts of rsnotify: 96",
+        "<time datetime=\"1969-12-31T18:15:00Z\">18:15</time>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[test]
+fn every_page_names_host_version_and_uptime() {
+    for (name, page) in pages(&status(3, "words")) {
+        let (header, _) = page.split_once("</header>").unwrap();
+        assert!(header.contains("words, version 0.1.0, up <time"), "{name}");
+        assert!(header.contains(">2 h 5 min</time>"), "{name}: {header}");
+    }
 }
 
 #[test]

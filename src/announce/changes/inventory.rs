@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::change::Change;
-use resourcesync::change_list::{ListedResources, ResourceKey, ResourceState};
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
+use resourcesync::resource_list::{ListedResources, ResourceKey, ResourceState};
 
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
@@ -347,8 +347,8 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
-    use resourcesync::change_list::{ResourceKey, read_resource_entries, read_resources};
     use resourcesync::fingerprint::Fingerprint;
+    use resourcesync::resource_list::{ResourceKey, read_resource_entries, read_resources};
     use resourcesync::uri::Uri;
     use rstest::rstest;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::change::Change;
-use resourcesync::change_list::{EntryPlace, ListedChanges, ResourceKey, Skipped};
+use resourcesync::change_list::{EntryPlace, ListedChanges, Skipped};
 use resourcesync::fingerprint::Fingerprint;
+use resourcesync::resource_list::ResourceKey;
 use resourcesync::uri::Uri;
 
 use crate::announce::changes::interval::FreshChange;

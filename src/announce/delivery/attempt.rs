@@ -70,6 +70,12 @@ pub enum RefusalScope {
 }
 
 impl Attempt {
+    /// Returns the hub's own reason for a refusal, if the body is one: not a page for browsers.
+    pub fn own_reason(&self) -> Option<&str> {
+        let is_reason = self.status? >= 400 && !self.excerpt.starts_with('<');
+        (is_reason && !self.excerpt.is_empty()).then_some(self.excerpt.as_str())
+    }
+
     /// Returns the scope of the refusal; nothing if there is none.
     pub fn scope(&self) -> Option<RefusalScope> {
         let kind = self.refusal.as_ref()?.kind;
@@ -131,6 +137,27 @@ mod tests {
         for (text, begins) in [(attempt.excerpt, " [2Jüü"), (reason, " x x x")] {
             assert_eq!(text.chars().count(), MAX_EXCERPT);
             assert!(text.starts_with(begins), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_for_browsers_and_an_accepting_body_are_no_reason() {
+        for (status, excerpt, want) in [
+            (Some(403), "no such topic", Some("no such topic")),
+            (Some(403), "", None),
+            (Some(404), "<html><body>Not Found", None),
+            (Some(302), "Location: https://h.example/", None),
+            (Some(200), "hub.mode=denied", None),
+            (None, "no such queue", None),
+        ] {
+            let attempt = Attempt {
+                at: Timestamp::UNIX_EPOCH,
+                seq: 1,
+                status,
+                excerpt: excerpt.to_owned(),
+                refusal: None,
+            };
+            assert_eq!(attempt.own_reason(), want, "{excerpt}");
         }
     }
 }

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
-use crate::announce::steps::cut::{bytes, free_accounts, pinged, times};
+use crate::announce::steps::cut::{bytes, free_accounts, times};
 use crate::announce::steps::delivery::{self, Flight};
+use crate::announce::steps::served::pinged;
 use crate::announce::steps::step::Step;
 use crate::state::{Db, HubId, Result, from_row};
 

@@ -12,7 +12,7 @@ use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, lists};
+use crate::announce::steps::{change_log, lists, stale_lists};
 use crate::state::{Columns, Db, DocId, FromRow, Result, from_row};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.
@@ -301,7 +301,7 @@ pub fn is_learning(db: Db<'_>) -> Result<bool> {
          SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due} \
          AND NOT EXISTS (SELECT 1 FROM stale_list t WHERE t.set_id = l.set_id AND t.list = l.list AND t.times >= ?1)"
     );
-    db.exists(&sql, (lists::ROUNDS, Capability::ChangeList))
+    db.exists(&sql, (stale_lists::ROUNDS, Capability::ChangeList))
 }
 
 /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number. A round under

@@ -2,20 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::announce::difference::Version;
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::finding::Finding;
 use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
-use crate::announce::topic::{default_topics, problem};
+use crate::announce::topic::default_topics;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
 use crate::announce::steps::delivery::clear_flight;
-use crate::announce::steps::documents::{Hold, SeenDocument, Touched, forget_if_done};
-use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::owed;
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, change_sets};
@@ -97,205 +94,9 @@ pub fn report_dropped(step: &mut Step<'_>, (id, hub): AccountId) -> Result<()> {
     step.report_dropped(&channel.topic, hub, changes, DropCause::HubRemoved)
 }
 
-/// Brings the channels of sets in line with what is advertised.
-pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
-    let mut taken = BTreeSet::new();
-    let mut all_desired = Vec::new();
-    for set in sets {
-        let uri = step.db.uri_of(*set)?;
-        let mut findings = Vec::new();
-        for kind in ChannelKind::ALL {
-            let desired = available(step, position, *set, &uri, kind, &taken, &mut findings)?;
-            if let Some((topic, _)) = &desired {
-                taken.insert(topic.clone());
-            }
-            all_desired.push((*set, kind, desired));
-        }
-        findings::replace(step, position, &uri, FindingPart::Channel, findings)?;
-    }
-    for kind in ChannelKind::ALL {
-        let mut openings = Vec::new();
-        for (set, _, desired) in all_desired.iter().filter(|(_, of, _)| *of == kind) {
-            let live = live_of_set(step, *set, kind)?;
-            let topic = desired.as_ref().map(|(topic, _)| topic);
-            if let Some(channel) = live.filter(|channel| Some(&channel.topic) != topic) {
-                retire(step, &channel)?;
-            }
-            openings.extend(desired.as_ref().map(|(topic, hubs)| (*set, topic, hubs)));
-        }
-        for (set, topic, hubs) in openings {
-            open(step, position, set, kind, topic, hubs)?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the topic and the hubs of the channel that a set should have, if its topic is not taken (R8, R9).
-fn available(
-    step: &Step<'_>,
-    position: usize,
-    set: DocId,
-    uri: &Uri,
-    kind: ChannelKind,
-    taken: &BTreeSet<Topic>,
-    findings: &mut Vec<Finding>,
-) -> Result<Option<(Topic, Vec<Hub>)>> {
-    if !owed::is_a_set(step, position, set)? {
-        return Ok(None);
-    }
-    let (plan, source) = (step.plan, &step.plan.sources[position]);
-    let brokers: Vec<Hub> = plan.brokers_of(&source.name, kind).cloned().collect();
-    let configured = plan
-        .channels
-        .iter()
-        .rev()
-        .find(|entry| entry.capability_list == *uri && entry.kind == kind);
-    let sql = "SELECT topic FROM channel WHERE set_id = ?1 AND kind = ?2";
-    let had: Vec<Topic> = step.db.all(sql, (set, kind))?;
-    let default = default_topics(plan, source, uri, kind).map(|[topic, other]| {
-        let keeps_other = had.contains(&other) && !had.contains(&topic);
-        if keeps_other { other } else { topic }
-    });
-    // F1: the topic of a channel that only brokers are told on is only a name.
-    let for_brokers = || {
-        default
-            .clone()
-            .filter(|_| !brokers.is_empty())
-            .map(|topic| (topic, brokers.clone()))
-    };
-    let mut desired = if let Some(entry) = configured {
-        let problem = problem(plan, source, uri, &entry.topic);
-        findings.extend(problem.filter(|problem| !problem.mutes()));
-        Some((
-            entry.topic.clone(),
-            if entry.hubs.is_empty() {
-                plan.all_hubs()
-            } else {
-                entry.hubs.clone()
-            },
-        ))
-    } else {
-        let advertised = step.db.all::<Vec<(Topic, String)>>(
-            "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position",
-            (set, kind),
-        )?;
-        if advertised.len() > 1 {
-            findings.push(Finding::SeveralChannels { set: uri.clone() });
-        }
-        let desired = match advertised.into_iter().next() {
-            Some((topic, hubs)) => {
-                let hubs: Vec<String> = serde_json::from_str(&hubs).unwrap_or_default();
-                let hubs = hubs.into_iter().map(Hub::new).collect();
-                by_advertisement(step, position, uri, kind, topic, hubs, findings)
-            }
-            None => {
-                let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
-                default
-                    .clone()
-                    .filter(|_| source.unadvertised_channels && is_wanted)
-                    .map(|topic| {
-                        findings.push(Finding::Unadvertised {
-                            set: uri.clone(),
-                            topic: topic.clone(),
-                        });
-                        (topic, plan.all_hubs())
-                    })
-            }
-        };
-        let is_configured = |topic: &Topic| plan.channels.iter().any(|entry| entry.topic == *topic);
-        match desired {
-            Some((topic, _)) if is_configured(&topic) => {
-                findings.push(Finding::SharedTopic {
-                    set: uri.clone(),
-                    topic,
-                });
-                return Ok(for_brokers());
-            }
-            None => return taken_or(step, set, kind, taken, for_brokers()),
-            desired => desired,
-        }
-    };
-    if let Some((_, hubs)) = &mut desired {
-        hubs.extend(brokers.iter().cloned());
-    }
-    // A configured channel takes its topic from any other.
-    if let Some((topic, _)) = &desired {
-        let has_other = configured.is_none() && has_other(step, topic, set, kind)?;
-        if has_other || taken.contains(topic) {
-            findings.push(Finding::SharedTopic {
-                set: uri.clone(),
-                topic: topic.clone(),
-            });
-            return taken_or(step, set, kind, taken, for_brokers());
-        }
-    }
-    Ok(desired)
-}
-
-/// Returns a channel, unless its topic is taken.
-fn taken_or(
-    step: &Step<'_>,
-    set: DocId,
-    kind: ChannelKind,
-    taken: &BTreeSet<Topic>,
-    desired: Option<(Topic, Vec<Hub>)>,
-) -> Result<Option<(Topic, Vec<Hub>)>> {
-    match desired {
-        Some((topic, _)) if taken.contains(&topic) || has_other(step, &topic, set, kind)? => {
-            Ok(None)
-        }
-        desired => Ok(desired),
-    }
-}
-
-/// Returns true if another live channel has this topic: of another set, or of another kind (R8, C9).
-fn has_other(step: &Step<'_>, topic: &Topic, set: DocId, kind: ChannelKind) -> Result<bool> {
-    let holder = of_topic(step.db, topic)?;
-    Ok(holder
-        .is_some_and(|channel| !channel.is_retired && (channel.set, channel.kind) != (set, kind)))
-}
-
-/// Returns the channel that a Capability List advertises, with those of its hubs that are configured.
-fn by_advertisement(
-    step: &Step<'_>,
-    position: usize,
-    set: &Uri,
-    kind: ChannelKind,
-    topic: Topic,
-    advertised: Vec<Hub>,
-    findings: &mut Vec<Finding>,
-) -> Option<(Topic, Vec<Hub>)> {
-    let (plan, source) = (step.plan, &step.plan.sources[position]);
-    if let Some(problem) = problem(plan, source, set, &topic) {
-        let mutes = problem.mutes();
-        findings.push(problem);
-        if mutes {
-            return None;
-        }
-    }
-    if advertised.is_empty() {
-        return Some((topic, plan.all_hubs()));
-    }
-    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
-        advertised.into_iter().partition(|hub| plan.has_hub(hub));
-    if hubs.is_empty() {
-        findings.push(Finding::ForeignHubs {
-            set: set.clone(),
-            kind,
-            hubs: foreign,
-        });
-    } else {
-        findings.extend(foreign.into_iter().map(|hub| Finding::ForeignHub {
-            set: set.clone(),
-            hub,
-        }));
-    }
-    Some((topic, hubs))
-}
-
 /// R11: retires a channel, which outlives its advertisement to announce what is due: what its hubs were told of all else is
 /// written down, for the day on which the set comes back to it.
-fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     match channel.kind {
         ChannelKind::Framework => {
             for hub in listening(step, channel.id)? {
@@ -335,14 +136,13 @@ fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
 fn wake(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
     let sql = "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1";
     step.db.run(sql, account)?;
-    let sql = format!(
-        "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1 AND d.presence BETWEEN 1 AND 3",
-        crate::announce::steps::documents::COLUMNS
-    );
-    for document in step.db.all::<Vec<SeenDocument>>(&sql, set)? {
-        let told = document.was.filter(|_| document.baseline > 0);
-        owed::owe_to(step, account, document.id, told)?;
-    }
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT ?1, ?2, d.id, iif(d.baseline > 0, d.was_capability, NULL), iif(d.baseline > 0, d.was_form, NULL), \
+         iif(d.baseline > 0, d.was_fingerprint, NULL) FROM member m CROSS JOIN document d ON d.id = m.document \
+         WHERE m.set_id = ?3 AND d.presence BETWEEN 1 AND 3 ON CONFLICT (channel, hub, document) DO NOTHING",
+        (account, set),
+    )?;
     weigh_account(step, account)
 }
 
@@ -355,7 +155,7 @@ fn weigh_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
 }
 
 /// Opens or revives the channel of a topic for a set, or changes its hubs.
-fn open(
+pub fn open(
     step: &mut Step<'_>,
     position: usize,
     set: DocId,
@@ -520,29 +320,21 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
 fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
     let set = step.db.document(channel.set)?;
     let is_new_set = set.is_some_and(|set| set.is_new_set);
-    let sql = format!(
-        "SELECT {} FROM member m CROSS JOIN document d ON d.id = m.document WHERE m.set_id = ?1",
-        crate::announce::steps::documents::COLUMNS
-    );
-    let members = step.db.all::<Vec<SeenDocument>>(&sql, channel.set)?;
-    let source = &step.live.sources[position];
-    let mut told: Vec<(DocId, Option<Version>)> = Vec::new();
-    for document in members {
-        let is_changed = document.touched == Touched::Version && document.was != document.seen();
-        if is_new_set || document.hold == Hold::Waiting {
-            told.push((document.id, None));
-        } else if is_changed {
-            told.push((document.id, document.was));
-        }
-    }
-    for (description, (before, _)) in &source.descriptions {
+    let account = (channel.id, hub);
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT ?1, ?2, d.id, iif(?4 OR d.hold = 1, NULL, d.was_capability), iif(?4 OR d.hold = 1, NULL, d.was_form), \
+         iif(?4 OR d.hold = 1, NULL, d.was_fingerprint) FROM member m CROSS JOIN document d ON d.id = m.document \
+         WHERE m.set_id = ?3 AND (?4 OR d.hold = 1 OR d.touched = 3 AND (d.was_capability, d.was_form, d.was_fingerprint) \
+         IS NOT (iif(d.presence = 4, NULL, d.capability), iif(d.presence = 4, NULL, d.form), \
+         iif(d.presence = 4, NULL, d.fingerprint))) ON CONFLICT (channel, hub, document) DO NOTHING",
+        (account, channel.set, is_new_set),
+    )?;
+    for (description, (before, _)) in &step.live.sources[position].descriptions {
         // One that ended before anybody was told of it may be forgotten.
         if step.db.document(*description)?.is_some() {
-            told.push((*description, *before));
+            owed::owe_to(step, account, *description, *before)?;
         }
-    }
-    for (document, told) in told {
-        owed::owe_to(step, (channel.id, hub), document, told)?;
     }
     Ok(())
 }

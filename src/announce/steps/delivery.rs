@@ -1,7 +1,6 @@
 //! Submissions and the answers to them: what they mean for the notification, for the account, and for all else that waits
 //! for the hub (R22 to R24, R26).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +8,12 @@ use crate::announce::delivery::Submission;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
 use crate::announce::difference::Version;
-use crate::announce::event::{DropCause, Fact};
+use crate::announce::event::Fact;
 use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::Mode;
 use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::Topic;
 use websub::answer::Answer;
 use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::{Verdict, verdict};
@@ -24,26 +22,13 @@ use crate::announce::history::{Outcome, OutcomeView};
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
-use crate::announce::steps::documents::forget_if_done;
+use crate::announce::steps::fetches::{PING_APART, forget_unfetched};
 use crate::announce::steps::owed;
 use crate::announce::steps::step::Step;
 use crate::state::{DocId, HubId, Result, from_row};
 
-/// Least time between two pings of a hub about one topic.
-const PING_APART: Duration = Duration::from_secs(1);
-/// Time within which a hub that was pinged fetches the topic.
-const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
-
-/// Returns when the next ping may follow one, after which the topic was fetched or not yet.
-pub fn next_ping(pinged: Timestamp, was_fetched: bool) -> Timestamp {
-    if was_fetched {
-        later(pinged, PING_APART)
-    } else {
-        later(pinged, PING_FETCHED_WITHIN)
-    }
-}
 
 /// The notification in flight on an account.
 #[derive(Debug)]
@@ -61,17 +46,6 @@ pub struct Flight {
     pub is_logged: bool,
 }
 
-fn flight(step: &Step<'_>, account: AccountId) -> Result<Option<Flight>> {
-    let sql = format!("SELECT {FLIGHT} {OF_ACCOUNT} {IN_FLIGHT}");
-    step.db.first(&sql, account)
-}
-
-const FLIGHT: &str = "a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, \
-     a.attempts, a.sending IS NOT NULL, a.body IS NULL";
-const OF_ACCOUNT: &str =
-    "FROM account a LEFT JOIN change_log l ON l.channel = a.channel AND l.seq = a.seq";
-const IN_FLIGHT: &str = "WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL";
-
 from_row! { Flight { seq, entries, bytes, until, cut, attempts, is_sending, is_logged } }
 
 /// Puts a notification in flight to a hub, whose body the log has if it is not given.
@@ -88,16 +62,6 @@ pub fn launch(
     )?;
     forget_unfetched(step, account)?;
     enqueue(step, account, 0, false)
-}
-
-fn forget_unfetched(step: &Step<'_>, account: AccountId) -> Result<()> {
-    let sql = "DELETE FROM unfetched WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, account)
-}
-
-fn last_attempt(step: &Step<'_>, account: AccountId) -> Result<Option<Attempt>> {
-    let sql = "SELECT last FROM account WHERE channel = ?1 AND hub = ?2";
-    Ok(step.db.first(sql, account)?.flatten())
 }
 
 /// Notes what came of an attempt.
@@ -131,13 +95,14 @@ fn enqueue(step: &mut Step<'_>, account: AccountId, attempts: u32, is_sending: b
 
 /// Returns what is in flight on an account, and how it is submitted.
 fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Submission)>> {
-    let sql = format!(
-        "SELECT {FLIGHT}, a.body, c.kind, c.topic, s.name, d.uri {OF_ACCOUNT} CROSS JOIN channel c ON c.id = a.channel \
-         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id {IN_FLIGHT}"
-    );
-    let row = step
-        .db
-        .first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(&sql, account)?;
+    let row = step.db.first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(
+        "SELECT a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, a.attempts, \
+         a.sending IS NOT NULL, a.body IS NULL, a.body, c.kind, c.topic, s.name, d.uri FROM account a \
+         LEFT JOIN change_log l ON l.channel = a.channel AND l.seq = a.seq CROSS JOIN channel c ON c.id = a.channel \
+         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id \
+         WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
+        account,
+    )?;
     let (Some((flight, body, kind, topic, source, capability_list)), Some(live)) =
         (row, step.live.hubs.get(&account.1))
     else {
@@ -278,7 +243,7 @@ pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
     )
 }
 
-fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
+pub fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
     step.db.all(
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
         account,
@@ -294,13 +259,13 @@ fn told(step: &Step<'_>, account: AccountId, document: DocId) -> Result<Option<V
     owed.map_or_else(|| seen(step, document), Ok)
 }
 
-fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
+pub fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
     let document = step.db.document(document)?;
     Ok(document.and_then(|document| document.seen()))
 }
 
 /// Weighs documents again, after what an account was told of them changed.
-fn follow_up(
+pub fn follow_up(
     step: &mut Step<'_>,
     id: ChannelId,
     documents: impl Iterator<Item = DocId>,
@@ -313,7 +278,6 @@ fn follow_up(
         if let Some(document) = step.db.document(document)? {
             owed::weigh(step, position, document, false)?;
         }
-        forget_if_done(step, document)?;
     }
     channels::end_accounts(step, id)
 }
@@ -339,8 +303,6 @@ struct Answered<'a> {
     channel: Channel,
     flight: Flight,
     answer: &'a Answer,
-    /// The number of attempts, this one included.
-    attempts: u32,
     /// The attempt before at the same notification.
     before: Option<Attempt>,
     was_probe: bool,
@@ -361,32 +323,32 @@ pub fn answered(
         .hubs
         .get_mut(&hub)
         .is_some_and(|live| live.queue_mut().answered(id, seq));
-    let sql = "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
-    let awaited = step.db.change(sql, (account, seq))?;
-    if awaited == 0 {
-        return Ok(());
-    }
-    let (Some(channel), flight) = (channel(step, id)?, flight(step, account)?) else {
-        return Ok(());
-    };
-    let Some(flight) = flight else {
-        // It was dropped meanwhile: what is due since then may be cut now.
-        step.ready.insert(id);
-        return Ok(());
-    };
-    let attempts = flight.attempts + 1;
-    step.db.run(
-        "UPDATE account SET attempts = ?3, in_doubt = max(in_doubt, ?4), retry_at = NULL WHERE channel = ?1 AND hub = ?2",
-        (account, attempts, answer.leaves_doubt()),
+    let of_log = "(SELECT l.bytes * account.entries / l.entries FROM change_log l \
+                  WHERE l.channel = account.channel AND l.seq = account.seq)";
+    let flying = step.db.first::<(Flight, Option<Attempt>)>(
+        &format!(
+            "UPDATE account SET attempts = attempts + 1, in_doubt = max(in_doubt, ?4), retry_at = NULL, sending = NULL \
+             WHERE channel = ?1 AND hub = ?2 AND sending = ?3 AND seq IS NOT NULL \
+             RETURNING seq, entries, coalesce(length(body), {of_log}), flight_until, cut, attempts, FALSE, body IS NULL, last"
+        ),
+        (account, seq, answer.leaves_doubt()),
     )?;
-    let before = last_attempt(step, account)?.filter(|last| last.seq == seq);
+    let (Some(channel), Some((flight, last))) = (channel(step, id)?, flying) else {
+        let sql =
+            "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
+        if step.db.change(sql, (account, seq))? > 0 {
+            // It was dropped meanwhile: what is due since then may be cut now.
+            step.ready.insert(id);
+        }
+        return Ok(());
+    };
+    let attempts = flight.attempts;
     let answered = Answered {
         account,
         channel,
         flight,
         answer,
-        attempts,
-        before,
+        before: last.filter(|last| last.seq == seq),
         was_probe,
         jitter,
     };
@@ -422,19 +384,32 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
         hub: uri.clone(),
         seq: answered.flight.seq,
         changes: answered.flight.entries,
-        attempts: answered.attempts,
+        attempts: answered.flight.attempts,
         took: elapsed(answered.flight.cut, now),
     });
     let accepted = OutcomeView {
         at: Some(now),
-        attempts: Some(answered.attempts),
+        attempts: Some(answered.flight.attempts),
         ..OutcomeView::new(uri, Outcome::Accepted)
     };
     step.outcomes.push((id, answered.flight.seq, accepted));
     let is_pinged = step.mode(hub) == Some(Mode::Ping);
-    let covered = covered(step, account)?;
-    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, account)?;
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT channel, hub, document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2 \
+         ON CONFLICT (channel, hub, document) DO UPDATE SET told_capability = excluded.told_capability, \
+         told_form = excluded.told_form, told_fingerprint = excluded.told_fingerprint",
+        account,
+    )?;
+    if is_pinged {
+        step.db.run(
+            "INSERT INTO unfetched SELECT channel, hub, document FROM flight_entry WHERE channel = ?1 AND hub = ?2 \
+             ON CONFLICT (channel, hub, document) DO NOTHING",
+            account,
+        )?;
+    }
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2 RETURNING document";
+    let told = step.db.all::<Vec<DocId>>(sql, account)?;
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
@@ -456,16 +431,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
-    for (document, flown) in &covered {
-        owed::set_told(step, account, *document, *flown)?;
-        if is_pinged {
-            step.db.run(
-                "INSERT INTO unfetched VALUES (?1, ?2, ?3) ON CONFLICT (channel, hub, document) DO NOTHING",
-                (account, *document),
-            )?;
-        }
-    }
-    follow_up(step, id, covered.into_iter().map(|(document, _)| document))?;
+    follow_up(step, id, told.into_iter())?;
     step.ready.insert(id);
     let ended = step
         .live
@@ -510,7 +476,7 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
         topic: answered.channel.topic.clone(),
         hub: uri,
         seq: answered.flight.seq,
-        attempts: answered.attempts,
+        attempts: answered.flight.attempts,
         limit,
         is_news,
     });
@@ -582,7 +548,7 @@ fn refused(
         topic: answered.channel.topic.clone(),
         hub: uri,
         seq: answered.flight.seq,
-        attempts: answered.attempts,
+        attempts: answered.flight.attempts,
         reason: refusal.reason,
         next_try: retry_at,
         kind: refusal.kind,
@@ -637,37 +603,6 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
     }
 }
 
-// Operators.
-
-/// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
-pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
-    let flying = step.db.all::<Vec<AccountId>>(
-        "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
-         WHERE a.seq IS NOT NULL AND a.sending IS NULL",
-        (),
-    )?;
-    let mut notifications = 0;
-    for (id, hub) in flying {
-        if only.is_some_and(|meant| meant != (id, hub)) {
-            continue;
-        }
-        notifications += 1;
-        let sql = "UPDATE account SET retry_at = ?3 WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, (id, hub, step.now))?;
-        let now = step.now;
-        if let Some(live) = step.live.hubs.get_mut(&hub) {
-            match only {
-                Some(_) => live.queue_mut().push_asked_for(id),
-                None => live.queue_mut().hurry(now),
-            }
-        }
-    }
-    if notifications > 0 {
-        step.facts.push(Fact::Retried { notifications });
-    }
-    retry_due(step)
-}
-
 /// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old ones.
 pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
     step.db.run(
@@ -679,143 +614,4 @@ pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
         live.queue_mut().hurry(now);
     }
     retry_due(step)
-}
-
-/// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
-/// missing are not announced yet, so they stay.
-pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
-    let (id, hub) = account;
-    let Some(channel) = channel(step, id)? else {
-        return Ok(0);
-    };
-    let seq = flight(step, account)?.map(|flight| flight.seq);
-    let (changes, documents) = match channel.kind {
-        ChannelKind::Framework => drop_documents(step, account)?,
-        ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
-    };
-    if changes == 0 {
-        return Ok(0);
-    }
-    clear_flight(step, account)?;
-    let sql = "UPDATE account SET until = NULL, max_entries = NULL WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, account)?;
-    if channel.kind == ChannelKind::Change {
-        change_log::trim(step, id)?;
-    }
-    if let Some(seq) = seq {
-        step.note_outcome(account, seq, Outcome::Dropped)?;
-    }
-    let is_last = !step.db.exists(
-        "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
-        hub,
-    )?;
-    if let Some(live) = step.live.hubs.get_mut(&hub) {
-        live.queue_mut().remove(id);
-        // Nothing is left that could find out whether the hub still fails: the next notification does.
-        if is_last {
-            live.queue_mut().end_outage();
-        }
-    }
-    follow_up(step, id, documents.into_iter())?;
-    step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
-    Ok(changes)
-}
-
-/// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
-fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
-    let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
-    let due = step.db.all::<Vec<DocId>>(sql, account)?;
-    let flown = covered(step, account)?;
-    let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
-    owed.extend(flown.iter().map(|(document, _)| *document));
-    for (document, told) in &flown {
-        let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-        if !due.contains(document) && step.db.exists(sql, (account, *document))? {
-            owed::set_told(step, account, *document, *told)?;
-        }
-    }
-    for document in due {
-        owed::set_told(step, account, document, seen(step, document)?)?;
-    }
-    Ok((owed.len(), owed))
-}
-
-// Fetches (R24, R26).
-
-/// Records a fetch of a topic. It counts for all hubs of the channel that are pinged.
-pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
-    let Some(channel) = channels::of_topic(step.db, topic)? else {
-        return Ok(());
-    };
-    let accounts = step.db.all::<Vec<(HubId, Option<_>, bool, bool, u64, Option<_>)>>(
-        "SELECT a.hub, a.pinged, a.fetched, a.unfetched_reported, c.seq, a.sending FROM account a CROSS JOIN channel c ON c.id = a.channel \
-         WHERE a.channel = ?1",
-        channel.id,
-    )?;
-    for (hub, at, was_fetched, was_reported, latest, sending) in accounts {
-        if step.mode(hub) != Some(Mode::Ping) {
-            continue;
-        }
-        let account = (channel.id, hub);
-        step.db.run(
-            "UPDATE account SET until = (SELECT page_until FROM channel WHERE id = ?1) WHERE channel = ?1 AND hub = ?2",
-            account,
-        )?;
-        forget_unfetched(step, account)?;
-        if sending.is_none() && (at.is_none() || was_fetched) {
-            continue;
-        }
-        let pinged = at.unwrap_or(step.now);
-        step.db.run(
-            "UPDATE account SET pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4 WHERE channel = ?1 AND hub = ?2",
-            (account, pinged, later(pinged, PING_APART)),
-        )?;
-        let last = last_attempt(step, account)?.map(|last| last.seq);
-        step.facts.push(Fact::Fetched {
-            topic: topic.clone(),
-            hub: step.hub_uri(hub)?,
-            seq: sending.or(last).unwrap_or(latest),
-            was_reported: at.is_some() && was_reported,
-        });
-    }
-    Ok(())
-}
-
-/// Handles the end of the least time between two pings, and of that within which the topic should have been fetched.
-pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
-    let due = step.db.all::<Vec<(AccountId, Option<_>, bool, bool, bool)>>(
-        "UPDATE account SET ping_due = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
-         WHERE ping_due <= ?1 ORDER BY ping_due LIMIT ?2) \
-         RETURNING channel, hub, pinged, fetched, unfetched_reported, seq IS NOT NULL",
-        (step.now, CHANNELS_PER_STEP),
-    )?;
-    for (account, pinged, fetched, reported, is_flying) in due {
-        step.ready.insert(account.0);
-        let Some(pinged) = pinged.filter(|_| !fetched) else {
-            continue;
-        };
-        let ends = later(pinged, PING_FETCHED_WITHIN);
-        if ends > step.now {
-            let sql = "UPDATE account SET ping_due = ?3 WHERE channel = ?1 AND hub = ?2";
-            step.db.run(sql, (account, ends))?;
-            continue;
-        }
-        forget_unfetched(step, account)?;
-        // While the next one flies, `fetched` is about that one.
-        if reported || is_flying {
-            continue;
-        }
-        let sql = "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, account)?;
-        if let Some(channel) = channel(step, account.0)? {
-            let last = last_attempt(step, account)?.map(|last| last.seq);
-            step.facts.push(Fact::Unfetched {
-                topic: channel.topic,
-                hub: step.hub_uri(account.1)?,
-                seq: last.unwrap_or_default(),
-                after: PING_FETCHED_WITHIN,
-            });
-        }
-    }
-    Ok(())
 }

@@ -17,7 +17,7 @@ use resourcesync::document::{Form, Parsed};
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_sets, channels, findings, owed, relations};
+use crate::announce::steps::{channels, findings, owed, relations, troubles};
 use crate::state::{Db, DocId, Result, from_row, integers, nth};
 
 /// The presence of a document in the tree (R15).
@@ -201,7 +201,8 @@ pub fn observe(
                 stat,
                 at,
             };
-            match step.db.document_at(&uri)? {
+            let id = step.db.row_of(&uri)?;
+            match step.db.document(id)? {
                 Some(before)
                     if !is_expected(&before)
                         && ends_aloud(
@@ -211,10 +212,9 @@ pub fn observe(
                         ) =>
                 {
                     vanished(step, position, before, at, true)?;
-                    let id = step.db.row_of(&uri)?;
                     step.successors.insert(id, Some(sighting));
                 }
-                before => seen(step, position, &uri, sighting, before)?,
+                before => seen(step, position, (id, &uri), sighting, before)?,
             }
         }
         Look::Other { stat, reason } => {
@@ -225,7 +225,7 @@ pub fn observe(
             if let Some(before) = step.db.document_at(&uri)? {
                 vanished(step, position, before, at, true)?;
             }
-            forget_trouble(step, position, &uri)?;
+            troubles::forget(step, position, &uri)?;
             question(step, position, &uri, &path)?;
             step.db.run(
                 "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
@@ -239,10 +239,10 @@ pub fn observe(
             if step.live.sources[position].is_absent(path.mount) => {}
         Look::Incomplete(reason) => {
             question(step, position, &uri, &path)?;
-            incomplete(step, position, &uri, &path, &reason, at)?;
+            troubles::note(step, position, &uri, &path, &reason, at)?;
         }
         Look::Missing => {
-            forget_trouble(step, position, &uri)?;
+            troubles::forget(step, position, &uri)?;
             question(step, position, &uri, &path)?;
             let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
             step.db.run(sql, &path)?;
@@ -282,11 +282,11 @@ fn ends_aloud(before: &SeenDocument, found: &Version, all_deletions: bool) -> bo
 pub fn seen(
     step: &mut Step<'_>,
     position: usize,
-    uri: &Uri,
+    (id, uri): (DocId, &Uri),
     sighting: Sighting,
     before: Option<SeenDocument>,
 ) -> Result<()> {
-    let trouble = forget_trouble(step, position, uri)?;
+    let trouble = troubles::forget(step, position, uri)?;
     if trouble.is_some_and(|(_, reported)| reported) {
         step.facts.push(Fact::Mended {
             path: sighting.path.clone(),
@@ -316,7 +316,7 @@ pub fn seen(
             return met(step, before, &sighting);
         }
     }
-    put(step, position, uri, sighting, before, baseline)?;
+    put(step, position, id, sighting, before, baseline)?;
     step.live.sources[position].hold_document(step.db, mount)
 }
 
@@ -347,7 +347,7 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
 fn put(
     step: &mut Step<'_>,
     position: usize,
-    uri: &Uri,
+    id: DocId,
     sighting: Sighting,
     before: Option<SeenDocument>,
     baseline: u8,
@@ -409,9 +409,6 @@ fn put(
     }
     let hold = previous.map_or(Hold::Free, |before| before.hold);
     let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
-    let id = before
-        .as_ref()
-        .map_or_else(|| db.row_of(uri), |before| Ok(before.id))?;
     // What indexes are about is written only if it differs.
     let source = step.live.sources[position].id;
     let place = match &before {
@@ -655,93 +652,6 @@ pub fn forget(db: Db<'_>, id: DocId) -> Result<()> {
         id,
     )?;
     db.run("DELETE FROM seeing", ())
-}
-
-// Candidates that cannot be read (R3).
-
-/// Notes that a document cannot be read; it keeps its last good state.
-fn incomplete(
-    step: &mut Step<'_>,
-    position: usize,
-    uri: &Uri,
-    path: &DocumentPath,
-    reason: &Incomplete,
-    at: Timestamp,
-) -> Result<()> {
-    let is_reachable = !matches!(reason, Incomplete::Denied(_));
-    let document = step.db.document_at(uri)?;
-    if is_reachable {
-        // It is there, whether or not another mount had it before (R13).
-        let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
-        step.db.run(sql, (uri, at))?;
-    }
-    if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
-        // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
-        if is_reachable && !document.is_replaced {
-            step.db.run(
-                "UPDATE document SET presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
-                 touched = max(touched, 2) WHERE id = ?1",
-                document.id,
-            )?;
-        } else {
-            let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1";
-            step.db.run(sql, document.id)?;
-        }
-    }
-    let predates = document.is_none() && step.live.sources[position].is_new_ground(path);
-    let report_at = later(step.now, step.plan.sources[position].broken_after);
-    step.db.run(
-        "INSERT INTO trouble VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) \
-         ON CONFLICT (uri) DO UPDATE SET reason = excluded.reason",
-        (
-            uri,
-            step.live.sources[position].id,
-            path,
-            at,
-            reason.to_string(),
-            predates,
-            report_at,
-        ),
-    )
-}
-
-/// Forgets a candidate that can be read, or is gone. Returns whether it predates its baseline, and was reported. If it lasted,
-/// entries that it has or had count as seen from now on (C7).
-fn forget_trouble(step: &Step<'_>, position: usize, uri: &Uri) -> Result<Option<(bool, bool)>> {
-    let sql = "SELECT predates, reported, report_at FROM trouble WHERE uri = ?1";
-    let trouble: Option<(bool, bool, Option<Timestamp>)> = step.db.first(sql, uri)?;
-    let Some((predates, reported, report_at)) = trouble else {
-        return Ok(None);
-    };
-    step.db.run("DELETE FROM trouble WHERE uri = ?1", uri)?;
-    let plan = &step.plan.sources[position];
-    let graced = later(step.now, plan.broken_after);
-    if reported || report_at.is_some_and(|at| later(at, plan.deletion_grace) <= graced) {
-        change_sets::stop_watching_entries(step, step.live.sources[position].id)?;
-    }
-    Ok(Some((predates, reported)))
-}
-
-/// Reports the candidates that could not be read for long, once each.
-pub fn report_troubles(step: &mut Step<'_>) -> Result<()> {
-    let lasting = step.db.all::<Vec<(Uri, i64, DocumentPath, String)>>(
-        "UPDATE trouble SET reported = 1, report_at = NULL WHERE report_at <= ?1 RETURNING uri, source, mount, path, reason",
-        step.now,
-    )?;
-    for (uri, source, path, reason) in lasting {
-        let document = step.db.document_at(&uri)?;
-        let is_known = document.is_some_and(|document| !document.is_gone());
-        if let Some(position) = step.live.position(source) {
-            let fact = Fact::Broken {
-                path,
-                uri,
-                reason,
-                is_known,
-            };
-            step.broken.push((position, fact));
-        }
-    }
-    Ok(())
 }
 
 /// Asks again what lies at a path that holds no document, where a Capability List names it.

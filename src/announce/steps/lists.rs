@@ -1,22 +1,21 @@
 //! The lists of a set: those that the next round compares, as which version each was taken, and when what was taken of it
 //! is forgotten (C1, C2, C6 to C8, C11 to C13, C27).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList, WatchedTime};
+use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
-use crate::announce::observation::{MountId, Stat};
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::fingerprint::Fingerprint;
-use resourcesync::uri::Uri;
 
-use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, retry_delay};
+use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::documents::{Presence, SeenDocument};
 use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::stale_lists;
 use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result, from_row};
 
@@ -24,13 +23,6 @@ use crate::state::{DocId, Result, from_row};
 const LEARNED_SIZE: u64 = 32 << 20;
 /// Time after which a closed Change List that did not change is not expected to (C7).
 const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
-const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Number of times that a list is asked for in vain before the others are read without it.
-pub const ROUNDS: u32 = 2;
-/// Number of times that a list is asked for in vain before the operator is told, after half a minute.
-const ROUNDS_TO_REPORT: u32 = 5;
-
 /// The lists of a set for its next round.
 #[derive(Debug)]
 pub enum NextLists {
@@ -49,9 +41,9 @@ pub enum NextLists {
 
 /// A list to read, with what earlier rounds left of this version of it.
 #[derive(Debug)]
-struct ListOfRound {
-    id: DocId,
-    list: ListToRead,
+pub struct ListOfRound {
+    pub id: DocId,
+    pub list: ListToRead,
     left: Option<LeftEntries>,
 }
 
@@ -151,14 +143,14 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
     if lists.is_empty() && set.learned.is_some() {
         return Ok(NextLists::None);
     }
-    let left_out = leave_stale_out(step, set, &mut lists)?;
+    let left_out = stale_lists::leave_out(step, set, &mut lists)?;
     if set.learned.is_none() {
         // They are learned later.
         for list in left_out {
             learn(step, set.id, list)?;
         }
     } else if lists.is_empty() {
-        if let Some(next) = next_stale(step, set.id)? {
+        if let Some(next) = stale_lists::next(step, set.id)? {
             set.delay_until(next, step.now);
         }
         return Ok(NextLists::Later);
@@ -472,183 +464,6 @@ fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
          AND NOT (d.presence BETWEEN 1 AND 3 AND d.capability = ?2 AND d.form = 0)",
         (set, Capability::ChangeList),
     )
-}
-
-// Lists that are stale (C8).
-
-fn stat_text(stat: &Stat) -> String {
-    format!(
-        "{} {} {} {}",
-        stat.size, stat.modified, stat.changed, stat.inode
-    )
-}
-
-/// Notes lists that were not the version that was asked for, with its stat data. Returns those that the operator is to be
-/// told of.
-pub fn note_stale(
-    step: &Step<'_>,
-    set: &mut ChangeSet,
-    lists: BTreeMap<Uri, Stat>,
-) -> Result<Vec<Uri>> {
-    set.must_take_others = true;
-    let (mut reported, mut are_left_out) = (Vec::new(), true);
-    for (uri, stat) in lists {
-        let list = step.db.row_of(&uri)?;
-        let key = (set.id, list);
-        let sql = "SELECT times FROM stale_list WHERE set_id = ?1 AND list = ?2";
-        let before = step.db.first::<u32>(sql, key)?;
-        let times = before.unwrap_or_default().saturating_add(1);
-        step.db.run(
-            "INSERT INTO stale_list VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, list) DO UPDATE SET \
-             stat = excluded.stat, times = excluded.times, until = excluded.until",
-            (set.id, list, stat_text(&stat), times, later(step.now, retry_delay(times))),
-        )?;
-        are_left_out &= times >= ROUNDS;
-        if times == ROUNDS_TO_REPORT {
-            reported.push(uri);
-        }
-    }
-    // The others are read at once.
-    if are_left_out {
-        set.trigger_if_none(step.now);
-    }
-    Ok(reported)
-}
-
-/// Removes those of the lists to read that cannot be read now, and returns them. The entries of the others wait: it may be a
-/// removed one that has them. Forgets lists that are not to be read.
-fn leave_stale_out(
-    step: &Step<'_>,
-    set: &ChangeSet,
-    lists: &mut Vec<ListOfRound>,
-) -> Result<BTreeSet<DocId>> {
-    let sql = "SELECT list, stat, times, until FROM stale_list WHERE set_id = ?1";
-    let stale: BTreeMap<DocId, (String, u32, Timestamp)> = step.db.all(sql, set.id)?;
-    for list in stale.keys() {
-        if !lists.iter().any(|listed| listed.id == *list) {
-            let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
-            step.db.run(sql, (set.id, *list))?;
-        }
-    }
-    let is_stale = |listed: &&ListOfRound| {
-        let stale = stale.get(&listed.id);
-        stale.is_some_and(|(_, times, _)| *times >= ROUNDS)
-    };
-    let is_read_later = |listed: &&ListOfRound| {
-        let (stat, _, until) = &stale[&listed.id];
-        *until > step.now && *stat == stat_text(&listed.list.stat)
-    };
-    let all_versions = set.learned.is_none()
-        || set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
-    let left_out = lists.iter().filter(is_stale);
-    let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
-    let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();
-    if !left_out.is_empty() {
-        lists.retain(|listed| !left_out.contains(&listed.id));
-        for listed in lists.iter_mut() {
-            listed.list.waits = true;
-        }
-    }
-    Ok(left_out)
-}
-
-/// Returns the earliest time at which a stale list is asked for again; nothing if there is none.
-pub fn next_stale(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
-    let sql = "SELECT min(until) FROM stale_list WHERE set_id = ?1";
-    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
-}
-
-// Lists that end (C7), and entries that wait.
-
-/// Forgets what was taken of a list in a set. A round under way compares with keys that are gone: another one follows.
-fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
-    let key = (set, list);
-    let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
-    step.db.run(sql, key)?;
-    let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
-    step.db.run(sql, key)?;
-    let Some(mut set) = change_sets::load(step, set)? else {
-        return Ok(());
-    };
-    set.last_round = None;
-    if set.round.take().is_some() {
-        set.triggers = Some((step.now, step.now));
-    }
-    set.wake = Some(step.now);
-    set.save(step)
-}
-
-/// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
-pub fn forget_ended(step: &Step<'_>, position: usize, set: DocId) -> Result<Option<Timestamp>> {
-    let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
-    let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set)?;
-    let (false, Some(mut set)) = (ended.is_empty(), change_sets::load(step, set)?) else {
-        return Ok(None);
-    };
-    let watch = watched_time(step, position, &mut set, ListKind::ChangeLists)?;
-    set.save(step)?;
-    let mut next = None;
-    for (list, ended) in ended {
-        let ends = watch.grace_end(ended);
-        if ends <= step.now {
-            forget(step, set.id, list)?;
-        } else {
-            next = next.into_iter().chain([ends]).min();
-        }
-    }
-    Ok(next)
-}
-
-/// Returns the time for which the lists of a set were watched, with the grace of what they lost. C7: for entries of Change
-/// Lists, none passes while one of these cannot be read, and the grace is longer while there may be an unknown one: a mount is
-/// away, or a directory or a file cannot be read.
-pub fn watched_time(
-    step: &Step<'_>,
-    position: usize,
-    set: &mut ChangeSet,
-    kind: ListKind,
-) -> Result<WatchedTime> {
-    let source = &step.live.sources[position];
-    let is_entries = kind == ListKind::ChangeLists;
-    if is_entries {
-        let lists = step.db.all::<Vec<(MountId, bool)>>(
-            "SELECT DISTINCT d.mount, d.presence <> 1 OR EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) \
-             FROM member m CROSS JOIN document d ON d.id = m.document \
-             WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.presence BETWEEN 1 AND 3",
-            (set.id, Capability::ChangeList),
-        )?;
-        let is_unread = |(mount, it): &(MountId, bool)| *it || source.is_absent(*mount);
-        set.watched_since.take_if(|_| lists.iter().any(is_unread));
-    }
-    let is_seen = !is_entries
-        || source.is_whole()
-            && !step.db.exists(
-                "SELECT 1 FROM trouble t WHERE t.source = ?1 AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri \
-                 AND d.presence BETWEEN 1 AND 3 AND (d.capability <> ?2 OR d.form <> 0))",
-                (source.id, Capability::ChangeList),
-            )?;
-    let grace = step.plan.sources[position].deletion_grace;
-    Ok(WatchedTime {
-        since: *set.watched_since.get_or_insert(step.now),
-        now: step.now,
-        grace: if is_seen {
-            grace
-        } else {
-            grace.max(UNSEEN_GRACE)
-        },
-    })
-}
-
-/// Ends the waits for entries that no list had in time: the next round takes them. Returns their number.
-pub fn end_waits(step: &Step<'_>, set: DocId) -> Result<usize> {
-    let sql = "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
-    step.db.change(sql, (set, step.now))
-}
-
-/// Returns the first time at which entries wait no more.
-pub fn next_wait_end(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
-    let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
-    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
 }
 
 // Lists that were seen to change, come or end (C6, C7, C11, C27).

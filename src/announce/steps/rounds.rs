@@ -13,8 +13,10 @@ use resourcesync::uri::Uri;
 use crate::announce::steps::change_log;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, inventory_window};
 use crate::announce::steps::channels::Channel;
+use crate::announce::steps::ended_lists;
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::lists::{self, NextLists};
+use crate::announce::steps::stale_lists;
 use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result};
 
@@ -28,8 +30,8 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
-            let next_forgotten = lists::forget_ended(step, position, id)?;
-            let ended_waits = lists::end_waits(step, id)?;
+            let next_forgotten = ended_lists::forget_ended(step, position, id)?;
+            let ended_waits = ended_lists::end_waits(step, id)?;
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
             };
@@ -37,7 +39,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
                 set.trigger_if_none(step.now);
             }
             let next = begin(step, position, &mut set)?;
-            let next_wait = lists::next_wait_end(step, id)?;
+            let next_wait = ended_lists::next_wait_end(step, id)?;
             let next = next.into_iter().chain(next_forgotten).chain(next_wait);
             set.wake = next.min();
             set.save(step)?;
@@ -116,7 +118,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         after: set.last_round,
         at: step.wall,
         lists,
-        watch: lists::watched_time(step, position, set, kind)?,
+        watch: ended_lists::watched_time(step, position, set, kind)?,
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
@@ -157,7 +159,7 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
             return set.save(step);
         }
         TakeOutcome::Stale(stale) => {
-            let reported = lists::note_stale(step, &mut set, stale)?;
+            let reported = stale_lists::note(step, &mut set, stale)?;
             reported.first().map(|list| {
                 format!("{list} changes whenever it is read, or is not the version that was seen")
             })
@@ -165,7 +167,7 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
         TakeOutcome::Unreadable(stale, reason) => {
             // Lists that could not be read were not seen either.
             set.watched_since = None;
-            lists::note_stale(step, &mut set, stale)?;
+            stale_lists::note(step, &mut set, stale)?;
             Some(reason)
         }
         TakeOutcome::Failed(reason) => {
@@ -224,7 +226,7 @@ fn log(
     if has_more {
         set.hurry(now);
     } else if set.triggers.is_none()
-        && let Some(next) = lists::next_stale(step, set.id)?
+        && let Some(next) = stale_lists::next(step, set.id)?
     {
         set.delay_until(next, now);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::taken_keys::KeyRow;
-use resourcesync::change_list::{ResourceKey, ResourceState};
+use resourcesync::resource_list::{ResourceKey, ResourceState};
 use resourcesync::uri::Uri;
 
 use crate::state::{Db, FromColumn, Result, StateError, columns, from_row, read};

@@ -12,7 +12,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
-use crate::cli::advertise::replace::replace;
+use crate::cli::replace::replace;
 use crate::daemon::log::error_chain;
 use crate::report::{self, Reader};
 use crate::state;
@@ -110,7 +110,7 @@ pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec
     for (list, path) in lists {
         let channels = channels.remove(&list).unwrap_or_default();
         let channels = channels.into_values().collect();
-        sets.extend(set(reader, list, path, channels, &mut patched)?);
+        sets.extend(set(reader, list, path, (kind, channels), &mut patched)?);
     }
     Ok(sets)
 }
@@ -126,7 +126,7 @@ fn set(
     reader: &Reader<'_>,
     list: Uri,
     path: Option<PathBuf>,
-    channels: Vec<Advertisement>,
+    (kind, channels): (Option<ChannelKind>, Vec<Advertisement>),
     patched: &mut BTreeSet<PathBuf>,
 ) -> state::Result<Option<AdvertisedSet>> {
     let file = path.and_then(|path| match tree::content(&path) {
@@ -136,7 +136,7 @@ fn set(
     let path = file.as_ref().map(|(path, _)| path.clone());
     let outcome = match (channels.as_slice(), file) {
         ([], None) => return Ok(None),
-        ([], Some(_)) => failed(why_no_channel(reader, &list)?),
+        ([], Some(_)) => failed(why_no_channel(reader, &list, kind)?),
         (_, None) if is_configured(reader, &list) => AdvertiseOutcome::NotInTheTree,
         (_, None) => failed("is not there now"),
         (channels, Some((path, content))) => compared(reader, &path, content, channels, patched)?,
@@ -156,10 +156,19 @@ fn is_configured(reader: &Reader<'_>, list: &Uri) -> bool {
     channels.any(|channel| channel.capability_list == *list)
 }
 
-fn why_no_channel(reader: &Reader<'_>, list: &Uri) -> state::Result<String> {
+fn why_no_channel(
+    reader: &Reader<'_>,
+    list: &Uri,
+    kind: Option<ChannelKind>,
+) -> state::Result<String> {
     let findings = report::findings::about_channel(reader, list)?;
-    let Some(finding) = findings.first() else {
-        let why = "advertises no channel, and unadvertised_channels = false gives it none";
+    let Some(finding) = findings.iter().find(|finding| finding.mutes()) else {
+        let why = match kind {
+            Some(ChannelKind::Change) => {
+                "advertises no change channel, and change_notifications = false gives it none"
+            }
+            _ => "advertises no channel, and unadvertised_channels = false gives it none",
+        };
         return Ok(why.to_owned());
     };
     let finding = finding.to_string();

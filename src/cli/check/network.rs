@@ -39,7 +39,7 @@ struct Answers {
     embedded: Option<(Hub, ProbeResult)>,
 }
 
-/// Returns the sections about topics, hubs and clocks. `unverified` are problems of the hubs' configuration.
+/// Returns the sections about hubs, topics, brokers and clocks. `unverified` are problems of the hubs' configuration.
 pub(super) fn sections(
     config: &Config,
     scan: &OneShotScan,
@@ -94,15 +94,15 @@ pub(super) fn sections(
     of_topics.extend(topic::diagnostics(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
     let mut of_hubs = unverified;
-    of_hubs.extend(told(scan)?);
-    of_hubs.extend(agreements);
     let judged = answers.hubs.iter();
     of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
+    of_hubs.extend(told(scan)?);
+    of_hubs.extend(agreements);
     let judged = answers.embedded.iter();
     of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, HubTable::EmbeddedHub)));
     Ok([
-        CheckSection::new("topics", of_topics),
         CheckSection::new("hubs", of_hubs),
+        CheckSection::new("topics", of_topics),
         CheckSection::new(
             "brokers",
             answers.brokers.iter().map(broker::diagnostic).collect(),

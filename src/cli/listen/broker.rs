@@ -172,6 +172,7 @@ async fn read(
         reporter.report(&ListenEvent::NotSubscribed {
             topic: &destinations,
             reason: &format!("{}: {error}", settings.name),
+            lease_seconds: None,
             retry_seconds: Some(wait.as_secs()),
         });
         tokio::select! {

@@ -73,6 +73,12 @@ impl Lease {
             ends_at: now + lasts,
         }
     }
+
+    /// Returns the seconds that are left; none if it has ended.
+    fn rest(self, now: Instant) -> Option<u64> {
+        let rest = self.ends_at.saturating_duration_since(now).as_secs();
+        (rest > 0).then_some(rest)
+    }
 }
 
 impl Keeper {
@@ -115,7 +121,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     attempts += 1;
-                    match self.failed(error, attempts) {
+                    match self.failed(error, attempts, lease) {
                         Some(wait) => Some(Instant::now() + wait),
                         None => return,
                     }
@@ -198,7 +204,12 @@ impl Keeper {
 
     /// Notes a failed request. Returns the wait before the next one; `None` if there is none, because the subscription is
     /// given up.
-    fn failed(&mut self, error: SubscribeError, attempts: u32) -> Option<Duration> {
+    fn failed(
+        &mut self,
+        error: SubscribeError,
+        attempts: u32,
+        lease: Option<Lease>,
+    ) -> Option<Duration> {
         let denial = match &error {
             SubscribeError::Denied { reason, .. } => Some(reason.clone()),
             _ => None,
@@ -233,6 +244,7 @@ impl Keeper {
             self.reporter.report(&ListenEvent::NotSubscribed {
                 topic: &topic,
                 reason: &reason,
+                lease_seconds: lease.and_then(|lease| lease.rest(Instant::now())),
                 retry_seconds: wait.map(|wait| wait.as_secs()),
             });
         }
@@ -286,5 +298,23 @@ mod tests {
         let now = Instant::now();
         let lease = Lease::new(granted.map(Duration::from_secs), now);
         assert_eq!(lease.renew_at - now, Duration::from_secs(want));
+    }
+
+    #[test]
+    fn a_subscription_that_is_not_renewed_lasts_as_long_as_its_lease() {
+        let now = Instant::now();
+        let lease = Lease::new(Some(Duration::from_secs(1_000)), now);
+        for (seconds, want) in [
+            (0, Some(1_000)),
+            (800, Some(200)),
+            (1_000, None),
+            (2_000, None),
+        ] {
+            assert_eq!(
+                lease.rest(now + Duration::from_secs(seconds)),
+                want,
+                "{seconds}"
+            );
+        }
     }
 }

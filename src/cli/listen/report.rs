@@ -30,6 +30,14 @@ pub enum ListenEvent<'a> {
     NotSubscribed {
         topic: &'a str,
         reason: &'a str,
+        /// The rest of the lease; none if there is no subscription.
+        lease_seconds: Option<u64>,
+        retry_seconds: Option<u64>,
+    },
+    /// A URL that was given, or that a document names, leads to no channel now. Subscriptions that it led to go on.
+    NoChannel {
+        topic: &'a str,
+        reason: &'a str,
         retry_seconds: Option<u64>,
     },
     /// Notifications are missing between the last `until` and this `from`.
@@ -101,13 +109,29 @@ impl ListenEvent<'_> {
             ListenEvent::NotSubscribed {
                 topic,
                 reason,
+                lease_seconds,
                 retry_seconds,
-            } => match retry_seconds {
-                Some(seconds) => {
-                    format!("cannot subscribe to {topic}, retrying in {seconds} s: {reason}")
-                }
-                None => format!("cannot subscribe to {topic}: {reason}"),
-            },
+            } => {
+                let what = match lease_seconds {
+                    Some(rest) => {
+                        format!("cannot renew the subscription to {topic}, which lasts {rest} s")
+                    }
+                    None => format!("cannot subscribe to {topic}"),
+                };
+                let retry = retry_seconds.map(|wait| format!(", retrying in {wait} s"));
+                format!("{what}{}: {reason}", retry.unwrap_or_default())
+            }
+            ListenEvent::NoChannel {
+                topic,
+                reason,
+                retry_seconds,
+            } => {
+                let retry = retry_seconds.map(|wait| format!(", looking again in {wait} s"));
+                format!(
+                    "no channel found at {topic}{}; subscriptions go on: {reason}",
+                    retry.unwrap_or_default()
+                )
+            }
             ListenEvent::Gap { topic, until, from } => {
                 format!("gap: notifications of {topic} from {until} to {from} are missing")
             }

@@ -118,7 +118,7 @@ impl WatchedDocuments {
         for Unusable { url, failure } in &unusable {
             // Once, and not at each look.
             if !self.unusable.contains(url) {
-                report_unusable(&self.reporter, url, failure, wait);
+                report_unusable(&self.reporter, url, failure, Some(wait));
             }
         }
         self.note_unusable(unusable.into_iter().map(|one| one.url).collect());

@@ -16,7 +16,7 @@ use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
 
 use crate::announce::event::Event;
-use crate::announce::steps::step::Engine;
+use crate::announce::steps::engine::Engine;
 use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;

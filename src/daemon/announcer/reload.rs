@@ -10,7 +10,7 @@ use websub::topics::http::Topics;
 use crate::admin::Readiness;
 use crate::announce::event::Effect;
 use crate::announce::plan::Plan;
-use crate::announce::steps::step::Engine;
+use crate::announce::steps::engine::Engine;
 use crate::broker::settings::BrokerSettings;
 use crate::config::Config;
 use crate::daemon::announcer::watched_trees::covers;

@@ -1,35 +1,72 @@
-//! The deliveries of the last 24 hours, in intervals, for the picture on the status page. Since the start only: nothing
-//! here is saved.
+//! The deliveries of the last 24 hours, in intervals, for the picture on the status page. They are saved at most once in
+//! the length of an interval, and when the daemon stops.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use websub::hub::subscriptions::view::HubStatus;
 
 use crate::announce::time::later;
 use crate::report::figures::Counts;
-use crate::report::status::{INTERVALS, IntervalView};
+use crate::report::status::{INTERVAL, INTERVALS, IntervalView};
 
-/// Length of an interval.
-const INTERVAL: Duration = Duration::from_secs(15 * 60);
+const LENGTH: Duration = Duration::from_secs(INTERVAL.unsigned_abs());
 
 /// Counts by interval.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct LastDay {
     intervals: VecDeque<IntervalView>,
     last: IntervalView,
+    /// True if something was counted since they were saved.
+    is_unsaved: bool,
+    saved: Option<Instant>,
 }
 
 impl LastDay {
+    /// Continues the counts that were saved, of JSON, at a start of the daemon.
+    pub fn new(saved: Option<&str>, now: Timestamp) -> LastDay {
+        let intervals = saved.and_then(|saved| serde_json::from_str(saved).ok());
+        let intervals: VecDeque<IntervalView> = intervals.unwrap_or_default();
+        let pending = intervals.back().map_or(0, |last| last.pending);
+        let mut day = LastDay {
+            intervals,
+            last: IntervalView {
+                pending,
+                ..IntervalView::default()
+            },
+            is_unsaved: true,
+            saved: None,
+        };
+        day.advance(now);
+        if let Some(interval) = day.intervals.back_mut() {
+            interval.starts += 1;
+        }
+        day
+    }
+
+    /// Returns what is to be saved, as JSON: if something was counted, and the last time was an interval ago or
+    /// `is_stopping`.
+    pub fn unsaved(&mut self, is_stopping: bool) -> Option<String> {
+        let is_due = self.saved.is_none_or(|saved| saved.elapsed() >= LENGTH);
+        if !self.is_unsaved || !(is_due || is_stopping) {
+            return None;
+        }
+        (self.is_unsaved, self.saved) = (false, Some(Instant::now()));
+        serde_json::to_string(&self.intervals).ok()
+    }
+
     /// Adds what was counted since the last time, of all since the start, to the interval of now.
     pub fn note(&mut self, totals: IntervalView) {
         self.advance(totals.from);
         let last = std::mem::replace(&mut self.last, totals);
         if let Some(interval) = self.intervals.back_mut() {
+            let before = *interval;
             interval.delivered += totals.delivered.saturating_sub(last.delivered);
             interval.failed += totals.failed.saturating_sub(last.failed);
+            interval.retries += totals.retries.saturating_sub(last.retries);
             interval.pending = interval.pending.max(totals.pending);
+            self.is_unsaved |= *interval != before;
         }
     }
 
@@ -38,9 +75,9 @@ impl LastDay {
         let wanted = start_of_interval(now);
         let mut next = match self.intervals.back() {
             None => now,
-            Some(last) => later(start_of_interval(last.from), INTERVAL),
+            Some(last) => later(start_of_interval(last.from), LENGTH),
         };
-        let day = INTERVAL.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
+        let day = LENGTH.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
         if later(next, day) < wanted {
             self.intervals.clear();
             next = wanted;
@@ -54,11 +91,11 @@ impl LastDay {
                 pending: self.last.pending,
                 ..IntervalView::default()
             });
-            next = later(next, INTERVAL);
+            next = later(next, LENGTH);
         }
     }
 
-    /// Returns the intervals since the start, at most those of a day, the oldest first.
+    /// Returns the intervals since the first start, at most those of a day, the oldest first.
     pub fn view(&self) -> Vec<IntervalView> {
         self.intervals.iter().copied().collect()
     }
@@ -74,34 +111,44 @@ pub fn totals(
     let hubs = || counts.hubs.values();
     let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
     let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
+    let retries: u64 = hubs().map(|counts| counts.retries).sum();
     let deliveries = hub.map(|hub| hub.counts.deliveries).unwrap_or_default();
     let owed = hub.map_or(0, |hub| hub.owed);
     IntervalView {
         from: now,
         delivered: accepted + deliveries.delivered,
         failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
+        retries: retries + deliveries.retries,
         pending: (pending + owed) as u64,
+        starts: 0,
     }
 }
 
 fn start_of_interval(time: Timestamp) -> Timestamp {
-    let length = i64::try_from(INTERVAL.as_secs()).unwrap_or(1);
     let second = time.as_second();
-    Timestamp::from_second(second - second.rem_euclid(length)).unwrap_or(time)
+    Timestamp::from_second(second - second.rem_euclid(INTERVAL)).unwrap_or(time)
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::LastDay;
     use crate::report::status::{INTERVALS, IntervalView};
 
     fn totals(text: &str, delivered: u64, failed: u64, pending: u64) -> IntervalView {
         IntervalView {
-            from: format!("2026-11-{text}Z").parse().unwrap(),
+            from: time(text),
             delivered,
             failed,
+            retries: failed / 2,
             pending,
+            starts: 0,
         }
+    }
+
+    fn time(text: &str) -> Timestamp {
+        format!("2026-11-{text}Z").parse().unwrap()
     }
 
     /// Returns start, delivered, failed and pending of each interval.
@@ -117,7 +164,7 @@ mod tests {
 
     #[test]
     fn counts_belong_to_the_interval_in_which_they_are_noted() {
-        let mut day = LastDay::default();
+        let mut day = LastDay::new(None, time("20T10:07:00"));
         day.note(totals("20T10:07:00", 3, 0, 2));
         day.note(totals("20T10:14:59", 5, 1, 4));
         day.note(totals("20T10:50:00", 9, 1, 0));
@@ -131,12 +178,35 @@ mod tests {
 
     #[test]
     fn older_intervals_than_those_of_a_day_are_forgotten() {
-        let mut day = LastDay::default();
+        let mut day = LastDay::new(None, time("20T10:00:00"));
         day.note(totals("20T10:00:00", 1, 0, 1));
         day.note(totals("21T10:00:00", 2, 0, 1));
         assert_eq!(day.view().len(), INTERVALS);
         assert_eq!(view(&day)[0], "10:15 0 0 1");
         day.note(totals("25T10:00:00", 4, 0, 0));
         assert_eq!(view(&day), ["10:00 2 0 1"]);
+    }
+
+    #[test]
+    fn a_restart_continues_what_was_saved_and_is_marked() {
+        let mut day = LastDay::new(None, time("20T10:07:00"));
+        let start = day.unsaved(false);
+        assert!(start.is_some(), "a start is saved with the first step");
+        day.note(totals("20T10:08:00", 4, 2, 1));
+        assert_eq!(day.unsaved(false), None, "within a quarter of an hour");
+        let saved = day.unsaved(true);
+        assert_eq!(day.unsaved(true), None, "nothing was counted since");
+
+        let mut day = LastDay::new(saved.as_deref(), time("20T10:31:00"));
+        day.note(totals("20T10:32:00", 3, 0, 0));
+        assert_eq!(view(&day), ["10:07 4 2 1", "10:15 0 0 1", "10:30 3 0 1"]);
+        let all = day.view();
+        let starts: Vec<_> = all.iter().map(|one| (one.starts, one.retries)).collect();
+        assert_eq!(starts, [(1, 1), (0, 0), (1, 0)]);
+
+        let day = LastDay::new(saved.as_deref(), time("22T10:31:00"));
+        assert_eq!(view(&day), ["10:30 0 0 1"], "a day later");
+        let day = LastDay::new(Some("no JSON"), time("20T10:31:00"));
+        assert_eq!(view(&day), ["10:31 0 0 0"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The state file as the loop uses it: what the embedded hub wants saved with the next step, and the error while steps fail.
+//! The state file as the loop uses it: what is saved beside the next step, and the error while steps fail.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use websub::hub::{HubRecord, Relay};
 use crate::daemon::log::error_chain;
 use crate::report::figures::Counts;
 use crate::state::open::{StateFile, StateFileError};
+use crate::state::{self, Db};
 
 /// Longest time between two probes of the file, so that a full disk is detected before there is something to save.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
@@ -37,17 +38,26 @@ impl StoreProbe {
     }
 }
 
-/// What the embedded hub wants saved, all of it or nothing.
+/// What the embedded hub and the status want saved, all of it or nothing.
 #[derive(Debug, Default)]
-pub struct HubChanges {
+pub struct Unsaved {
     pub records: Vec<HubRecord>,
-    /// Deliveries that it owes its subscribers.
+    /// Deliveries that the hub owes its subscribers.
     pub owed: Vec<Relay>,
+    /// The counts of the last day.
+    pub last_day: Option<String>,
 }
 
-impl HubChanges {
+impl Unsaved {
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.owed.is_empty()
+        self.records.is_empty() && self.owed.is_empty() && self.last_day.is_none()
+    }
+
+    /// Writes it in the transaction of a step.
+    pub fn write(&self, db: Db<'_>) -> state::Result<()> {
+        state::hub::write(db, &self.records, &self.owed)?;
+        let last_day = self.last_day.as_deref();
+        last_day.map_or(Ok(()), |intervals| state::save_last_day(db, intervals))
     }
 }
 
@@ -56,7 +66,7 @@ impl HubChanges {
 pub struct StateSaver {
     pub file: StateFile,
     /// What is saved with the next step.
-    pub unsaved: HubChanges,
+    pub unsaved: Unsaved,
     /// Error of the last step, until one succeeds.
     trouble: Option<String>,
     /// Time of the next probe or retry.
@@ -69,7 +79,7 @@ impl StateSaver {
         let now = Instant::now();
         StateSaver {
             file,
-            unsaved: HubChanges::default(),
+            unsaved: Unsaved::default(),
             trouble: None,
             probe_at: now + PROBE_INTERVAL,
             check_at: now + CHECK_INTERVAL,

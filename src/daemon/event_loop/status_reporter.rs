@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use rustix::system::uname;
 use tracing::info;
 
 use crate::admin::Readiness;
 use crate::daemon::event_loop::last_day::LastDay;
 use crate::daemon::service_manager::ServiceManager;
-use crate::report::status::ConfigurationStatus;
-use crate::report::status::IntervalView;
+use crate::report::status::{ConfigurationStatus, DaemonView, IntervalView};
 use crate::report::summary::DaemonActivity;
 
 /// Minimum time between two additions to the counts of the last day.
@@ -29,6 +30,7 @@ pub struct StatusReporter {
     readiness: Readiness,
     pub service_manager: ServiceManager,
     pub configuration: ConfigurationStatus,
+    pub daemon: DaemonView,
     is_ready: bool,
     last_day: LastDay,
     /// The time of the last addition to it.
@@ -36,15 +38,25 @@ pub struct StatusReporter {
 }
 
 impl StatusReporter {
-    pub fn new(readiness: Readiness, configuration: ConfigurationStatus) -> StatusReporter {
+    pub fn new(
+        readiness: Readiness,
+        configuration: ConfigurationStatus,
+        began: Timestamp,
+        last_day: LastDay,
+    ) -> StatusReporter {
         let mut service_manager = ServiceManager::from_environment();
         service_manager.status_may_differ();
         StatusReporter {
             readiness,
             service_manager,
             configuration,
+            daemon: DaemonView {
+                host: uname().nodename().to_string_lossy().into_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                began,
+            },
             is_ready: false,
-            last_day: LastDay::default(),
+            last_day,
             noted: None,
         }
     }
@@ -55,6 +67,14 @@ impl StatusReporter {
             self.noted = Some(Instant::now());
             self.last_day.note(totals());
         }
+    }
+
+    /// Returns the counts of the last day as they are to be saved now, if they are; with `totals` when the daemon stops.
+    pub fn unsaved_day(&mut self, totals: Option<IntervalView>) -> Option<String> {
+        if let Some(totals) = totals {
+            self.last_day.note(totals);
+        }
+        self.last_day.unsaved(totals.is_some())
     }
 
     /// Returns the counts of the last day, with `totals` added to them.

@@ -120,10 +120,14 @@ impl Status {
         let unreached = self.unreached.iter().filter(|one| !is_failing(&one.hub));
         alerts.extend(unreached.map(of_unreached));
         alerts.extend(self.fell_behind.iter().map(of_fallen_behind));
-        let failing = self.embedded_hub.as_ref().map_or(0, |hub| hub.failing);
-        if failing > 0 {
-            let verb = if failing == 1 { "fails" } else { "fail" };
-            let what = format!("{} {verb}", counted(failing, "subscription"));
+        if let Some(hub) = self.embedded_hub.as_ref().filter(|hub| hub.failing > 0) {
+            let count = counted(hub.failing, "subscription");
+            let what = match (&hub.failure, hub.failing) {
+                (None, 1) => format!("{count} fails"),
+                (None, _) => format!("{count} fail"),
+                (Some(reason), 1) => format!("{count} fails: {reason}"),
+                (Some(reason), _) => format!("{count} fail, one of them for this reason: {reason}"),
+            };
             let advice = "deliveries are retried; `rsnotify subscriptions list` names them, and `remove` ends one";
             alerts.push(Alert::new(Health::Look, Part::Subscriptions, what, advice));
         }
@@ -310,8 +314,12 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
         "the hub cannot reach the topic at its URI, or it was never advertised with this hub",
         |kind| kind.usual_cause(is_broker_name(hub)),
     );
+    let advice = match trouble.own_reason {
+        Some(words) => format!("it said: {words}; usually: {cause}"),
+        None => format!("usually: {cause}"),
+    };
     Alert {
         since: trouble.since,
-        ..Alert::new(urgency, Part::Hubs, what, &format!("usually: {cause}"))
+        ..Alert::new(urgency, Part::Hubs, what, &advice)
     }
 }

@@ -40,6 +40,8 @@ pub struct HubTrouble<'a> {
     /// Nothing where it accepts.
     pub kind: Option<RefusalKind>,
     pub reason: &'a str,
+    /// The reason in the hub's own words, if it gave any.
+    pub own_reason: Option<&'a str>,
     pub channels: usize,
     /// The time since when it fails on the first of them.
     pub since: Option<Timestamp>,
@@ -130,9 +132,14 @@ fn note_trouble<'a>(troubles: &mut Vec<HubTrouble<'a>>, view: &'a HubView) {
         return;
     };
     let kind = view.failure().map(|refusal| refusal.kind);
+    // Where the hub fails as a whole, other channels were not tried.
+    let is_it = |last: &&Attempt| last.refusal.as_ref().map(|refusal| refusal.kind) == kind;
+    let last = view.last.as_ref().filter(is_it);
+    let own_reason = last.and_then(Attempt::own_reason);
     let mut known = troubles.iter_mut();
     match known.find(|trouble| (trouble.state, trouble.kind) == (view.state, kind)) {
         Some(trouble) => {
+            trouble.own_reason = trouble.own_reason.or(own_reason);
             trouble.channels += 1;
             trouble.since = earliest(trouble.since, view.since);
         }
@@ -140,6 +147,7 @@ fn note_trouble<'a>(troubles: &mut Vec<HubTrouble<'a>>, view: &'a HubView) {
             state: view.state,
             kind,
             reason,
+            own_reason,
             channels: 1,
             since: view.since,
         }),

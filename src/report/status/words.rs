@@ -57,6 +57,11 @@ pub fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// Returns the time from `since` to `now`, in one or two units.
+pub fn elapsed(since: Timestamp, now: Timestamp) -> String {
+    length(now.duration_since(since).as_secs().unsigned_abs())
+}
+
 /// Returns [`relative`], and the time to the second.
 pub fn when(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({at:.0})", relative(at, now))

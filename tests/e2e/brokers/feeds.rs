@@ -1,4 +1,5 @@
-//! Content change messages: `payload = "atom"` and `listen --broker`, with a broker that does as it is told.
+//! Content change messages: `payload = "atom"` and `listen --broker`, with a broker that does as it is told (F4, F5,
+//! F6).
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! A notification is one transaction that all receipts confirm; anything else is repeated with the same ids (F2, F4, F7).
+//! A notification is one transaction that all receipts confirm; anything else is repeated with the same ids (F2, F3,
+//! F4, F7).
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Channels of changes: advertised, configured or by default, beside those of documents (C9 to C12).
+//! Channels of changes: advertised, configured or by default, beside those of documents (C1, C9, C10, C12).
 
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;

@@ -1,4 +1,4 @@
-//! Delivery of changes to hubs of every mode, together and alone (C21, C23 to C26).
+//! Delivery of changes to hubs of every mode, together and alone (C21, C23, C24, C25).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::DEADLINE;
 use crate::support::daemon::{Setup, output};
-use crate::support::documents::{Site, list};
+use crate::support::documents::{Site, capability_list, list};
 use crate::support::hub::{FakeHub, Manner};
 
 use super::front::Front;
@@ -107,6 +107,23 @@ fn a_hub_is_judged_by_what_it_answers(
         Some(want) => checked.found(&[want]),
         None => checked.is_fine(),
     }
+}
+
+#[test]
+fn a_wrong_url_of_a_hub_is_found_before_what_follows_from_it() {
+    let site = Site::new();
+    let channel = "<url><loc>https://source.example/a/framework/</loc>\
+                   <rs:md capability=\"framework-notification\"/>\
+                   <rs:ln rel=\"hub\" href=\"https://hub.example/\"/></url>\n</urlset>";
+    let list = capability_list("a", &["resourcelist", "changelist"]);
+    site.write("a/capabilitylist.xml", &list.replace("</urlset>", channel));
+    let (address, _asked) = hub("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), None);
+    let url = format!("http://{address}/");
+    let setup = Setup::with_source(&site, "", &format!("[[hub]]\nurl = \"{url}\"\n"));
+    check(&setup).found(&[
+        "404 to HEAD, no hub at this address",
+        "advertises only hubs that are not configured",
+    ]);
 }
 
 #[test]
@@ -289,8 +306,8 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
     check(&setup).is_fine();
     front.behave(super::front::Manner::NotFound);
     check(&setup).found(&[
-        "404 with Content-Type text/html",
         "the advertised address of this hub answers 404",
+        "404 with Content-Type text/html",
     ]);
 }
 

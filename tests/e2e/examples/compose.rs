@@ -30,14 +30,6 @@ fn daemon(services: &Value) -> Config {
     configuration(&command(&["run"], &variables), FILE, None)
 }
 
-/// The port of a listener that other containers reach.
-fn open_port(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) if address.ip().is_unspecified() => address.port().to_string(),
-        other => panic!("{other} is not open to other containers"),
-    }
-}
-
 #[test]
 fn services_run_this_image_with_flags_and_variables_that_exist() {
     let services = services();
@@ -51,7 +43,7 @@ fn services_run_this_image_with_flags_and_variables_that_exist() {
     );
 
     let listen = &services["listen"];
-    let asked = command(&texts(&listen["command"]), &own_variables(listen));
+    let asked = command(&texts(&listen["command"]), &BTreeMap::new());
     assert!(matches!(asked, Command::Listen(_)), "{asked:?}");
     let check = texts(&services["rsnotify"]["healthcheck"]["test"]);
     assert_eq!(check[..2], ["CMD", "/usr/bin/rsnotify"]);
@@ -60,42 +52,42 @@ fn services_run_this_image_with_flags_and_variables_that_exist() {
 }
 
 #[test]
-fn addresses_and_ports_agree() {
+fn services_reach_each_other_on_loopback() {
     let services = services();
     let config = daemon(&services);
-    let address = |name: &str| {
-        services[name]["networks"]["default"]["ipv4_address"]
-            .as_str()
-            .unwrap()
+    for name in ["rsnotify", "listen"] {
+        assert_eq!(services[name]["network_mode"], "service:web");
+        assert!(services[name]["ports"].is_null(), "{name}");
+    }
+    // A service that shares the network of another is started again with it.
+    assert_eq!(services["rsnotify"]["depends_on"]["web"]["restart"], true);
+    let (Address::Tcp(public), Address::Tcp(admin)) =
+        (&config.server.listen, &config.server.admin_listen)
+    else {
+        panic!("{config:?}");
     };
+    assert!(public.ip().is_loopback() && admin.ip().is_unspecified());
+    assert_eq!(image::ports(), [public.port().to_string()]);
+    let passed_on = format!("proxy_pass http://{public};");
+    assert!(text("examples/site/nginx.conf").contains(&passed_on));
+    let port = admin.port();
+    assert_eq!(
+        texts(&services["web"]["ports"]),
+        ["127.0.0.1:8080:8080", &format!("127.0.0.1:{port}:{port}")]
+    );
+    // The embedded hub calls back where `listen` waits beside it.
+    let hub = format!("{:?}", config.embedded_hub);
+    assert!(hub.contains("127.0.0.0/8"), "{hub}");
+}
 
-    let port = open_port(&config.server.listen);
-    assert_eq!(image::ports(), [port.as_str()]);
-    assert!(
-        text("examples/site/nginx.conf").contains(&format!("proxy_pass http://rsnotify:{port};"))
-    );
-    assert_eq!(
-        texts(&services["web"]["extra_hosts"]),
-        [format!("rsnotify:{}", address("rsnotify"))]
-    );
-    let admin = open_port(&config.server.admin_listen);
-    assert_eq!(
-        texts(&services["rsnotify"]["ports"]),
-        [format!("127.0.0.1:{admin}:{admin}")]
-    );
-
-    // The embedded hub believes the web server, and calls back where `listen` waits beside it.
-    let hub = config.embedded_hub.as_ref().unwrap();
-    assert!(
-        format!("{:?}", hub.trusted_proxies).contains(address("web")),
-        "{hub:?}"
-    );
-    assert_eq!(services["listen"]["network_mode"], "service:web");
-    let callback = format!("http://{}:9000/", address("web"));
-    assert_eq!(
-        services["listen"]["environment"]["RSNOTIFY_CALLBACK"],
-        callback
-    );
+#[test]
+fn no_address_of_a_container_is_fixed() {
+    for file in ["compose.yaml", "rsnotify.toml"] {
+        let text = text(&format!("examples/compose/{file}"));
+        for word in ["ipv4_address", "subnet", "extra_hosts", "172.", "192.168."] {
+            assert!(!text.contains(word), "{file} has {word}");
+        }
+    }
 }
 
 #[test]
@@ -119,8 +111,13 @@ fn the_tree_is_published_as_it_is_announced() {
         "rsnotify",
         &format!("state:{}", image::variables()["STATE_DIRECTORY"])
     ));
-    let topic = texts(&services["listen"]["command"])[1];
-    assert_eq!(topic, format!("{url}topics/notes/"));
+    assert_eq!(
+        texts(&services["listen"]["command"])[1..],
+        [
+            format!("{url}topics/notes/"),
+            format!("{url}changes/notes/")
+        ]
+    );
 }
 
 #[test]
@@ -129,4 +126,16 @@ fn nothing_may_more_than_it_must() {
         assert_eq!(service["read_only"], true, "{name}");
         assert_eq!(texts(&service["cap_drop"]), ["ALL"], "{name}");
     }
+}
+
+#[test]
+fn the_token_of_the_hub_is_where_its_file_says() {
+    let hub = &yaml("examples/compose/hub.yaml")["services"]["hub"];
+    let file = text("examples/compose/hub.toml");
+    let holder = "bearer_token_file = \"/etc/rsnotify/library.token\"";
+    assert!(file.contains(holder), "{file}");
+    let mounted = "./library.token:/etc/rsnotify/library.token:ro";
+    assert!(texts(&hub["volumes"]).contains(&mounted), "{hub}");
+    let made = "rsnotify token library | sed -n '2s/# //p' >examples/compose/library.token";
+    assert!(text("docs/container.md").contains(made));
 }

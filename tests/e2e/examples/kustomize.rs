@@ -12,8 +12,15 @@ use crate::examples::manifest::{command, configuration, named, text, texts, yaml
 
 const FILE: &str = "examples/kustomize/rsnotify.toml";
 
+const DEPLOYMENTS: [&str; 3] = ["deployment", "hub", "listen"];
+
+/// The pod of the deployment in a file.
+fn pod_of(file: &str) -> Value {
+    yaml(&format!("examples/kustomize/{file}.yaml"))["spec"]["template"]["spec"].clone()
+}
+
 fn pod() -> Value {
-    yaml("examples/kustomize/deployment.yaml")["spec"]["template"]["spec"].clone()
+    pod_of("deployment")
 }
 
 fn daemon(pod: &Value) -> Config {
@@ -25,7 +32,7 @@ fn daemon(pod: &Value) -> Config {
         let text = |key: &str| variable[key].as_str().unwrap().to_owned();
         variables.insert(text("name"), text("value"));
     }
-    let token = "/etc/rsnotify/hub/token";
+    let token = "/etc/rsnotify/hub.token";
     configuration(&command(&["run"], &variables), FILE, Some(token))
 }
 
@@ -39,7 +46,7 @@ fn mounts(container: &Value) -> BTreeMap<&str, &Value> {
 /// Every container of the pod.
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     let lists = [&pod["initContainers"], &pod["containers"]];
-    lists.into_iter().flat_map(|list| list.as_array().unwrap())
+    lists.into_iter().filter_map(Value::as_array).flatten()
 }
 
 #[test]
@@ -92,10 +99,8 @@ fn the_web_server_passes_topics_on_to_the_sidecar() {
         panic!("{config:?}");
     };
     assert!(public.ip().is_loopback());
-    let passed_on = format!("proxy_pass http://rsnotify:{};", public.port());
+    let passed_on = format!("proxy_pass http://{public};");
     assert!(text("examples/site/nginx.conf").contains(&passed_on));
-    assert_eq!(texts(&pod["hostAliases"][0]["hostnames"]), ["rsnotify"]);
-    assert_eq!(pod["hostAliases"][0]["ip"], public.ip().to_string());
     let web = named(&pod["containers"], "name", "web");
     let port = &named(&web["ports"], "name", "http")["containerPort"];
     assert!(text("examples/site/nginx.conf").contains(&format!("listen {port};")));
@@ -131,20 +136,60 @@ fn the_tree_is_published_as_it_is_announced() {
 
 #[test]
 fn nothing_may_more_than_it_must() {
-    let pod = pod();
-    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    assert_eq!(pod["securityContext"]["runAsUser"].to_string(), USER);
-    assert_eq!(pod["automountServiceAccountToken"], false);
-    for container in containers(&pod) {
-        let context = &container["securityContext"];
-        assert_eq!(context["readOnlyRootFilesystem"], true, "{container}");
-        assert_eq!(context["allowPrivilegeEscalation"], false, "{container}");
+    for file in DEPLOYMENTS {
+        let pod = pod_of(file);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["securityContext"]["runAsUser"].to_string(), USER);
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        for container in containers(&pod) {
+            let context = &container["securityContext"];
+            assert_eq!(context["readOnlyRootFilesystem"], true, "{container}");
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{container}");
+            assert_eq!(
+                texts(&context["capabilities"]["drop"]),
+                ["ALL"],
+                "{container}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_changed_configuration_arrives_in_the_pods() {
+    for (file, map) in [("deployment", "rsnotify"), ("hub", "hub")] {
+        let pod = pod_of(file);
+        // A file that is mounted with it never changes.
+        assert!(!text(&format!("examples/kustomize/{file}.yaml")).contains("subPath"));
+        let sources = &named(&pod["volumes"], "name", map)["projected"]["sources"];
+        assert_eq!(sources[0]["configMap"]["name"], map);
+        assert_eq!(sources[1]["secret"]["name"], "hub-token");
+        let container = containers(&pod).find(|container| container["name"] == map);
         assert_eq!(
-            texts(&context["capabilities"]["drop"]),
-            ["ALL"],
-            "{container}"
+            mounts(container.unwrap())[map]["mountPath"],
+            "/etc/rsnotify"
         );
     }
+}
+
+#[test]
+fn hub_and_destination_are_where_the_site_says() {
+    let config = daemon(&pod());
+    let hub = &pod_of("hub")["containers"][0];
+    let listen = &pod_of("listen")["containers"][0];
+    for (container, arguments) in [(hub, "hub"), (listen, "listen")] {
+        assert_eq!(container["image"], "localhost/rsnotify");
+        assert_eq!(texts(&container["args"])[0], arguments);
+    }
+    let own = text("examples/kustomize/hub.toml");
+    for part in [
+        format!("url = \"{}\"", config.hubs[0].hub),
+        format!("topics = [\"{}\"]", config.server.public_url.unwrap()),
+        "bearer_token_file = \"/etc/rsnotify/hub.token\"".to_owned(),
+    ] {
+        assert!(own.contains(&part), "no {part} in {own}");
+    }
+    let ports = named(&hub["ports"], "name", "hub");
+    assert_eq!(image::ports(), [ports["containerPort"].to_string()]);
 }
 
 #[test]
@@ -158,10 +203,11 @@ fn everything_that_is_named_is_there() {
     for file in texts(&site["configMapGenerator"][0]["files"]) {
         assert!(root.join("../site").join(file).exists(), "{file}");
     }
-    assert_eq!(
-        texts(&here["configMapGenerator"][0]["files"]),
-        ["config.toml=rsnotify.toml"]
-    );
+    for (map, file) in [("rsnotify", "rsnotify.toml"), ("hub", "hub.toml")] {
+        let files = &named(&here["configMapGenerator"], "name", map)["files"];
+        assert_eq!(texts(files), [format!("config.toml={file}")]);
+        assert!(root.join(file).exists(), "{file}");
+    }
 
     let pod = pod();
     let sidecar = named(&pod["initContainers"], "name", "rsnotify");
@@ -176,14 +222,6 @@ fn everything_that_is_named_is_there() {
 
     let volume = |name: &str| named(&pod["volumes"], "name", name);
     assert_eq!(
-        volume("rsnotify")["configMap"]["name"],
-        here["configMapGenerator"][0]["name"]
-    );
-    assert_eq!(
-        volume("hub")["secret"]["secretName"],
-        here["secretGenerator"][0]["name"]
-    );
-    assert_eq!(
         volume("site")["configMap"]["name"],
         site["configMapGenerator"][0]["name"]
     );
@@ -192,11 +230,7 @@ fn everything_that_is_named_is_there() {
             volume(name);
         }
     }
-    // The token is where the file says.
-    assert!(texts(&here["secretGenerator"][0]["literals"])[0].starts_with("token="));
-    assert_eq!(mounts(sidecar)["hub"]["mountPath"], "/etc/rsnotify/hub");
-    assert_eq!(
-        mounts(sidecar)["rsnotify"]["mountPath"],
-        "/etc/rsnotify/config.toml"
-    );
+    // The token is where the files say, and made by a command of the page.
+    let made = "rsnotify token site | sed -n '2s/# //p' | kubectl create secret generic hub-token --from-file=hub.token=";
+    assert!(text("docs/container.md").contains(made));
 }

@@ -17,11 +17,9 @@ pub fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The only document of a YAML file.
+/// The first document of a YAML file.
 pub fn yaml(path: &str) -> Value {
-    let documents = YamlLoader::load_from_str(&text(path)).unwrap();
-    assert_eq!(documents.len(), 1, "{path}");
-    json(&documents[0])
+    json(&YamlLoader::load_from_str(&text(path)).unwrap()[0])
 }
 
 fn json(yaml: &Yaml) -> Value {

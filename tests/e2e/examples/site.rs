@@ -1,5 +1,5 @@
-//! The services of `examples/compose` as processes on this machine: a Destination receives through the web server what
-//! the generator wrote.
+//! The services of `examples/compose`, and the pods of `examples/kustomize`, as processes on this machine: a Destination
+//! receives what the generator wrote.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
-use crate::examples::manifest::{text, texts, yaml};
+use crate::examples::manifest::{named, text, texts, yaml};
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, output, try_get};
 use crate::support::listener::Listener;
 use crate::support::needs;
 use crate::support::ports;
+
+const QUICK: &str = "[window]\nquiet = \"20ms\"\nchange_quiet = \"20ms\"\n";
 
 /// A process that ends, with its children, when this is dropped.
 struct Service(Child);
@@ -42,31 +44,28 @@ fn adapted(text: &str, changes: &[(&str, &str)]) -> String {
     })
 }
 
-fn start_daemon(directory: &Path, tree: &str, site: &str) -> Daemon {
-    let file = directory.join("config.toml");
-    let hub = "[embedded_hub]\ncallback_ports = [\"1-65535\"]";
-    let config = adapted(
-        &text("examples/compose/rsnotify.toml"),
-        &[
-            ("localhost:8080", site),
-            ("/srv/www", tree),
-            ("172.30.84.11", "127.0.0.1"),
-            ("172.30.84.0/24", "127.0.0.0/8"),
-            ("[embedded_hub]", hub),
-        ],
-    );
-    fs::write(&file, config + "[window]\nquiet = \"20ms\"\n").unwrap();
+/// Starts `rsnotify run` or `hub` with an example's configuration, adapted to this machine.
+fn start_daemon(
+    directory: &Path,
+    name: &str,
+    listen: &str,
+    example: &str,
+    changes: &[(&str, &str)],
+    more: &str,
+) -> Daemon {
+    let file = directory.join(format!("{name}.toml"));
+    fs::write(&file, adapted(&text(example), changes) + more).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-    command.arg("run").arg("--config").arg(file);
+    command.arg(name).arg("--config").arg(file);
     command.args([
         "--log-format",
         "json",
         "--listen",
-        "127.0.0.1:0",
+        listen,
         "--admin-listen",
         "127.0.0.1:0",
     ]);
-    command.env("STATE_DIRECTORY", directory.join("state"));
+    command.env("STATE_DIRECTORY", directory.join(format!("{name}.state")));
     let daemon = Daemon::spawn(command);
     daemon.await_log("ready");
     daemon
@@ -85,7 +84,7 @@ fn start_web_server(
         &[
             ("/tmp/", &format!("{directory}/")),
             ("listen 8080", &format!("listen {site}")),
-            ("rsnotify:8400", &daemon.to_string()),
+            ("127.0.0.1:8400", &daemon.to_string()),
             ("/srv/www", tree),
         ],
     );
@@ -107,21 +106,56 @@ fn start_web_server(
     Service::start(nginx().stderr(Stdio::null()))
 }
 
-fn start_generator(tree: &str, site: &str) -> Service {
-    let compose = yaml("examples/compose/compose.yaml");
+/// Starts the generator with the arguments of an example, adapted to this machine.
+fn start_generator(arguments: &[&str], changes: &[(&str, &str)]) -> Service {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/site/generate.py");
-    let mut arguments: Vec<String> = texts(&compose["services"]["generator"]["command"])
-        .iter()
-        .map(|argument| argument.replace("localhost:8080", site))
-        .map(|argument| {
-            argument
-                .replace("/srv/www", tree)
-                .replace("/etc/site/generate.py", script)
-        })
-        .collect();
+    let mut arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    arguments[1] = script.to_owned();
+    for (from, to) in changes {
+        for argument in &mut arguments {
+            *argument = argument.replace(from, to);
+        }
+    }
     // A note each second.
     assert_eq!(arguments.pop().as_deref(), Some("30"));
     Service::start(Command::new(&arguments[0]).args(&arguments[1..]).arg("1"))
+}
+
+/// Awaits that the web server has the site and its topics, and what a Destination receives of both channels.
+fn await_notes(address: SocketAddr) {
+    let site = address.to_string();
+    let head = |path: &str| {
+        try_get(address, path)
+            .map(|(head, _)| head)
+            .unwrap_or_default()
+    };
+    let deadline = Instant::now() + DEADLINE;
+    // The generator writes the Source Description last.
+    for path in [
+        "/.well-known/resourcesync",
+        "/topics/notes/",
+        "/changes/notes/",
+    ] {
+        while !head(path).starts_with("HTTP/1.1 200") {
+            assert!(Instant::now() < deadline, "the web server has no {path}");
+            std::thread::sleep(Duration::from_millis(20)); // poll: nobody says when it is there
+        }
+        let head = head(path);
+        assert!(head.contains("Content-Type: application/xml"), "{head}");
+    }
+    for (topic, change) in [
+        (
+            "topics",
+            "updated  changelist        http://SITE/notes/changelist.xml",
+        ),
+        ("changes", "created  http://SITE/notes/"),
+    ] {
+        let listener = Listener::start(&format!("http://{site}/{topic}/notes/"));
+        let change = change.replace("SITE", &site);
+        // What was published first may still be told.
+        let mut heard = std::iter::repeat_with(|| listener.line()).take(10);
+        assert!(heard.any(|line| line.contains(&change)), "{change}");
+    }
 }
 
 #[test]
@@ -133,28 +167,67 @@ fn a_destination_receives_through_the_web_server_what_the_generator_wrote() {
     let published = tree.path().to_str().unwrap();
     let address = ports::reserved();
     let site = address.to_string();
-    let daemon = start_daemon(directory.path(), published, &site);
+    let changes = [("localhost:8080", site.as_str()), ("/srv/www", published)];
+    let daemon = start_daemon(
+        directory.path(),
+        "run",
+        "127.0.0.1:0",
+        "examples/compose/rsnotify.toml",
+        &changes,
+        QUICK,
+    );
     let _web = start_web_server(&nginx, directory.path(), published, &site, daemon.public);
-    let _generator = start_generator(published, &site);
+    let compose = yaml("examples/compose/compose.yaml");
+    let arguments = texts(&compose["services"]["generator"]["command"]);
+    let _generator = start_generator(&arguments, &changes);
+    await_notes(address);
+}
 
-    let head = |path: &str| {
-        try_get(address, path)
-            .map(|(head, _)| head)
-            .unwrap_or_default()
+#[test]
+fn a_destination_receives_from_the_hub_of_the_pod_what_the_generator_wrote() {
+    let (Some(nginx), Some(_)) = (needs::program("nginx"), needs::program("python3")) else {
+        return;
     };
-    let deadline = Instant::now() + DEADLINE;
-    // The generator writes the Source Description last.
-    for path in ["/.well-known/resourcesync", "/topics/notes/"] {
-        while !head(path).starts_with("HTTP/1.1 200") {
-            assert!(Instant::now() < deadline, "the web server has no {path}");
-            std::thread::sleep(Duration::from_millis(20)); // poll: nobody says when it is there
-        }
-        let head = head(path);
-        assert!(head.contains("Content-Type: application/xml"), "{head}");
-    }
-    let listener = Listener::start(&format!("http://{site}/topics/notes/"));
-    let change = format!("updated  changelist        http://{site}/notes/changelist.xml");
-    // What was published first may still be told.
-    let mut heard = std::iter::repeat_with(|| listener.line()).take(10);
-    assert!(heard.any(|line| line.ends_with(&change)), "{change}");
+    let [tree, directory] = [(); 2].map(|()| TempDir::new().unwrap());
+    let published = tree.path().to_str().unwrap();
+    // As the page has it made.
+    let (code, made, said) =
+        output(Command::new(env!("CARGO_BIN_EXE_rsnotify")).args(["token", "site"]));
+    assert_eq!(code, Some(0), "{said}");
+    let token = directory.path().join("hub.token");
+    let second = made.lines().nth(1).unwrap();
+    fs::write(&token, second.replace("# ", "")).unwrap();
+
+    let [address, hub] = [(); 2].map(|()| ports::reserved());
+    let (site, hub) = (address.to_string(), hub.to_string());
+    let (site_url, hub_url) = (format!("http://{site}/"), format!("http://{hub}/hub"));
+    let changes = [
+        ("http://site/", site_url.as_str()),
+        ("http://hub/hub", &hub_url),
+        ("/etc/rsnotify/hub.token", token.to_str().unwrap()),
+    ];
+    let of_hub = [&changes[..], &[("10.0.0.0/8", "127.0.0.0/8")]].concat();
+    let _hub = start_daemon(
+        directory.path(),
+        "hub",
+        &hub,
+        "examples/kustomize/hub.toml",
+        &of_hub,
+        "",
+    );
+    let of_site = [&changes[..], &[("/srv/www", published)]].concat();
+    let daemon = start_daemon(
+        directory.path(),
+        "run",
+        "127.0.0.1:0",
+        "examples/kustomize/rsnotify.toml",
+        &of_site,
+        QUICK,
+    );
+    let _web = start_web_server(&nginx, directory.path(), published, &site, daemon.public);
+    let pod = &yaml("examples/kustomize/deployment.yaml")["spec"]["template"]["spec"];
+    let generator = named(&pod["containers"], "name", "generator");
+    let arguments = [texts(&generator["command"]), texts(&generator["args"])].concat();
+    let _generator = start_generator(&arguments, &of_site);
+    await_notes(address);
 }

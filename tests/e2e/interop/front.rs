@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Passes connections on to whoever is behind it, and closes them while nobody is.
+/// Passes connections on to the server behind it, and closes them while there is none.
 pub struct Front {
     pub address: SocketAddr,
     behind: Arc<Mutex<Option<SocketAddr>>>,

@@ -1,4 +1,4 @@
-//! The story of three Sources, one hub and many subscribers, each of which is killed at random.
+//! Stories of Sources and their hub: one that is added, and three with many subscribers, each of which is killed at random.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::conformance::callback::{Callback, Request, Say, cut_off, willing};
 use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
-use crate::support::daemon::Daemon;
+use crate::support::daemon::{Daemon, output};
 use crate::support::documents::{Site, list};
 
 /// The number of subscribers over all topics, if not 24.
@@ -26,15 +26,21 @@ struct Publishing {
 
 impl Publishing {
     fn start(setup: &HubSetup, name: &str, token: &str) -> Publishing {
-        let (site, directory) = (Site::new(), tempfile::tempdir().unwrap());
-        let (root, url) = (site.root.path().display(), setup.url());
         let token = setup.directory.path().join(format!("{token}.token"));
+        let (url, token) = (setup.url(), token.display());
+        let hub = format!("[[hub]]\nurl = \"{url}\"\nbearer_token_file = \"{token}\"\n");
+        Publishing::start_with(name, &hub)
+    }
+
+    /// Starts a source with these tables at the end of its configuration.
+    fn start_with(name: &str, tables: &str) -> Publishing {
+        let (site, directory) = (Site::new(), tempfile::tempdir().unwrap());
+        let root = site.root.path().display();
         let config = format!(
             "state_dir = \"state\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
              public_url = \"https://{name}.example/\"\n[window]\nquiet = \"20ms\"\n\
              [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"https://source.example/\" }}]\n\
-             settle = \"50ms\"\n[[hub]]\nurl = \"{url}\"\nbearer_token_file = \"{}\"\n",
-            token.display()
+             settle = \"50ms\"\n{tables}"
         );
         std::fs::write(directory.path().join("c.toml"), config).unwrap();
         Publishing {
@@ -127,6 +133,35 @@ impl Dice {
         self.0 = self.0.wrapping_add(1);
         (self.0 >> 33) % sides
     }
+}
+
+#[test]
+fn one_command_adds_a_source_to_a_running_hub() {
+    let setup = HubSetup::new("");
+    let hub = setup.start();
+    let (code, noted, _) = output(&mut setup.command(&["check", "--no-environment"]));
+    assert_eq!(code, Some(0));
+    assert!(noted.contains("there is no [[publisher]]"), "{noted}");
+    let file = setup.directory.path().join("hub.toml");
+    let mut token = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    token.args(["token", "library", "https://library.example/", "--write"]);
+    let (code, lines, said) = output(token.arg("--config").arg(&file));
+    assert_eq!(code, Some(0), "{said}");
+    let reloaded = "the hub has reloaded: publisher library added";
+    assert!(said.contains(reloaded), "{said}");
+    let secret = lines.lines().nth(1).unwrap().strip_prefix("# ").unwrap();
+    let holder = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&holder, secret).unwrap();
+    let there = holder.path().to_str().unwrap();
+    let lines = lines.replace("/etc/rsnotify/hub-token", there);
+    let mut source = Publishing::start_with("library", &lines);
+    let callback = Callback::start();
+    setup.subscribe(&source.topic, &callback.url("/"));
+    source.change();
+    let body = String::from_utf8(callback.next("POST").body).unwrap();
+    assert!(body.contains("a/changelist.xml"), "{body}");
+    source.daemon.stop();
+    hub.stop();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::documents::list;
 use crate::writing::{PATH, UPDATED, long_list};
 
-/// By polling a file that is whole and left alone counts as done, whoever has it open.
+/// By polling, a file that is whole and left alone counts as done, even if it is open.
 #[rstest]
 fn whole_but_still_open_it_is_waited_for(#[values(Inotify, Notify)] watch: Watch) {
     let mut story = Story::start(watch);

@@ -1,4 +1,5 @@
-//! Crashes, reloads and clocks: nothing is lost, and nothing is told twice but what a hub may not have heard.
+//! Crashes, reloads and clocks: nothing is lost, and nothing is told twice but what a hub may not have heard (C8, C12,
+//! C21).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Changes of sets without Change Lists, from their Resource Lists (C27 to C29).
+//! Changes of sets without Change Lists, from their Resource Lists (C7, C11, C12, C27, C28, C29).
 
 use std::fmt::Write;
 

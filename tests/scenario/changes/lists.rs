@@ -1,4 +1,4 @@
-//! Change Lists that come, go and change what they are (C1, C4, C7, C11).
+//! Change Lists that come, go and change what they are (C1, C4, C6, C7, C8, C10, C11, C13).
 
 use jiff::SignedDuration;
 use rsnotify::announce::event::Fact;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
-    ChangeListError, EntryPlace, ListedChanges, read_changes_at, read_keys, read_resource_entries,
-    read_resources,
+    ChangeListError, EntryPlace, ListedChanges, read_changes_at, read_keys,
 };
 use resourcesync::change_payload::ChangePayload;
+use resourcesync::resource_list::{read_resource_entries, read_resources};
 use resourcesync::uri::Uri;
 use rsnotify::announce::changes::inventory::take_inventory;
 use rsnotify::announce::changes::round::{

@@ -28,7 +28,7 @@ use rsnotify::announce::observation::{
     DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
 };
 use rsnotify::announce::plan::Plan;
-use rsnotify::announce::steps::step::Engine;
+use rsnotify::announce::steps::engine::Engine;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountName;

@@ -51,7 +51,7 @@ impl World {
     /// Returns why the deletions of a source are suspended, if they are.
     pub fn suspension(&self, source: usize) -> Option<Suspension> {
         let engine = self.engine();
-        rsnotify::announce::steps::mounts::suspension(
+        rsnotify::announce::steps::deletions::suspension(
             engine.db(),
             &engine.plan.sources[source],
             &engine.live.sources[source],
@@ -62,7 +62,7 @@ impl World {
     /// Returns the number of missing documents of the first source.
     pub fn missing(&self) -> usize {
         let source = self.engine().live.sources[0].id;
-        rsnotify::announce::steps::mounts::missing(self.db(), source)
+        rsnotify::announce::steps::deletions::missing(self.db(), source)
             .unwrap()
             .len()
     }

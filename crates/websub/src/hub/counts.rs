@@ -61,6 +61,8 @@ pub struct DeliveryCounts {
     pub failed: u64,
     /// Failed at the last attempt.
     pub abandoned: u64,
+    /// Attempts that were not the first with their notification, whatever their outcome.
+    pub retries: u64,
     /// 410: the subscription has ended.
     pub gone: u64,
     /// Subscriptions that ended because too much was pending for them.
@@ -68,8 +70,9 @@ pub struct DeliveryCounts {
 }
 
 impl DeliveryCounts {
-    /// Counts an attempt.
-    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome) {
+    /// Counts attempt number `attempts`.
+    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome, attempts: u32) {
+        self.retries += u64::from(attempts > 1);
         let count = match (outcome, answer) {
             (DeliveryOutcome::Delivered, _) => &mut self.delivered,
             (DeliveryOutcome::Gone, _) => &mut self.gone,
@@ -107,8 +110,8 @@ mod tests {
             (answered(503), DeliveryOutcome::Abandoned, 4),
             (answered(410), DeliveryOutcome::Gone, 5),
         ] {
-            for _ in 0..times {
-                deliveries.attempted(&answer, outcome);
+            for attempts in 1..=times {
+                deliveries.attempted(&answer, outcome, attempts);
             }
         }
         let want = DeliveryCounts {
@@ -116,6 +119,7 @@ mod tests {
             refused: 2,
             failed: 3,
             abandoned: 4,
+            retries: 10,
             gone: 5,
             cut_off: 0,
         };

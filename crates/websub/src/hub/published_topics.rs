@@ -335,6 +335,7 @@ mod tests {
         }
     }
 
+    // S3.
     #[test]
     fn topics_without_publications_and_subscribers_are_forgotten() {
         let mut topics = PublishedTopics::default();

@@ -49,13 +49,13 @@ impl PublisherCounts {
         self.repeated += u64::from(is_repeat);
     }
 
-    /// Counts a publication that is refused.
-    pub fn refused(&mut self, refusal: &PublicationRefusal, now: Timestamp) {
+    /// Counts a publication that is refused, with the reason for the hub's operator.
+    pub fn refused(&mut self, refusal: &PublicationRefusal, reason: String, now: Timestamp) {
         match refusal {
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
             _ => self.refused += 1,
         }
-        self.failed(refusal.to_string(), now);
+        self.failed(reason, now);
     }
 
     /// Counts a failed attempt to fetch a topic.

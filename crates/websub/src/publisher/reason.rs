@@ -189,7 +189,7 @@ impl RefusalKind {
                  ResourceSync hubs, \"ping\" for most others"
             }
             RefusalKind::NotAllowed => {
-                "its credentials are missing, wrong or out of date, or the hub wants the topic to be \
+                "its credentials are missing, wrong or another publisher's, or the hub wants the topic to be \
                  registered with it first"
             }
             RefusalKind::NotAllowedByProxy => {

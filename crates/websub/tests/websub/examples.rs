@@ -1,17 +1,16 @@
-//! The examples, with one another.
+//! A mirror, as the example has it, of what the least hub delivers.
 
 use std::sync::Mutex;
 
 use resourcesync::uri::Uri;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use websub::hub::callback::CallbackPolicy;
+use websub::hub::topic_hub::TopicHub;
 use websub::subscriber::Destination;
 
 use crate::support::{Peer, say, soon};
 
-#[path = "../../examples/hub.rs"]
-#[expect(dead_code, reason = "its main function")]
-mod hub;
 #[path = "../../examples/mirror.rs"]
 #[expect(dead_code, reason = "its main function")]
 mod mirror;
@@ -56,8 +55,9 @@ async fn a_mirror_follows_what_the_hub_delivers() {
     let list = Uri::parse(&source.url("/cl.xml")).unwrap();
     let (subscribed, mut subscriptions) = mpsc::unbounded_channel();
     let subscribed = move |callback| subscribed.send(callback).unwrap();
-    let publisher = hub::Publisher::start(listener, list, subscribed).unwrap();
-    let topic = publisher.page.topic.clone();
+    let policy = CallbackPolicy::on_this_machine();
+    let mut hub = TopicHub::start(listener, list, policy, subscribed).unwrap();
+    let topic = hub.topic().clone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
     let (sender, mut reports) = mpsc::unbounded_channel();
@@ -80,9 +80,9 @@ async fn a_mirror_follows_what_the_hub_delivers() {
 
     *content.lock().unwrap() = "second";
     let change = |loc, change| format!("<url><loc>{loc}</loc><rs:md change='{change}'/></url>");
-    for (number, entries) in [(1, change(&a, "updated")), (2, change(&b, "deleted"))] {
+    for entries in [change(&a, "updated"), change(&b, "deleted")] {
         let body = document("urlset", "change-notification", &entries);
-        publisher.publish(number, body.into_bytes().into());
+        hub.publish(body.into_bytes());
     }
     for want in [format!("updated {a}"), format!("deleted {b}")] {
         assert_eq!(soon(reports.recv()).await, Some(want));

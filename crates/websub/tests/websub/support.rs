@@ -118,7 +118,7 @@ impl Peer {
         Peer { address, seen }
     }
 
-    /// A peer that says this to whoever sends it anything.
+    /// A peer that answers anything with this.
     pub async fn start_with_greeting(greeting: &'static str) -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Lists and taken keys as words, a key for each letter.
+//! Lists and taken keys as words, a key for each letter (C1, C4, C5).
 
 use proptest::prelude::*;
 use resourcesync::change::ChangeKey;

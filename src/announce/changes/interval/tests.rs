@@ -1,4 +1,4 @@
-//! Times are milliseconds since the `from` of the first interval.
+//! Times are milliseconds since the `from` of the first interval (C14, C15, C18).
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;

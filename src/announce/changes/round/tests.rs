@@ -1,5 +1,5 @@
 //! Rounds over lists of words: a letter is an entry, its place in the alphabet its second; one in upper case has no
-//! datetime.
+//! datetime (C7, C13).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -18,6 +18,7 @@ use crate::hub::fair_queue::Priority;
 use crate::hub::log_limit::LogLimit;
 use crate::hub::lookups::{LookupError, Lookups, ResolvedName, Resolver};
 use crate::hub::network;
+use crate::hub::request::Rejection;
 
 /// Log lines per interval about forbidden addresses.
 const FORBIDDEN_LINES: u64 = 10;
@@ -25,9 +26,11 @@ const FORBIDDEN_LINES: u64 = 10;
 /// An error that prevents a request to a callback.
 #[derive(Debug, thiserror::Error)]
 pub enum CallbackError {
-    #[error("this hub does not deliver to its URL")]
-    Url,
-    #[error("this hub does not deliver to its address {0}")]
+    #[error(transparent)]
+    Url(#[from] Rejection),
+    #[error(
+        "{0} is not public, or belongs to this machine, and is in no network of allow_callback_networks"
+    )]
     Address(IpAddr),
     #[error("this hub does not deliver to port {0} of its address {1}")]
     Port(u16, IpAddr),
@@ -83,22 +86,24 @@ impl CallbackClient {
         callback: &Callback,
         priority: Priority,
     ) -> Result<CallbackLocation, CallbackError> {
-        let accepted = self.guard.policy.accept(callback.as_str());
-        accepted.map_err(|_| CallbackError::Url)?;
-        // The client connects to these without calling its resolver.
-        if let Some(address) = literal_address(callback) {
+        // The client connects to an address in a URL without calling its resolver.
+        let literal = literal_address(callback);
+        if let Some(address) = literal {
             self.guard.check(&address.to_string(), &[address])?;
+        }
+        self.guard.policy.accept(callback.as_str())?;
+        if let Some(address) = literal {
             return Ok(CallbackLocation {
                 by_name: None,
                 host: host_of(address),
                 _located: None,
             });
         }
-        let url = Url::parse(callback.as_str()).map_err(|_| CallbackError::Url)?;
-        let name = url.host_str().ok_or(CallbackError::Url)?;
+        let url = Url::parse(callback.as_str()).map_err(|_| Rejection::Callback)?;
+        let name = url.host_str().ok_or(Rejection::Callback)?;
         let resolved = self.guard.lookups.resolve(name, priority).await?;
         self.guard.check(name, &resolved.addresses)?;
-        let port = url.port_or_known_default().ok_or(CallbackError::Url)?;
+        let port = url.port_or_known_default().ok_or(Rejection::Callback)?;
         let mut addresses = resolved.addresses.iter();
         if let Some(address) =
             addresses.find(|address| !self.guard.policy.permits_port(port, **address))
@@ -225,6 +230,27 @@ mod tests {
         ] {
             let located = client.resolve(&Callback::new(url), Priority::Known).await;
             assert_eq!(located.is_ok(), is_located, "{url}: {located:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_callback_that_the_policy_permits_no_more_fails_for_its_address() {
+        let resolver = Resolver::Given(Arc::new(|_: &str| Vec::new()));
+        let client = CallbackClient::new(
+            CallbackPolicy::default(),
+            resolver,
+            8,
+            Duration::from_secs(1),
+        );
+        for (url, words) in [
+            ("http://127.0.0.1:8500/c", "127.0.0.1 is not public, or"),
+            ("http://127.0.0.1:22/c", "127.0.0.1 is not public, or"),
+            ("http://93.184.215.14:22/c", "hub.callback is at a port"),
+        ] {
+            let callback = Callback::new(url);
+            let located = client.as_ref().unwrap().resolve(&callback, Priority::Known);
+            let reason = located.await.unwrap_err().to_string();
+            assert!(reason.starts_with(words), "{url}: {reason}");
         }
     }
 

@@ -241,7 +241,7 @@ impl Deliveries {
         let outcome = outcome(&answer, judged, now, fastrand::f64());
         let last = LastAttempt::new(&answer, now);
         let took = relay.and_then(|relay| self.table.age(relay.stored.id));
-        lock(&self.counts).attempted(&answer, outcome);
+        lock(&self.counts).attempted(&answer, outcome, attempts);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
             lock(&self.latency).observe(took);
         }

@@ -605,10 +605,20 @@ impl PublicHub {
         topic: Option<&Topic>,
         refusal: PublicationRefusal,
     ) -> RefusedPublication {
+        let publishers = self.directory.publishers();
+        // Only the operator learns whose topic it is.
+        let exchanged = match &refusal {
+            PublicationRefusal::Outside { topic } => publishers.of_topic(topic).map(|owner| {
+                let owner = &owner.name;
+                format!("{topic} is none of its topics, but one of {owner}: their tokens may be exchanged")
+            }),
+            _ => None,
+        };
+        let reason = exchanged.unwrap_or_else(|| refusal.to_string());
         if let Some(name) = publisher {
-            let now = Timestamp::now();
+            let (reason, now) = (reason.clone(), Timestamp::now());
             self.with_use(name, |of_publisher| {
-                of_publisher.counts.refused(&refusal, now)
+                of_publisher.counts.refused(&refusal, reason, now)
             });
         }
         let mut since = lock(&self.lines_since);
@@ -623,10 +633,10 @@ impl PublicHub {
         match (self.lines.allow(), publisher) {
             (true, Some(publisher)) => warn!(
                 %publisher, topic, status,
-                "refused a publication of {publisher}: {refusal}"
+                "refused a publication of {publisher}: {reason}"
             ),
-            (true, None) => info!(topic, status, "refused a publication: {refusal}"),
-            (false, _) => debug!(topic, status, "refused a publication: {refusal}"),
+            (true, None) => info!(topic, status, "refused a publication: {reason}"),
+            (false, _) => debug!(topic, status, "refused a publication: {reason}"),
         }
         refused(&refusal)
     }

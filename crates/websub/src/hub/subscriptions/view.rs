@@ -32,6 +32,9 @@ pub struct HubStatus {
     pub backlog_bytes: u64,
     /// Subscriptions whose last delivery attempt failed.
     pub failing: usize,
+    /// What came of the last attempt of one of them since the daemon started.
+    #[serde(default)]
+    pub failure: Option<String>,
     /// The topics with the most subscriptions, and their numbers.
     #[serde(skip)]
     pub topics: Vec<(Topic, usize)>,
@@ -167,7 +170,11 @@ impl Subscriptions {
             for live in on_topic.live(topic, now) {
                 status.subscriptions += 1;
                 status.owed += live.pending;
-                status.failing += usize::from(live.subscriber.progress().attempts > 0);
+                if live.subscriber.progress().attempts > 0 {
+                    status.failing += 1;
+                    let last = || live.subscriber.last().map(ToString::to_string);
+                    status.failure = status.failure.take().or_else(last);
+                }
             }
             let count = status.subscriptions - before;
             status.topics.push((topic.clone(), count));

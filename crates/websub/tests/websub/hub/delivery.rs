@@ -1,4 +1,4 @@
-//! Deliveries: form, order and end.
+//! Deliveries: form, order and end (S2, S4).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

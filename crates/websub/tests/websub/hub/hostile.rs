@@ -99,7 +99,7 @@ async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
             assert_eq!(answer, (202, String::new()), "{manner}");
         }
     }
-    // Questions to one callback are asked in order: whoever was believed in the first place says so first.
+    // Questions to one callback are asked in order: subscribers that were verified first are reported first.
     for _ in 0..MANNERS {
         let HubRecord::Subscribed(subscription, _) = running.record().await else {
             panic!("only that")

@@ -143,11 +143,14 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
         refused: 1,
         failed: 0,
         abandoned: 1,
+        retries: 0,
         gone: 1,
         cut_off: 0,
     };
+    // The broken one is tried again, how often depends on time.
     let without_failed = |status: &HubStatus| DeliveryCounts {
         failed: 0,
+        retries: 0,
         ..status.counts.deliveries
     };
     let status = running

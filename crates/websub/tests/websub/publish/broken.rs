@@ -20,7 +20,7 @@ async fn submit(settings: PublishSettings, notification: &HubRequest) -> Answer 
     soon(publisher.submit(notification)).await
 }
 
-/// Submits once to whoever is at `url`.
+/// Submits once to the server at `url`.
 async fn submit_to(url: &str) -> Answer {
     let mut settings = settings(url);
     settings.timeout = TIMEOUT;

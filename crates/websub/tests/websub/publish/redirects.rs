@@ -66,7 +66,7 @@ async fn a_redirection_keeps_method_and_body_and_leads_to_configured_hubs_only()
     assert!(other.seen.try_recv().is_err());
 }
 
-/// The redirecting hub is at `HUB`, a configured one, with a token of its own, at `OTHER/publish`, and whoever else is at
+/// The redirecting hub is at `HUB`, a configured one, with a token of its own, at `OTHER/publish`, and an unknown server at
 /// `OTHER`.
 #[rstest]
 #[case("307 Temporary Redirect", "HUB/b", 2, "accepted")]

@@ -223,6 +223,8 @@ fn the_last_attempt_is_known_until_the_next() {
         assert_eq!((known.at, known.failure), (at(5), failure));
     }
     assert_eq!(last(&subscriptions).unwrap().status, Some(503));
+    let failure = subscriptions.status(at(0)).failure;
+    assert_eq!(failure.as_deref(), Some("answered 503"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub enum ReplaceError {
     #[error("it has changed meanwhile; run this again")]
     Changed,
-    #[error("cannot write {0} beside it: {1}")]
+    #[error("cannot write {0}: {1}")]
     Write(PathBuf, io::Error),
     #[error("cannot give {0} its owner and mode: {1}; run this as its owner, or as root")]
     Owner(PathBuf, io::Error),
@@ -25,37 +25,47 @@ pub fn replace(path: &Path, before: &[u8], after: &[u8]) -> Result<(), ReplaceEr
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Hidden files are not published as documents, and another run has another name.
     let new = path.with_file_name(format!(".{name}.{}", Uuid::new_v4().simple()));
-    let replaced = write(&new, path, after).and_then(|()| {
-        // Last, since generators know nothing of us.
-        if !fs::read(path).is_ok_and(|content| content == before) {
-            return Err(ReplaceError::Changed);
+    let model = fs::metadata(path).map_err(|_| ReplaceError::Changed)?;
+    create(&new, after, &model, model.mode() & 0o7777)?;
+    // Last, since generators know nothing of us.
+    let replaced = match fs::read(path) {
+        Ok(content) if content == before => {
+            fs::rename(&new, path).map_err(|error| ReplaceError::Rename(new.clone(), error))
         }
-        fs::rename(&new, path).map_err(|error| ReplaceError::Rename(new.clone(), error))
-    });
-    if replaced.is_err() {
+        _ => Err(ReplaceError::Changed),
+    };
+    replaced.inspect_err(|_| {
         let _ = fs::remove_file(&new);
-    }
-    replaced
+    })
 }
 
-/// Writes a new file with owner and mode of another one.
-fn write(new: &Path, like: &Path, content: &[u8]) -> Result<(), ReplaceError> {
-    let failed = |error| ReplaceError::Write(new.to_owned(), error);
-    let model = fs::metadata(like).map_err(|_| ReplaceError::Changed)?;
+/// Writes a new file with the owner of another one and a mode of its own.
+pub fn create(
+    path: &Path,
+    content: &[u8],
+    model: &Metadata,
+    mode: u32,
+) -> Result<(), ReplaceError> {
+    let failed = |error| ReplaceError::Write(path.to_owned(), error);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(new).map_err(failed)?;
-    file.write_all(content).map_err(failed)?;
-    own(&file, &model).map_err(|error| ReplaceError::Owner(new.to_owned(), error))?;
-    file.sync_all().map_err(failed)
+    let mut file = options.open(path).map_err(failed)?;
+    let written = file.write_all(content).map_err(failed);
+    let written = written.and_then(|()| {
+        own(&file, model, mode).map_err(|error| ReplaceError::Owner(path.to_owned(), error))
+    });
+    let written = written.and_then(|()| file.sync_all().map_err(failed));
+    written.inspect_err(|_| {
+        let _ = fs::remove_file(path);
+    })
 }
 
-fn own(file: &File, model: &Metadata) -> io::Result<()> {
+fn own(file: &File, model: &Metadata, mode: u32) -> io::Result<()> {
     let present = file.metadata()?;
     if (present.uid(), present.gid()) != (model.uid(), model.gid()) {
         fchown(file, Some(model.uid()), Some(model.gid()))?;
     }
-    file.set_permissions(Permissions::from_mode(model.mode() & 0o7777))
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
 #[cfg(test)]

@@ -192,6 +192,12 @@ fn without_url_lists_that_disagree_or_say_nothing_are_asked_about() {
         assert_eq!(code, Some(2), "{stderr}");
         assert!(stderr.contains("give --url URI"), "{stderr}");
     }
+    fs::remove_dir_all(empty.root.path()).unwrap();
+    let (code, _, stderr) = output(&mut unconfigured(&setup, "run", &empty));
+    let root = empty.root.path().display();
+    let words = format!("rsnotify: cannot read the directory {root}: No such file or directory");
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.starts_with(&words), "{stderr}");
 }
 
 #[test]

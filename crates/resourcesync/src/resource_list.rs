@@ -1,0 +1,197 @@
+//! The entries of a Resource List: the states of its resources in one pass, and some of them whole in another (core 1.1
+//! section 10; C27, C28).
+
+use std::io::Read;
+
+use crate::capability::Capability;
+use crate::change::Change;
+use crate::change_list::{
+    ChangeListError, ChangesHandler, Draft, Root, WantedEntries, digests, instant,
+};
+use crate::document::DeclaredSpan;
+use crate::parse::read;
+use crate::reader::{Element, Handler, Start};
+
+/// The entries of a Resource List in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedResources {
+    /// The entries that count, in order of the list.
+    pub entries: Vec<ListedResource>,
+    /// Number of entries that do not count: they have no absolute URI.
+    pub skipped: usize,
+    /// The times of the list as its `rs:md` declares them.
+    pub span: DeclaredSpan,
+}
+
+/// An entry of a Resource List (C27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListedResource {
+    /// Identity of the resource.
+    pub resource: ResourceKey,
+    /// State by which its versions are told apart.
+    pub state: ResourceState,
+    /// Number of entries before it in the list.
+    pub position: u32,
+}
+
+/// 128 bits of blake3 over the URI of a resource, as compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceKey(pub [u8; 16]);
+
+/// What tells versions of a resource apart (C28): 32 bits each for its `lastmod` and `length`, and 64 each for its digests, in
+/// order of 16 bits for their algorithms; of more than three digests the first. Zero stands for what is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResourceState(pub [u8; 32]);
+
+impl ResourceState {
+    /// Returns the state of an entry with these values, empty where it has none.
+    fn of(lastmod: &str, length: &str, hash: &str) -> ResourceState {
+        let mut words = [[0; 8]; 4];
+        let rest = [&*instant(lastmod), length];
+        for (half, value) in words[0].chunks_exact_mut(4).zip(rest) {
+            if !value.is_empty() {
+                half.copy_from_slice(&short_hash::<4>(&[value]));
+            }
+        }
+        for (word, digest) in words[1..].iter_mut().zip(digests(hash)) {
+            let (algorithm, value) = digest.split_once(':').unwrap_or(("", &digest));
+            *word = short_hash(&[value]);
+            let [first, second, ..] = short_hash::<8>(&[algorithm]);
+            (word[0], word[1]) = (first | 1, second);
+        }
+        let mut state = [0; 32];
+        state.copy_from_slice(words.as_flattened());
+        ResourceState(state)
+    }
+
+    /// Returns true if they may be of one version: all digests by the same algorithms are equal, or where there are none,
+    /// `lastmod` and `length` as far as both have them.
+    pub fn is_same(&self, other: &ResourceState) -> bool {
+        let [rest, digests @ ..] = self.words();
+        let [other_rest, others @ ..] = other.words();
+        let digests = digests
+            .iter()
+            .flat_map(|one| others.iter().map(move |other| (*one, *other)))
+            .filter(|(one, other)| one >> 48 == other >> 48);
+        let halves = [rest >> 32, rest & u64::from(u32::MAX)].into_iter();
+        let rest = halves.zip([other_rest >> 32, other_rest & u64::from(u32::MAX)]);
+        self == other || are_same(digests).or_else(|| are_same(rest)) == Some(true)
+    }
+
+    fn words(&self) -> [u64; 4] {
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(self.0.chunks_exact(8)) {
+            *word = bytes
+                .iter()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        words
+    }
+}
+
+/// Returns true if the values that both have are equal, and nothing if there are none.
+fn are_same(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
+    let mut common = pairs.filter(|(one, other)| *one != 0 && *other != 0);
+    let (one, other) = common.next()?;
+    Some(one == other && common.all(|(one, other)| one == other))
+}
+
+/// Reads the resources of a Resource List in one pass (C27).
+///
+/// # Errors
+///
+/// If it cannot be read, is malformed, or is no Resource List.
+pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
+    let handler = ResourcesHandler {
+        root: Root::default(),
+        begun: 0,
+        draft: Draft::of(Capability::ResourceList),
+        listed: ListedResources::default(),
+    };
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
+            Ok(ListedResources {
+                span: handler.root.span,
+                ..handler.listed
+            })
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Reads the entries of a Resource List at these positions, which ascend, as updates without a datetime (C28).
+///
+/// # Errors
+///
+/// If it cannot be read, is malformed, or is no Resource List.
+pub fn read_resource_entries(
+    source: impl Read,
+    positions: &[u32],
+) -> Result<Vec<Change>, ChangeListError> {
+    let mut handler = ChangesHandler::new(WantedEntries::At(positions));
+    handler.draft = Draft::of(Capability::ResourceList);
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
+            Ok(handler.changes)
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+#[derive(Debug)]
+struct ResourcesHandler {
+    root: Root,
+    /// Number of entries that have begun.
+    begun: u32,
+    draft: Draft,
+    listed: ListedResources,
+}
+
+impl Handler for ResourcesHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (1, Element::Entry) => {
+                self.draft.clear();
+                self.begun = self.begun.saturating_add(1);
+            }
+            (0 | 1, _) => self.root.start(start),
+            (2, Element::Md) => {
+                self.draft.describe(start.tag);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 {
+            self.draft.text(element, text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        // The root's own elements end at this depth too.
+        if depth != 1 || self.begun as usize == self.listed.entries.len() + self.listed.skipped {
+            return;
+        }
+        match self.draft.verdict() {
+            Ok((uri, _)) => self.listed.entries.push(ListedResource {
+                resource: ResourceKey(short_hash(&[&uri])),
+                state: ResourceState::of(&self.draft.lastmod, &self.draft.length, &self.draft.hash),
+                position: self.begun - 1,
+            }),
+            Err(_) => self.listed.skipped += 1,
+        }
+    }
+}
+
+/// Returns the first bytes of blake3 over some texts.
+fn short_hash<const N: usize>(texts: &[&str]) -> [u8; N] {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut short = [0; N];
+    hasher.finalize_xof().fill(&mut short);
+    short
+}
