@@ -7,8 +7,37 @@
 //! The code that is compiled without a feature has no I/O, clock or randomness. The features `publisher`, `hub` and
 //! `subscriber` add what speaks HTTP, each beside the decisions that it carries out: `hub/delivery.rs`,
 //! `hub/delivery/http.rs`.
+//!
+//! A subscriber is this:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use resourcesync::receive::Notification;
+//! use resourcesync::uri::Topic;
+//! use websub::subscriber::discover::discover;
+//! use websub::subscriber::{CallbackKey, CallbackRequest, Destination};
+//!
+//! # async fn subscribe() -> Result<(), Box<dyn std::error::Error>> {
+//! let found = discover(&Topic::new("https://example.org/topics/reports/")).await?;
+//! let hub = found.hubs.first().ok_or("the topic names no hub")?;
+//! // The hub must reach it at this URL.
+//! let public = "https://destination.example.net/callbacks/".parse()?;
+//! let destination = Destination::bind("0.0.0.0:8080".parse()?, Some(public)).await?;
+//! let (mut subscription, mut requests) = destination.open(&CallbackKey::random(), &found.self_uri);
+//! destination.serve();
+//! let hour = Duration::from_secs(3_600);
+//! destination.subscribe(&mut subscription, hub, &found.self_uri, hour).await?;
+//! while let Some(request) = requests.recv().await {
+//!     if let CallbackRequest::Notification(received) = request {
+//!         println!("{:?}", Notification::parse(&received.body)?);
+//!         received.acknowledge();
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
-#![doc = include_str!("../README.md")]
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
 pub mod answer;
