@@ -22,11 +22,12 @@ GONE = (404, 410)
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("list", help="the Capability List of the set")
-    parser.add_argument("prefix", help="the URI that the directory is a copy of, with its last slash")
+    parser.add_argument("prefix", help="the URI that the directory is a copy of")
     parser.add_argument("directory", help="the copy, in which nothing else may be")
     parser.add_argument("state", help="a directory for what has to be remembered, on the same file system")
     parser.add_argument("--apply", action="store_true", help="apply the notification on standard input, and end")
     given = parser.parse_args()
+    given.prefix = given.prefix.rstrip("/") + "/"
     given.directory, given.state = map(os.path.abspath, (given.directory, given.state))
     return given
 
@@ -35,10 +36,12 @@ def main(given):
     os.makedirs(given.directory, exist_ok=True)
     os.makedirs(given.state, exist_ok=True)
     if not os.path.exists(done(given)):
+        program = resync_sync()
         with locked(given):
             subscribe(given)
-            copy(given)
-            apply(given, listed_changes(given))
+            copy(given, program)
+            # They may be later than the Resource List.
+            apply(given, [location(entry) for entry in listed(given, "changelist")])
             open(done(given), "w").close()
     apply_one = [sys.executable, os.path.abspath(__file__), "--apply",
                  given.list, given.prefix, given.directory, given.state]
@@ -73,12 +76,25 @@ def subscribe(given):
         sys.exit(listener.returncode or 1)
 
 
-def copy(given):
+def resync_sync():
+    beside = os.path.join(os.path.dirname(sys.executable), "resync-sync")
+    program = beside if os.path.exists(beside) else shutil.which("resync-sync")
+    return program or sys.exit(f"there is no {beside}, and none on PATH: install the library resync, as README.md says")
+
+
+def copy(given, program):
     """Copies the resources of the Resource List, and deletes all others."""
-    program = os.path.join(os.path.dirname(sys.executable), "resync-sync")
-    program = program if os.path.exists(program) else shutil.which("resync-sync")
-    command = ["setpriv", "--pdeathsig", "KILL", program, "--baseline", "--delete", "--ignore-failures",
-               "--capabilitylist", given.list, f"{given.prefix.rstrip('/')}={given.directory}"]
+    # resync-sync follows a URI with ".." out of the directory: it is given only what lies below.
+    resources = ElementTree.Element(f"{SITEMAP}urlset")
+    ElementTree.SubElement(resources, f"{RS}md", capability="resourcelist")
+    for entry in listed(given, "resourcelist"):
+        if path_of(given, location(entry)) is not None:
+            entry.find(f"{SITEMAP}loc").text = location(entry)
+            resources.append(entry)
+    names = os.path.join(given.state, "resourcelist.xml")
+    ElementTree.ElementTree(resources).write(names)
+    command = ["setpriv", "--pdeathsig", "KILL", program, "--baseline", "--delete", "--ignore-failures", "--noauth",
+               "--sitemap", names, f"{given.prefix.rstrip('/')}={given.directory}"]
     copied = subprocess.run(command, cwd=given.state, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     # What is gone by now was deleted after the list was written.
     failed = [line for line in copied.stdout.splitlines() if "FatalError" in line
@@ -87,27 +103,32 @@ def copy(given):
         sys.exit("\n".join(failed) or copied.stdout)
 
 
-def listed_changes(given):
-    """All entries of the Change Lists, which may be later than the Resource List."""
-    for uri, description in entries(given.list):
-        if description.get("capability") == "changelist":
-            for resource, change in entries(uri):
-                yield {"loc": resource, "change": change.get("change")}
+def listed(given, capability):
+    """All entries of the lists of a capability that the Capability List names."""
+    for uri in entries(given.list):
+        description = uri.find(f"{RS}md")
+        if description is not None and description.get("capability") == capability:
+            yield from entries(location(uri))
 
 
 def entries(uri):
+    """The entries of a list, or of those that an index names."""
     with urllib.request.urlopen(uri, timeout=60) as reply:
-        for entry in ElementTree.parse(reply).getroot().iter(f"{SITEMAP}url"):
-            description = entry.find(f"{RS}md")
-            yield entry.findtext(f"{SITEMAP}loc").strip(), {} if description is None else description.attrib
+        root = ElementTree.parse(reply).getroot()
+    yield from root.iter(f"{SITEMAP}url")
+    for part in root.iter(f"{SITEMAP}sitemap"):
+        yield from entries(location(part))
 
 
-def apply(given, changes):
+def location(entry):
+    return entry.findtext(f"{SITEMAP}loc").strip()
+
+
+def apply(given, changed):
     """Brings each changed resource to the version that the Source has now, however old the change is."""
-    for uri in dict.fromkeys(change["loc"] for change in changes):
+    for uri in dict.fromkeys(changed):
         path = path_of(given, uri)
         if path is None:
-            print(f"{uri} is not below {given.prefix}, and not copied", file=sys.stderr)
             continue
         try:
             with urllib.request.urlopen(uri, timeout=60) as reply:
@@ -115,15 +136,19 @@ def apply(given, changes):
         except urllib.error.HTTPError as error:
             if error.code not in GONE:
                 raise
-            if os.path.exists(path):
+            if os.path.isfile(path):
                 os.remove(path)
 
 
 def path_of(given, uri):
-    """The path of the copy, named as resync-sync names it."""
-    if not uri.startswith(given.prefix) or uri.endswith("/") or ".." in uri.split("/"):
+    """The path of the copy, named as resync-sync names it; None if it would not lie in the directory."""
+    rest = uri.removeprefix(given.prefix)
+    names = urllib.parse.unquote(rest).split("/")
+    is_uri = uri.isascii() and uri.isprintable() and " " not in uri
+    if rest == uri or not is_uri or any(name in ("", ".", "..") or "\0" in name for name in names):
+        print(f"{uri!r} names no file below {given.prefix}, and is not copied", file=sys.stderr)
         return None
-    return os.path.join(given.directory, uri[len(given.prefix):])
+    return os.path.join(given.directory, rest)
 
 
 def replace(given, path, reply):
@@ -138,6 +163,6 @@ if __name__ == "__main__":
     given = arguments()
     if given.apply:
         with locked(given):
-            apply(given, [change for line in sys.stdin for change in json.loads(line)["entries"]])
+            apply(given, [change["loc"] for line in sys.stdin for change in json.loads(line)["entries"]])
     else:
         main(given)

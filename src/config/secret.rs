@@ -13,6 +13,8 @@ use websub::secret::{MASKED, Secret};
 use crate::config::error::ConfigError;
 use crate::config::file::ConfigFile;
 
+/// Length from which the name of a file that is not there may be a secret: that of a digest of 128 bits.
+const SECRET_LIKE: usize = 32;
 const MAX_SECRET: u64 = 64 << 10;
 /// A bundle of all the authorities that a system trusts has a few hundred.
 const MAX_PEM: u64 = 4 << 20;
@@ -217,6 +219,11 @@ fn content(
         Holder::File(path) => {
             let name = path.display().to_string();
             *path = file.from_directory(path);
+            // No message repeats a secret that stands in the place of its file.
+            if name.len() >= SECRET_LIKE && !name.contains('/') && !path.exists() {
+                let message = "no such file; if this is the secret itself, write it into a file, and name that here";
+                return Err(message.to_owned());
+            }
             Ok((name, read(path, max)?))
         }
         Holder::Env(name) => {

@@ -104,9 +104,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// Returns true if it is the status of `rsnotify hub`.
+    /// Returns true if it is the status of `rsnotify hub`, which has no source, and at first no publisher either.
     pub fn is_of_hub(&self) -> bool {
-        !self.publishers.is_empty()
+        self.sources.is_empty()
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::announce::candidates::Exclusion;
 use crate::announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
 use crate::tree::TreeSettings;
 use crate::tree::directories::join;
@@ -27,7 +28,13 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
         .candidates
         .exclusion(&mount.published(), &path.below)
     {
-        return Some(NoDocument::Excluded(exclusion));
+        let look = matches!(exclusion, Exclusion::NotIncluded(_))
+            .then(|| read(&file, &settings.recent_keys).0);
+        return Some(match look {
+            // No glob would make a document of it.
+            Some(Look::Other { reason, .. }) => NoDocument::Other(reason),
+            _ => NoDocument::Excluded(exclusion),
+        });
     }
     match read(&file, &settings.recent_keys).0 {
         Look::Missing => Some(NoDocument::Nothing),

@@ -18,7 +18,7 @@ use crate::conformance::callback::{Callback, Request, Say, say, willing};
 use crate::own_hub::setup::{HubSetup, LIBRARY, TOKEN, next_bodies, open_publisher, publisher};
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, output};
-use crate::support::documents::Site;
+use crate::support::documents::{Site, capability_list};
 
 const TOPIC: &str = "https://library.example/t";
 
@@ -692,9 +692,9 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
     // A source with the right token, whose topics nobody has configured.
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("c.toml");
-    let source = |public_url: &str| {
+    let source = |public_url: &str, token: &str| {
         let (root, url) = (site.root.path().display(), setup.url());
-        let token = setup.directory.path().join("books.token");
+        let token = setup.directory.path().join(format!("{token}.token"));
         format!(
             "state_dir = \"state\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
              public_url = \"{public_url}\"\n[[source]]\nname = \"main\"\n\
@@ -703,8 +703,22 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
             token.display()
         )
     };
-    for (public_url, is_refused) in [("https://nobody.example/", true), (LIBRARY, false)] {
-        std::fs::write(&config, source(public_url)).unwrap();
+    let list = capability_list("a", &["resourcelist", "changelist"]);
+    let nobody = "https://nobody.example/";
+    for (public_url, token, is_muted, want) in [
+        (nobody, TOKEN, false, Some(403)),
+        (LIBRARY, TOKEN, false, None),
+        // Nothing is sent to this hub: only the token can be judged.
+        (LIBRARY, "boxes", true, Some(401)),
+        (nobody, TOKEN, true, None),
+    ] {
+        let channel = format!(
+            "<url><loc>{public_url}t/</loc><rs:md capability=\"framework-notification\"/>\
+             <rs:ln rel=\"hub\" href=\"https://hub.example/\"/></url>\n</urlset>"
+        );
+        let channel = if is_muted { &channel } else { "</urlset>" };
+        site.write("a/capabilitylist.xml", &list.replace("</urlset>", channel));
+        std::fs::write(&config, source(public_url, token)).unwrap();
         let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         run.args(["run", "--log-format", "json", "--config"])
             .arg(&config);
@@ -713,8 +727,13 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
         let mut check = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         check.args(["check", "--config"]).arg(&config);
         let (_, printed, _) = output(&mut check);
-        let words = "it would refuse notifications, with 403";
-        assert_eq!(printed.contains(words), is_refused, "{printed}");
+        let muted = "advertises only hubs that are not configured";
+        assert_eq!(printed.contains(muted), is_muted, "{printed}");
+        let (_, refused) = printed
+            .split_once("it would refuse notifications, with ")
+            .unzip();
+        let status = refused.map(|refused| refused[..3].parse::<u16>().unwrap());
+        assert_eq!(status, want, "{printed}");
         daemon.stop();
     }
     let published = &hub.status()["publishers"][0]["published_topics"];

@@ -163,7 +163,7 @@ fn scan_explains_one_file() {
         (
             "a/notes.txt",
             false,
-            "`include` does not match the file there",
+            "the file there is no document: it is a resource or another file",
         ),
         ("a/sitemap.xml", true, "the file there is no document: "),
         ("a/none.xml", true, "no file is there"),

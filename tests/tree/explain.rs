@@ -37,6 +37,7 @@ fn a_path_without_a_document_is_explained() {
     write("half.xml", &whole[..whole.len() - 20]);
     write("plain.xml", &plain);
     write("page.xml", "<html/>");
+    write("resource.txt", "In winter it carries ice.\n");
     write("list.XML", &whole);
     write("list.xml.gz", &whole);
     write("private/list.xml", &whole);
@@ -47,6 +48,8 @@ fn a_path_without_a_document_is_explained() {
     settings.candidates = excluding(&["private/**"]);
     let why = |name: &str| explain(&settings, &path(name)).map(|why| why.to_string());
     let hidden = "the file there has the name of a hidden or temporary one, and those are never read: rename it";
+    let foreign = "the file there is no document: it is a resource or another file, without a root element urlset or \
+                   sitemapindex of the sitemap namespace";
     for (name, expected) in [
         ("whole.xml", None),
         ("absent.xml", Some("no file is there")),
@@ -68,13 +71,9 @@ fn a_path_without_a_document_is_explained() {
                  <rs:md capability=\"changelist\"/>",
             ),
         ),
-        (
-            "page.xml",
-            Some(
-                "the file there is no document: its root element is neither urlset nor sitemapindex of the \
-                 sitemap namespace",
-            ),
-        ),
+        ("page.xml", Some(foreign)),
+        // R1: no glob would make a document of a resource.
+        ("resource.txt", Some(foreign)),
         (
             "list.XML",
             Some(

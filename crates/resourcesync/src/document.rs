@@ -154,7 +154,9 @@ pub enum Content {
 )]
 pub enum NotADocument {
     /// It is another XML document, or no XML.
-    #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
+    #[error(
+        "it is a resource or another file, without a root element urlset or sitemapindex of the sitemap namespace"
+    )]
     ForeignRoot,
     /// `urlset` or `sitemapindex` of another namespace than `SITEMAP`; `has_terms` if the root declares a
     /// namespace like `RS`, so that a capability document was meant.

@@ -9,7 +9,6 @@ use resourcesync::uri::Topic;
 use websub::form::encode_form;
 use websub::hub::subscriptions::view::SubscriptionView;
 
-use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::{NotificationView, Outcome};
 use crate::announce::plan::Mode;
 pub use crate::announce::plan::is_broker_name;
@@ -126,13 +125,6 @@ pub fn size(bytes: usize) -> String {
         0..1_000 => format!("{bytes} bytes"),
         1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
         _ => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
-    }
-}
-
-pub fn answer(last: &Attempt) -> String {
-    match last.status {
-        Some(status) => format!("answered {status}"),
-        None => "no answer".to_owned(),
     }
 }
 

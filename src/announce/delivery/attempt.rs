@@ -15,7 +15,7 @@ pub struct Attempt {
     pub at: Timestamp,
     /// The number of the notification that was submitted.
     pub seq: u64,
-    /// Nothing where there was no answer.
+    /// Nothing where there was no answer, and for brokers.
     pub status: Option<u16>,
     /// The beginning of the answer's body.
     pub excerpt: String,
@@ -70,6 +70,18 @@ pub enum RefusalScope {
 }
 
 impl Attempt {
+    /// Returns the answer in words.
+    pub fn answer(&self) -> String {
+        match (self.status, &self.refusal) {
+            (Some(status), _) => format!("answered {status}"),
+            (None, None) => "accepted".to_owned(),
+            (None, Some(refusal)) if refusal.kind == RefusalKind::NoAnswer => {
+                "no answer".to_owned()
+            }
+            (None, Some(_)) => "refused".to_owned(),
+        }
+    }
+
     /// Returns the hub's own reason for a refusal, if the body is one: not a page for browsers.
     pub fn own_reason(&self) -> Option<&str> {
         let is_reason = self.status? >= 400 && !self.excerpt.starts_with('<');
@@ -119,6 +131,7 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use resourcesync::escape::MAX_EXCERPT;
+    use websub::answer::BrokerRefusal;
 
     use super::*;
 
@@ -138,6 +151,24 @@ mod tests {
             assert_eq!(text.chars().count(), MAX_EXCERPT);
             assert!(text.starts_with(begins), "{text}");
         }
+    }
+
+    #[test]
+    fn a_broker_answers_without_a_status() {
+        let answer = |answer: &Answer, refusal: Option<RefusalKind>| {
+            let refusal = refusal.map(|kind| Refusal::new(kind, "", false));
+            Attempt::new(1, answer, refusal, Timestamp::UNIX_EPOCH).answer()
+        };
+        let receipts = Answer::Broker(BrokerAnswer::Receipts);
+        assert_eq!(answer(&receipts, None), "accepted");
+        let refused = Answer::Broker(BrokerAnswer::Refused {
+            refusal: BrokerRefusal::Destination,
+            excerpt: "no such queue".to_owned(),
+        });
+        let kind = RefusalKind::DestinationRefused;
+        assert_eq!(answer(&refused, Some(kind)), "refused");
+        let failed = Answer::Failed("timed out".to_owned());
+        assert_eq!(answer(&failed, Some(RefusalKind::NoAnswer)), "no answer");
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
             live.queue_mut().end_outage();
         }
     }
-    follow_up(step, id, documents.into_iter())?;
+    follow_up(step, &channel, documents)?;
     step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
     Ok(changes)
 }

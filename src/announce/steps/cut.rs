@@ -438,18 +438,13 @@ pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
 
 /// Returns the Source Description above a set: the one that lists it, else the one that its list names.
 fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
-    let listing = step.db.first::<Uri>(
-        "SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
-         AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1",
+    let description = step.db.first::<Option<Uri>>(
+        "SELECT coalesce((SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
+         AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1), \
+         (SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1))",
         set,
     )?;
-    match listing {
-        Some(uri) => Ok(Some(uri)),
-        None => step.db.first(
-            "SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1",
-            set,
-        ),
-    }
+    Ok(description.flatten())
 }
 
 /// Returns the most bytes that a payload of a channel has besides its entries.

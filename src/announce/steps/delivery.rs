@@ -60,7 +60,9 @@ pub fn launch(
          in_doubt = 0, fetched = 0 WHERE channel = ?1 AND hub = ?2",
         (account, flight.seq, body, flight.entries, flight.until, flight.cut),
     )?;
-    forget_unfetched(step, account)?;
+    if step.mode(account.1) == Some(Mode::Ping) {
+        forget_unfetched(step, account)?;
+    }
     enqueue(step, account, 0, false)
 }
 
@@ -71,10 +73,13 @@ fn note_attempt(
     refusal: Option<Refusal>,
 ) -> Result<Attempt> {
     let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
-    let text = serde_json::to_string(&attempt).unwrap_or_default();
     let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (answered.account, text))?;
+    step.db.run(sql, (answered.account, as_json(&attempt)))?;
     Ok(attempt)
+}
+
+fn as_json(attempt: &Attempt) -> String {
+    serde_json::to_string(attempt).unwrap_or_default()
 }
 
 // Submissions.
@@ -225,11 +230,14 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     }
     clear_flight(step, account)?;
     step.ready.insert(account.0);
-    follow_up(
-        step,
-        account.0,
-        covered.into_iter().map(|(document, _)| document),
-    )
+    match channel(step, account.0)? {
+        Some(channel) => follow_up(
+            step,
+            &channel,
+            covered.into_iter().map(|(document, _)| document),
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Forgets what is in flight on an account.
@@ -264,14 +272,13 @@ pub fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
     Ok(document.and_then(|document| document.seen()))
 }
 
-/// Weighs documents again, after what an account was told of them changed.
+/// Weighs documents again, after what an account of a channel was told of them changed.
 pub fn follow_up(
     step: &mut Step<'_>,
-    id: ChannelId,
-    documents: impl Iterator<Item = DocId>,
+    channel: &Channel,
+    documents: impl IntoIterator<Item = DocId>,
 ) -> Result<()> {
-    let Some(position) = channel(step, id)?.and_then(|channel| step.live.position(channel.source))
-    else {
+    let Some(position) = step.live.position(channel.source) else {
         return Ok(());
     };
     for document in documents {
@@ -279,7 +286,7 @@ pub fn follow_up(
             owed::weigh(step, position, document, false)?;
         }
     }
-    channels::end_accounts(step, id)
+    channels::end_accounts(step, channel.id)
 }
 
 /// Queues the notifications whose time has come.
@@ -378,7 +385,6 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
     let uri = step.hub_uri(hub)?;
-    note_attempt(step, answered, None)?;
     step.facts.push(Fact::Delivered {
         topic: answered.channel.topic.clone(),
         hub: uri.clone(),
@@ -412,6 +418,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let told = step.db.all::<Vec<DocId>>(sql, account)?;
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
+    let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
     // Of a hub that is pinged, what it fetches counts.
     let until = if is_pinged { "until" } else { "flight_until" };
     let ping = if is_pinged {
@@ -423,15 +430,15 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
         &format!(
             "UPDATE account SET until = {until}, max_entries = CASE WHEN ?5 = 0 THEN max_entries END, accepted = ?3, \
              seq = NULL, body = NULL, entries = NULL, \
-             flight_until = NULL, cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0, is_answer_old = 0{ping} \
-             WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
+             flight_until = NULL, cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0, is_answer_old = 0, \
+             last = ?6{ping} WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
         ),
-        (account, now, later(now, PING_APART), is_whole),
+        (account, now, later(now, PING_APART), is_whole, as_json(&last)),
     )?;
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
-    follow_up(step, id, told.into_iter())?;
+    follow_up(step, &answered.channel, told)?;
     step.ready.insert(id);
     let ended = step
         .live

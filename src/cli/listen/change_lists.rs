@@ -35,6 +35,10 @@ pub enum Unreadable {
         "there are more than {MAX_DOCUMENTS} Change Lists, or {MAX_CHANGES} missed changes, and the others are not read"
     )]
     TooMany,
+    #[error(
+        "the Change Lists begin at {0}, later than the last notification: they lack what changed in between"
+    )]
+    BeginLater(Timestamp),
     #[error("given up after {attempts} attempts")]
     GivenUp {
         attempts: u32,
@@ -87,6 +91,7 @@ pub async fn missed(
     let mut selection = MissedSelection::new(memory, following, now);
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
+    let mut starts = Vec::new();
     while let Some(url) = unread.next() {
         let listing = match read_list(&retriever, &url).await {
             Ok(listing) => listing,
@@ -101,6 +106,7 @@ pub async fn missed(
         };
         patience.succeeded(&url);
         if listing.is_list() && listing.known_capability() != Some(Capability::ChangeListArchive) {
+            starts.push(listing.from.as_deref().and_then(time_span));
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
             // The selected changes are handed over: another attempt would not read more.
@@ -117,6 +123,15 @@ pub async fn missed(
     }
     if unread.is_cut {
         read_changes.unreadable.push(Unreadable::TooMany);
+    }
+    // One that does not say where it begins may have everything. Without a later notification, nothing may have happened.
+    let starts: Option<Vec<_>> = starts.into_iter().collect();
+    if let Some((start, _)) = starts.and_then(|starts| starts.into_iter().min())
+        && following.is_some()
+        && read_changes.unreadable.is_empty()
+        && last.is_some_and(|(_, last)| start > last)
+    {
+        read_changes.unreadable.push(Unreadable::BeginLater(start));
     }
     read_changes.missed = selection.in_order();
     Ok(read_changes)
@@ -250,6 +265,7 @@ impl Unreadable {
             Unreadable::NoCapabilityList
             | Unreadable::NoChangeList(_)
             | Unreadable::TooMany
+            | Unreadable::BeginLater(_)
             | Unreadable::GivenUp { .. } => false,
         }
     }
@@ -279,6 +295,7 @@ impl Unreadable {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::time::Duration;
@@ -286,8 +303,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        Instant, ListedEntry, MAX_DOCUMENTS, Memory, Patience, ReadChanges, Timestamp, UnreadLists,
-        Unreadable, error_chain, missed,
+        Following, Instant, ListedEntry, MAX_DOCUMENTS, Memory, Patience, ReadChanges, Timestamp,
+        UnreadLists, Unreadable, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -336,10 +353,18 @@ mod tests {
     }
 
     async fn read(base: &str, patience: &mut Patience) -> Result<ReadChanges, Unreadable> {
+        read_before(base, None, patience).await
+    }
+
+    async fn read_before(
+        base: &str,
+        following: Option<&Following>,
+        patience: &mut Patience,
+    ) -> Result<ReadChanges, Unreadable> {
         let up = format!("{base}/cl.xml");
         let mut memory = Memory::new(None, Some(&up));
         memory.until = Some("2026-11-20T10:00:00Z".to_owned());
-        missed(base, &memory, None, Timestamp::now(), patience).await
+        missed(base, &memory, following, Timestamp::now(), patience).await
     }
 
     #[rstest]
@@ -390,6 +415,42 @@ mod tests {
         let read = read(&base, &mut Patience::default()).await.unwrap();
         let reasons: Vec<String> = read.unreadable.iter().map(|e| error_chain(e)).collect();
         assert_eq!(reasons, [format!("{base}/cl.xml names no Change List")]);
+    }
+
+    #[rstest]
+    #[case::from_there(&["10:00:00"], true, false)]
+    #[case::later(&["10:02:00", "10:03:00"], true, true)]
+    #[case::another_has_it(&["10:02:00", "09:00:00"], true, false)]
+    #[case::without_a_start(&["10:02:00", ""], true, false)]
+    #[case::nothing_follows(&["10:02:00"], false, false)]
+    #[tokio::test]
+    async fn lists_that_begin_after_the_last_notification_are_not_enough(
+        #[case] starts: &[&str],
+        #[case] is_followed: bool,
+        #[case] is_reported: bool,
+    ) {
+        let names = &["/a.xml", "/b.xml"][..starts.len()];
+        let lists = names.iter().zip(starts).map(|(name, start)| {
+            let from = match *start {
+                "" => String::new(),
+                start => format!("\" from=\"2026-11-20T{start}Z"),
+            };
+            (*name, document(&format!("changelist{from}"), ""))
+        });
+        let names: Vec<&str> = names.iter().map(|name| &name[1..]).collect();
+        let base = serve(lists.chain([capability_list(&names)]).collect());
+        let following = is_followed.then(|| Following {
+            from: "2026-11-20T10:05:00Z".parse().unwrap(),
+            keys: HashSet::new(),
+        });
+        let read = read_before(&base, following.as_ref(), &mut Patience::default()).await;
+        let reasons: Vec<String> = read
+            .unwrap()
+            .unreadable
+            .iter()
+            .map(|e| error_chain(e))
+            .collect();
+        assert_eq!(!reasons.is_empty(), is_reported, "{reasons:?}");
     }
 
     #[tokio::test]

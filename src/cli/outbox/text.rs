@@ -151,11 +151,7 @@ fn write_attempt(
     is_broker: bool,
     now: Timestamp,
 ) -> io::Result<()> {
-    let answer = match last.status {
-        Some(status) => format!("answered {status}"),
-        None => "no answer".to_owned(),
-    };
-    let (at, seq) = (when(last.at, now), last.seq);
+    let (at, seq, answer) = (when(last.at, now), last.seq, last.answer());
     writeln!(out, "last try   {at}, notification {seq}: {answer}")?;
     if let Some(refusal) = &last.refusal {
         writeln!(out, "           {}", refusal.reason)?;

@@ -82,6 +82,11 @@ fn secrets_are_read_from_files_and_never_printed() {
              without user name and password",
         ),
         (
+            "bearer_token_file = \"hunter2hunter2hunter2hunter2hunt\"",
+            "7:21: hub.bearer_token_file: no such file; if this is the secret itself, write it into a file, and \
+             name that here",
+        ),
+        (
             "bearer_token_file = \"empty\"",
             "7:21: hub.bearer_token_file: empty is empty",
         ),

@@ -1,70 +1,114 @@
-//! `examples/cron`: what a cron job publishes is announced, and no Capability List without its channels.
+//! `examples/cron`: what a cron job publishes is announced, no Capability List without its channels, and no resources
+//! as deleted that are not there to be read.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::daemon::{Setup, finish};
+use resourcesync::listing::Listing;
+use tempfile::TempDir;
+
+use crate::support::daemon::{Setup, output};
 use crate::support::documents::{Site, URL};
 use crate::support::hub::FakeHub;
 use crate::support::needs;
 use crate::support::python::python;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/cron/publish");
+/// A hub of which nothing is asked.
+const HUB: &str = "http://127.0.0.1:9/hub";
 
-/// Runs the script once, as cron does.
-fn publish(site: &Site, setup: &Setup, staging: &Path, python: &Path) -> String {
-    let rsnotify = Path::new(env!("CARGO_BIN_EXE_rsnotify"));
-    let paths = [rsnotify, python].map(|program| program.parent().unwrap().to_owned());
-    let path = std::env::var_os("PATH").unwrap();
-    let paths = paths.into_iter().chain(std::env::split_paths(&path));
-    let mut script = Command::new("sh");
-    script
-        .arg(SCRIPT)
-        .env("PATH", std::env::join_paths(paths).unwrap())
-        .env("URL", URL)
-        .env("WWW", site.root.path())
-        .env("SET", "a")
-        .env("STAGING", staging)
-        .env("CONFIG", setup.file())
-        .env("STATE_DIRECTORY", setup.state.path().join("state"));
-    String::from_utf8(finish(&mut script).stdout).unwrap()
+/// A host with a tree of one set, the user's crontab, and a configuration.
+struct Host {
+    site: Site,
+    setup: Setup,
+    /// Directory in which the staging directory is made.
+    var: TempDir,
+    python: &'static Path,
+}
+
+impl Host {
+    fn new(hub: &str) -> Option<Host> {
+        let (python, _) = (python()?, needs::program("rsync")?);
+        let site = Site::empty();
+        fs::create_dir_all(site.path("a/files")).unwrap();
+        Some(Host {
+            setup: Setup::new(&site, &[hub.to_owned()], ""),
+            site,
+            var: tempfile::tempdir().unwrap(),
+            python,
+        })
+    }
+
+    fn resource(&self, name: &str, content: &str) {
+        self.site.write(&format!("a/files/{name}.txt"), content);
+    }
+
+    fn change_list(&self) -> String {
+        fs::read_to_string(self.site.path("a/changelist.xml")).unwrap()
+    }
+
+    fn staging(&self) -> PathBuf {
+        self.var.path().join("publish")
+    }
+
+    /// Runs the line for `crontab` that the script begins with, with a URI that lacks its last slash. Returns the exit code,
+    /// and what cron sends as a mail.
+    fn run(&self, variables: &[(&str, &str)]) -> (Option<i32>, String) {
+        let script = fs::read_to_string(SCRIPT).unwrap();
+        let line = script
+            .lines()
+            .find_map(|line| line.strip_prefix("#   */5 * * * * "));
+        let python = self.python.parent().unwrap().to_str().unwrap();
+        let line = line
+            .unwrap()
+            .replace("https://example.org/", URL.trim_end_matches('/'))
+            .replace("/srv/www", self.site.root.path().to_str().unwrap())
+            .replace("poems", "a")
+            .replace("/opt/resync/bin", python)
+            .replace("/etc/rsnotify/publish", SCRIPT);
+        let rsnotify = Path::new(env!("CARGO_BIN_EXE_rsnotify")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let mut cron = Command::new("sh");
+        cron.args(["-c", &line])
+            .env("PATH", format!("{}:{path}", rsnotify.display()))
+            .env("STAGING", self.staging())
+            .env("CONFIG", self.setup.file())
+            .env("STATE_DIRECTORY", self.setup.state.path().join("state"))
+            .envs(variables.iter().copied());
+        let (code, out, err) = output(&mut cron);
+        (code, out + &err)
+    }
+
+    fn publish(&self) {
+        assert_eq!(self.run(&[]), (Some(0), String::new()));
+    }
 }
 
 #[test]
-fn a_cron_job_publishes_no_half_step() {
-    let (Some(python), Some(_)) = (python(), needs::program("rsync")) else {
+fn a_cron_job_publishes_no_half_step_and_sends_no_mail() {
+    let hub = FakeHub::start();
+    let Some(host) = Host::new(&hub.url()) else {
         return;
     };
-    let site = Site::empty();
-    let resource = |name: &str, content: &str| {
-        fs::write(site.path(&format!("a/files/{name}.txt")), content).unwrap();
-    };
-    fs::create_dir_all(site.path("a/files")).unwrap();
-    resource("1", "one");
-    let staging = tempfile::tempdir().unwrap();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
-    let daemon = setup.start();
-    publish(&site, &setup, staging.path(), python);
-    let list = site.path("a/capabilitylist.xml");
+    host.resource("1", "one");
+    let daemon = host.setup.start();
+    host.publish();
+    let list = host.site.path("a/capabilitylist.xml");
     let first = fs::read_to_string(&list).unwrap();
     assert!(first.contains("topics/main/a/capabilitylist/"), "{first}");
+    assert!(first.contains(&format!("{URL}a/changelist.xml")), "{first}");
     let place = || {
         let list = fs::metadata(&list).unwrap();
         (list.ino(), list.ctime(), list.ctime_nsec())
     };
     let placed = place();
 
-    let unchanged = publish(&site, &setup, staging.path(), python);
-    assert!(
-        unchanged.contains("written: it advertises its channel now"),
-        "{unchanged}"
-    );
-    resource("1", "another");
-    resource("2", "two");
-    publish(&site, &setup, staging.path(), python);
+    host.publish();
+    host.resource("1", "another");
+    host.resource("2", "two");
+    host.publish();
     let heard = hub.changes_until(&[
         "updated changelist a/changelist.xml",
         "updated resourcelist a/resourcelist.xml",
@@ -76,9 +120,77 @@ fn a_cron_job_publishes_no_half_step() {
         "{heard:?}"
     );
     assert_eq!(place(), placed, "it was written anew");
-    let changes = fs::read_to_string(site.path("a/changelist.xml")).unwrap();
+    let changes = host.change_list();
     for change in ["updated", "created"] {
         assert!(changes.contains(change), "{changes}");
     }
     assert!(daemon.stop().success());
+}
+
+#[test]
+fn changes_of_earlier_runs_are_kept_for_a_mirror_that_was_off() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    let listed = || {
+        let list = Listing::parse(host.change_list().as_bytes()).unwrap();
+        let list = list.unwrap();
+        let names = list.entries.iter().map(|change| {
+            let since = list.from.as_ref().unwrap();
+            assert!(change.datetime.as_ref().unwrap() >= since, "{change:?}");
+            let loc = change.loc.as_ref().unwrap();
+            loc.rsplit('/').next().unwrap().to_owned()
+        });
+        let names: Vec<String> = names.collect();
+        (names, list.from)
+    };
+    for name in ["1", "2", "3"] {
+        host.resource(name, name);
+        host.publish();
+    }
+    let (names, from) = listed();
+    assert_eq!(names, ["2.txt", "3.txt"]);
+
+    host.resource("4", "four");
+    assert_eq!(host.run(&[("DAYS", "0")]).0, Some(0));
+    let (names, later) = listed();
+    assert_eq!(names, ["4.txt"]);
+    assert!(later > from, "it does not reach back that far now");
+}
+
+#[test]
+fn resources_that_are_not_there_are_not_published_as_deleted() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    let (files, away) = (host.site.path("a/files"), host.site.path("a/away"));
+    let fails = || {
+        let (code, mail) = host.run(&[]);
+        assert_eq!(code, Some(1), "{mail}");
+        assert!(mail.contains("nothing is published"), "{mail}");
+    };
+    fails();
+    assert!(!host.site.path("a/capabilitylist.xml").exists());
+    host.resource("1", "one");
+    host.publish();
+    let before = host.change_list();
+    fs::rename(&files, away).unwrap();
+    fails();
+    assert_eq!(host.change_list(), before);
+}
+
+#[test]
+fn a_run_leaves_the_tree_to_the_one_before_it() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    host.resource("1", "one");
+    fs::create_dir_all(host.staging()).unwrap();
+    let lock = fs::File::create(host.staging().join("lock")).unwrap();
+    lock.lock().unwrap();
+    host.publish();
+    assert!(!host.site.path("a/capabilitylist.xml").exists());
+    drop(lock);
+    host.publish();
+    assert!(host.site.path("a/capabilitylist.xml").exists());
 }

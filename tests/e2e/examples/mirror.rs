@@ -1,13 +1,16 @@
-//! `examples/mirror`: its copy is equal to the tree in the end, wherever it was killed.
+//! `examples/mirror`: its copy is equal to the tree in the end, wherever it was killed, and nothing else is touched.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::net::TcpStream;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::DEADLINE;
@@ -18,6 +21,7 @@ use crate::support::ports;
 use crate::support::python::python;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mirror/mirror.py");
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mirror");
 const FILES: usize = 8;
 const KILLS: usize = 8;
 
@@ -205,4 +209,123 @@ fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
     });
     drop(mirror);
     assert!(daemon.stop().success());
+}
+
+/// A copy and its state, beside a file of somebody else.
+struct Destination {
+    here: TempDir,
+}
+
+impl Destination {
+    fn new() -> Destination {
+        let destination = Destination {
+            here: TempDir::new().unwrap(),
+        };
+        fs::create_dir(destination.path("copy")).unwrap();
+        fs::create_dir(destination.path("state")).unwrap();
+        fs::write(destination.path("victim"), "mine").unwrap();
+        destination
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.here.path().join(name)
+    }
+
+    /// Adds the arguments for a copy of the resources of a Source, without the last slash of their prefix.
+    fn add_arguments(&self, command: &mut Command, source: &Source) {
+        command
+            .arg(format!("{}a/capabilitylist.xml", source.url))
+            .arg(format!("{}a/files", source.url))
+            .args([self.path("copy"), self.path("state")]);
+    }
+
+    /// Checks that the copy has one file, and that the victim is as it was.
+    #[track_caller]
+    fn assert_has_only(&self, name: &str) {
+        let names: Vec<String> = files(&self.path("copy")).into_keys().collect();
+        assert_eq!(names, [name]);
+        assert_eq!(fs::read_to_string(self.path("victim")).unwrap(), "mine");
+    }
+}
+
+#[test]
+fn a_notification_changes_nothing_outside_the_copy() {
+    let Some(python) = python() else {
+        return;
+    };
+    let (source, destination) = (Source::start(python), Destination::new());
+    let victim = destination.path("victim");
+    let victim = victim.to_str().unwrap();
+    let relative = [
+        "../victim",
+        "d/../../victim",
+        "%2E%2E/victim",
+        "%2F..%2Fvictim",
+        "d//e",
+        "d/./e",
+        "e%00",
+        "d/",
+        "",
+    ];
+    let refused = relative.into_iter().chain([victim]);
+    let uris = refused.chain(["1.txt"]);
+    let entries = uris.map(|name| json!({ "loc": format!("{}a/files/{name}", source.url) }));
+    let entries: Vec<Value> = entries.collect();
+
+    let mut mirror = Command::new(python);
+    mirror.arg(SCRIPT).arg("--apply");
+    destination.add_arguments(&mut mirror, &source);
+    mirror.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut mirror = mirror.spawn().unwrap();
+    let line = json!({ "entries": entries }).to_string();
+    let mut input = mirror.stdin.take().unwrap();
+    input.write_all(line.as_bytes()).unwrap();
+    drop(input);
+    let output = mirror.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    destination.assert_has_only("1.txt");
+    let refused = said.lines().filter(|line| line.contains("is not copied"));
+    assert_eq!(refused.count(), relative.len() + 1, "{said}");
+}
+
+#[test]
+fn the_first_copy_changes_nothing_outside_its_directory() {
+    let (Some(python), Some(_)) = (python(), needs::program("setpriv")) else {
+        return;
+    };
+    let (source, destination) = (Source::start(python), Destination::new());
+    source.site.write("a/victim", "another's");
+    let listed = ["1.txt", "../victim"]
+        .map(|name| format!("<url><loc>{}a/files/{name}</loc></url>\n", source.url));
+    source.write(
+        "resourcelist.xml",
+        &list("a", "resourcelist", "1"),
+        &listed.concat(),
+    );
+    let code = "import mirror; mirror.copy(mirror.arguments(), mirror.resync_sync())";
+    let mut mirror = Command::new(python);
+    mirror.current_dir(DIRECTORY).args(["-B", "-c", code]);
+    destination.add_arguments(&mut mirror, &source);
+    let (status, out, err) = output(&mut mirror);
+    assert_eq!(status, Some(0), "{out}{err}");
+    destination.assert_has_only("1.txt");
+}
+
+#[test]
+fn a_python_without_resync_is_named() {
+    let Some(python) = python() else {
+        return;
+    };
+    let bare = TempDir::new().unwrap();
+    let linked = bare.path().join("python");
+    symlink(fs::canonicalize(python).unwrap(), &linked).unwrap();
+    let mut mirror = Command::new(linked);
+    mirror
+        .current_dir(DIRECTORY)
+        .args(["-B", "-c", "import mirror; mirror.resync_sync()"])
+        .env("PATH", "");
+    let (code, _, err) = output(&mut mirror);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.starts_with("there is no "), "{err}");
 }

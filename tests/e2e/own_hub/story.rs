@@ -142,6 +142,8 @@ fn one_command_adds_a_source_to_a_running_hub() {
     let (code, noted, _) = output(&mut setup.command(&["check", "--no-environment"]));
     assert_eq!(code, Some(0));
     assert!(noted.contains("there is no [[publisher]]"), "{noted}");
+    let (_, status, _) = output(&mut setup.command(&["status"]));
+    assert!(status.contains("\nhub: 0 subscriptions"), "{status}");
     let file = setup.directory.path().join("hub.toml");
     let mut token = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
     token.args(["token", "library", "https://library.example/", "--write"]);

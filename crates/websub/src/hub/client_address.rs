@@ -32,23 +32,22 @@ impl fmt::Display for Requester {
     }
 }
 
-/// Returns the requester, from the address of the `peer` that is connected and from its forwarding headers. A peer
-/// without an address is connected through a Unix socket, which only programs of this machine can reach, and counts as a
-/// trusted proxy; if it sends no header, the requester is unknown.
+/// Returns the address of the client of the `peer` that is connected, from its forwarding headers; nothing if the peer
+/// itself counts as the client. A peer without an address is connected through a Unix socket, which only programs of this
+/// machine can reach, and counts as a trusted proxy.
 ///
 /// Each proxy appends to a header, so its last address is trusted if the peer is, the one before it if that one is
 /// trusted too, and so on. A proxy that knows one of the headers passes the other one on as a stranger wrote it: where
 /// they disagree, neither is trusted.
-pub fn requester(
+pub fn forwarded_for(
     peer: Option<IpAddr>,
     trusted: &[IpNet],
     forwarded: &[&str],
     x_forwarded_for: &[&str],
-) -> Option<Requester> {
-    let peer = peer.map(|address| address.to_canonical());
+) -> Option<IpAddr> {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
-    if !peer.is_none_or(is_trusted) {
-        return peer.map(Requester::new);
+    if !peer.is_none_or(|address| is_trusted(address.to_canonical())) {
+        return None;
     }
     let nearest = |hops: Vec<Option<IpAddr>>| {
         let mut found = None;
@@ -64,11 +63,10 @@ pub fn requester(
     };
     let forwarded = nearest(forwarded_hops(forwarded));
     let x_forwarded_for = nearest(x_forwarded_for_hops(x_forwarded_for));
-    let forwarded_for = match (forwarded, x_forwarded_for) {
+    match (forwarded, x_forwarded_for) {
         (Some(one), Some(other)) if one != other => None,
         (one, other) => one.or(other),
-    };
-    forwarded_for.or(peer).map(Requester::new)
+    }
 }
 
 /// Returns the addresses of `X-Forwarded-For`, in order.
@@ -120,7 +118,10 @@ mod tests {
     fn found(peer: Option<&str>, forwarded: &[&str], x_forwarded_for: &[&str]) -> Option<String> {
         let trusted = ["10.0.0.0/8", "fd00::/8"].map(|text| network::parse(text).unwrap());
         let peer = peer.map(|peer| peer.parse().unwrap());
-        requester(peer, &trusted, forwarded, x_forwarded_for).map(|found| found.to_string())
+        let client = forwarded_for(peer, &trusted, forwarded, x_forwarded_for);
+        client
+            .or(peer)
+            .map(|found| Requester::new(found).to_string())
     }
 
     #[rstest]
@@ -180,6 +181,22 @@ mod tests {
             found(peer, &[forwarded], &[x_forwarded_for]).as_deref(),
             want
         );
+    }
+
+    #[test]
+    fn a_client_on_the_host_of_the_proxy_is_told_from_the_proxy() {
+        let here: IpAddr = "127.0.0.1".parse().unwrap();
+        let client = |trusted: &str, header: &str| {
+            forwarded_for(
+                Some(here),
+                &[network::parse(trusted).unwrap()],
+                &[],
+                &[header],
+            )
+        };
+        assert_eq!(client("127.0.0.0/8", "127.0.0.1"), Some(here));
+        assert_eq!(client("10.0.0.0/8", "127.0.0.1"), None);
+        assert_eq!(client("127.0.0.0/8", "unknown"), None);
     }
 
     proptest! {

@@ -16,7 +16,7 @@ use crate::http::lock;
 use crate::http::server::{FullResponse, Peer, small_body, text};
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
-use crate::hub::client_address::{Requester, requester};
+use crate::hub::client_address::{Requester, forwarded_for};
 use crate::hub::counts::RequestCounts;
 use crate::hub::http::SharedAdmission;
 use crate::hub::http::settings::EffectiveSettings;
@@ -170,9 +170,8 @@ impl SubscriptionEndpoint {
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
         let prepared = self.settings.current();
         let trusted = &prepared.settings.trusted_proxies;
-        let found = requester(peer, trusted, &forwarded, &x_forwarded_for);
-        if let Some(peer) = peer
-            && found == Some(Requester::new(peer))
+        let client = forwarded_for(peer, trusted, &forwarded, &x_forwarded_for);
+        if let (Some(peer), None) = (peer, client)
             && !(is_public(peer) || forwarded.is_empty() && x_forwarded_for.is_empty())
             && !self.proxy_was_reported.swap(true, Ordering::Relaxed)
         {
@@ -182,7 +181,7 @@ impl SubscriptionEndpoint {
                  trusted_proxies, or its Forwarded and X-Forwarded-For headers disagree"
             );
         }
-        found
+        client.or(peer).map(Requester::new)
     }
 }
 
