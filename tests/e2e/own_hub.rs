@@ -542,6 +542,28 @@ fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
     hub.stop();
 }
 
+/// Whose headers count is said once, and not of a subscriber on the hub's own host.
+#[test]
+fn a_proxy_that_is_not_trusted_is_named() {
+    let post = |keys: &str| {
+        let mut setup = HubSetup::library();
+        setup.keys = keys.to_owned();
+        let hub = setup.start();
+        let headers = [
+            ("Content-Type", "application/x-www-form-urlencoded"),
+            ("X-Forwarded-For", "127.0.0.1"),
+        ];
+        for _ in 0..2 {
+            setup.post("/hub", &headers, b"hub.mode=publish");
+        }
+        let (_, log) = hub.stop_and_tell();
+        let named = "requests come through the proxy 127.0.0.1 and count as its own: ";
+        log.iter().filter(|line| line.contains(named)).count()
+    };
+    assert_eq!(post(""), 0);
+    assert_eq!(post("trusted_proxies = []"), 1);
+}
+
 #[test]
 fn a_publication_in_progress_is_answered_when_the_hub_stops() {
     let mut setup = HubSetup::library();
@@ -892,6 +914,10 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
     };
     let token = secret.lines().last().unwrap().strip_prefix("# ").unwrap();
     assert!(token.len() >= 40 && token.chars().all(|c| c.is_ascii_alphanumeric()));
+    assert!(
+        secret.starts_with("# Write this token into each file named below, which only rsnotify"),
+        "{secret}"
+    );
     assert_ne!(run(&["token", "the \"library\""]).1, lines);
     let there = |lines: &str| lines.replace("/etc/rsnotify", directory.path().to_str().unwrap());
     let write = |name: &str, text: &str| {

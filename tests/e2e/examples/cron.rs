@@ -159,6 +159,55 @@ fn changes_of_earlier_runs_are_kept_for_a_mirror_that_was_off() {
 }
 
 #[test]
+fn a_change_list_of_the_cron_job_keeps_the_latest_50_000_changes() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    host.resource("1", "one");
+    host.publish();
+    let empty = host.change_list();
+    let now = jiff::Timestamp::now();
+    let earlier = (0..50_000).map(|number| {
+        let time = now - jiff::SignedDuration::from_secs(60_000 - number);
+        format!(
+            "<url><loc>{URL}a/files/{number}</loc><rs:md change=\"updated\" datetime=\"{time:.3}\"/></url>"
+        )
+    });
+    let earlier: String = earlier.collect();
+    let full = empty.replace("</urlset>", &format!("{earlier}</urlset>"));
+    assert_ne!(full, empty);
+    host.site.write("a/changelist.xml", &full);
+    host.resource("2", "two");
+    host.publish();
+    let list = Listing::parse(host.change_list().as_bytes()).unwrap();
+    let entries = list.unwrap().entries;
+    let name = |at: usize| {
+        entries[at]
+            .loc
+            .as_ref()
+            .unwrap()
+            .rsplit('/')
+            .next()
+            .unwrap()
+    };
+    assert_eq!(
+        (entries.len(), name(0), name(49_999)),
+        (50_000, "1", "2.txt")
+    );
+}
+
+#[test]
+fn a_cron_job_needs_no_configuration_where_the_daemon_has_none() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    host.resource("1", "one");
+    assert_eq!(host.run(&[("CONFIG", "")]), (Some(0), String::new()));
+    let list = fs::read_to_string(host.site.path("a/capabilitylist.xml")).unwrap();
+    assert!(list.contains("http://127.0.0.1:8400/topics/a/"), "{list}");
+}
+
+#[test]
 fn resources_that_are_not_there_are_not_published_as_deleted() {
     let Some(host) = Host::new(HUB) else {
         return;
