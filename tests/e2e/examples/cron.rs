@@ -26,6 +26,7 @@ struct Host {
     /// Directory in which the staging directory is made.
     var: TempDir,
     python: &'static Path,
+    sets: &'static str,
 }
 
 impl Host {
@@ -38,6 +39,7 @@ impl Host {
             site,
             var: tempfile::tempdir().unwrap(),
             python,
+            sets: "a",
         })
     }
 
@@ -65,14 +67,13 @@ impl Host {
             .unwrap()
             .replace("https://example.org/", URL.trim_end_matches('/'))
             .replace("/srv/www", self.site.root.path().to_str().unwrap())
-            .replace("poems", "a")
-            .replace("/opt/resync/bin", python)
-            .replace("/etc/rsnotify/publish", SCRIPT);
+            .replace("SET=poems", &format!("SET='{}'", self.sets))
+            .replace("/usr/share/doc/rsnotify/examples/cron/publish", SCRIPT);
         let rsnotify = Path::new(env!("CARGO_BIN_EXE_rsnotify")).parent().unwrap();
         let path = std::env::var("PATH").unwrap();
         let mut cron = Command::new("sh");
         cron.args(["-c", &line])
-            .env("PATH", format!("{}:{path}", rsnotify.display()))
+            .env("PATH", format!("{}:{python}:{path}", rsnotify.display()))
             .env("STAGING", self.staging())
             .env("CONFIG", self.setup.file())
             .env("STATE_DIRECTORY", self.setup.state.path().join("state"))
@@ -196,6 +197,33 @@ fn a_change_list_of_the_cron_job_keeps_the_latest_50_000_changes() {
         (entries.len(), name(0), name(49_999)),
         (50_000, "1", "2.txt")
     );
+}
+
+#[test]
+fn a_cron_job_publishes_several_sets() {
+    let Some(mut host) = Host::new(HUB) else {
+        return;
+    };
+    host.sets = "a b";
+    host.resource("1", "one");
+    host.site.write("b/files/2.txt", "two");
+    host.publish();
+    let lists = |at: &str| {
+        let list = fs::read(host.site.path(at)).unwrap();
+        let list = Listing::parse(&list).unwrap().unwrap();
+        list.entries.into_iter().map(|entry| entry.loc.unwrap())
+    };
+    for (list, want) in [
+        (
+            ".well-known/resourcesync",
+            &["a/capabilitylist.xml", "b/capabilitylist.xml"][..],
+        ),
+        ("a/resourcelist.xml", &["a/files/1.txt"]),
+        ("b/resourcelist.xml", &["b/files/2.txt"]),
+    ] {
+        let want: Vec<String> = want.iter().map(|path| format!("{URL}{path}")).collect();
+        assert_eq!(lists(list).collect::<Vec<_>>(), want);
+    }
 }
 
 #[test]
