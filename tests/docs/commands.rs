@@ -1,13 +1,15 @@
 //! Every command in the documentation is run, or marked with the reason why not.
 
+use std::fs;
+
 use crate::needs;
 use crate::page::{Page, pages};
 use crate::story::{Story, setup};
 
 /// Permitted languages of blocks. Commands must be `sh`, so that none is overlooked.
-const LANGUAGES: [&str; 12] = [
-    "apache", "caddy", "diff", "ini", "json", "nginx", "promql", "sh", "text", "toml", "xml",
-    "yaml",
+const LANGUAGES: [&str; 13] = [
+    "apache", "caddy", "diff", "ini", "json", "nginx", "promql", "rust", "sh", "text", "toml",
+    "xml", "yaml",
 ];
 
 /// Permitted marks before a block of commands, and before their output.
@@ -91,5 +93,27 @@ fn blocks_and_their_marks_are_known() {
                 assert!(!value.is_empty(), "{path}:{line}: say more: {mark}");
             }
         }
+    }
+}
+
+/// A README cannot be tested: it has the example that its crate's documentation begins with, without what that hides.
+#[test]
+fn examples_of_the_crates_are_those_that_are_tested() {
+    for name in ["resourcesync", "websub"] {
+        let text = |path| fs::read_to_string(format!("crates/{name}/{path}")).unwrap();
+        let (library, readme) = (text("src/lib.rs"), text("README.md"));
+        let documentation = library
+            .lines()
+            .map_while(|line| line.strip_prefix("//!"))
+            .map(|line| line.strip_prefix(' ').unwrap_or(line))
+            .filter(|line| !line.starts_with("# "));
+        let documentation: Vec<&str> = documentation.collect();
+        let documentation = documentation.join("\n");
+        let (_, shown) = readme.split_once("```rust\n").unwrap();
+        let (shown, _) = shown.split_once("```").unwrap();
+        assert!(
+            documentation.contains(shown),
+            "crates/{name}: README.md and src/lib.rs differ"
+        );
     }
 }
