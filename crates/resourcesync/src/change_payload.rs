@@ -6,11 +6,10 @@ use std::ops::Range;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::change::{Change, RelatedLink};
-use crate::change_list::{ChangesHandler, WantedEntries};
+use crate::change_list::{EntriesReader, read_entries};
 use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
 use crate::document::Form;
-use crate::parse::read;
 use crate::payload::{head, overhead};
 use crate::uri::Uri;
 use crate::writer::{self, WrittenAttribute, write_tail};
@@ -50,18 +49,16 @@ impl ChangePayload {
 
     /// Reads a notification that was [rendered](ChangePayload::render) here.
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
-        let (handler, _) = read(body, ChangesHandler::new(WantedEntries::All))
-            .ok()?
-            .ok()?;
-        let root = handler.root;
-        root.is_list_of(ChannelKind::Change.capability())
-            .then_some(())?;
+        let mut entries = Vec::new();
+        let whole = EntriesReader::whole(ChannelKind::Change.capability(), None);
+        let root = read_entries(body, whole, |whole, _| entries.extend(whole.draft.change()));
+        let root = root.ok()?;
         let time = |time: Option<Box<str>>| Some(Datetime::parse(&time?)?.at());
         Some(ChangePayload {
             up: root.up.and_then(|up| Uri::parse(&up).ok()),
             from: time(root.span.from)?,
             until: time(root.span.until)?,
-            entries: handler.changes,
+            entries,
         })
     }
 

@@ -67,7 +67,6 @@ mod markup;
 mod namespaces;
 mod outline;
 pub mod parse;
-pub mod parse_with_keys;
 pub mod payload;
 mod reader;
 pub mod receive;
