@@ -20,7 +20,7 @@ use crate::announce::delivery::Submission;
 use crate::broker::feeds::message::{
     BrokerNotification, HashedPayload, Message, resourcesync_message,
 };
-use crate::broker::feeds::objects::{PayloadFormat, atom_messages};
+use crate::broker::feeds::objects::atom_messages;
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
@@ -346,10 +346,8 @@ pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Messa
         seq: submission.seq,
         body: HashedPayload::new(&submission.body).with(&submission.outside),
     };
-    let feeds = match &settings.payload {
-        PayloadFormat::ResourceSync => None,
-        PayloadFormat::Atom(form) => atom_messages(&notification, form),
-    };
+    let form = settings.form.as_ref();
+    let feeds = form.and_then(|form| atom_messages(&notification, form));
     // A notification that yields no feeds was saved while the broker had other settings.
     feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)])
 }

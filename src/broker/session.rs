@@ -15,7 +15,7 @@ use websub::secret::Mask;
 
 use crate::broker::frame::{Decoder, Frame};
 use crate::broker::refusal::BrokerError;
-use crate::broker::settings::{BrokerSettings, Transport};
+use crate::broker::settings::BrokerSettings;
 use crate::broker::tls;
 
 /// Bytes that are read or written at once.
@@ -70,7 +70,7 @@ impl Session {
         durable: Option<&str>,
     ) -> Result<Session, BrokerError> {
         let deadline = Instant::now() + settings.timeout;
-        let address = (settings.host.as_str(), settings.port);
+        let address = (settings.address.host.as_str(), settings.address.port);
         let addresses = timeout_at(deadline, tokio::net::lookup_host(address)).await;
         let addresses = addresses.map_err(|_| BrokerError::Timeout)?;
         let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
@@ -156,9 +156,9 @@ fn connect_frame(settings: &BrokerSettings) -> Frame {
         .with("host", &settings.vhost)
         .with("heart-beat", format!("{beat},{beat}"));
     match &settings.login {
-        Some(login) => frame
-            .with("login", &login.username)
-            .with("passcode", login.password.reveal()),
+        Some((username, password)) => frame
+            .with("login", username)
+            .with("passcode", password.reveal()),
         None => frame,
     }
 }
@@ -172,11 +172,11 @@ async fn stream(
     // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
     let _ = stream.set_nodelay(true);
     let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
-    let Transport::Tls { ca_pem, identity } = &settings.transport else {
+    if !settings.address.is_tls {
         return Ok((Box::new(stream), socket));
-    };
-    let connector = tls::connector(ca_pem.as_ref(), identity.as_ref()).map_err(BrokerError::Tls)?;
-    let name = ServerName::try_from(settings.host.clone());
+    }
+    let connector = tls::connector(settings).map_err(BrokerError::Tls)?;
+    let name = ServerName::try_from(settings.address.host.clone());
     let name = name.map_err(|error| BrokerError::Tls(error.to_string()))?;
     let stream = connector.connect(name, stream).await;
     let stream = stream.map_err(|error| BrokerError::Tls(error.to_string()))?;

@@ -73,7 +73,6 @@ pub mod receive;
 mod reference;
 pub mod resource_list;
 mod scan;
-mod stop;
 mod tag;
 pub mod uri;
 mod window;

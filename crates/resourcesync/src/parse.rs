@@ -7,8 +7,7 @@ use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
 use crate::namespaces::{Namespace, Namespaces};
 use crate::outline::Outline;
-use crate::reader::{Element, Handler, Start, XmlReader};
-use crate::stop::Stop;
+use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 use crate::window::TextWindow;
 
 /// The first byte of gzip's magic number, and of no text.

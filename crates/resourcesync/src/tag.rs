@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::namespaces::{Namespace, Namespaces};
+use crate::reader::Stop;
 use crate::reference::unescaped;
 use crate::scan::{find, name_at, skip_space};
-use crate::stop::Stop;
 
 /// An attribute of a tag; ranges are of the tag's text, from the `<`.
 #[derive(Debug, Clone)]

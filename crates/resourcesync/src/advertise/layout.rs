@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::namespaces::Namespace;
 use crate::outline;
-use crate::reader::{Element, Handler, Start, XmlReader};
-use crate::stop::Stop;
+use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 
 /// The depth of an entry's children.
 const DEEPEST: usize = 2;
