@@ -5,7 +5,6 @@ use std::io::Read;
 use crate::canonical::Canonical;
 use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
-use crate::namespaces::{Namespace, Namespaces};
 use crate::outline::Outline;
 use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 use crate::window::TextWindow;
@@ -104,6 +103,13 @@ impl Handler for DocumentHandler {
         }
         self.canonical
             .start(start.namespaces, start.namespace, start.local);
+        for attribute in start.tag.attributes {
+            // A wrong reference ends the reading.
+            let value = start.tag.text(attribute).unwrap_or_default();
+            let (namespace, local) = (attribute.namespace, start.tag.local_name(attribute));
+            self.canonical
+                .attribute(start.namespaces, namespace, local, &value);
+        }
         let is_entry = (start.depth, start.element) == (1, Element::Entry);
         self.keys.take_if(|keys| {
             is_entry && !(keys.entries.is_it() && keys.listed.entries.len() < MAX_KEYS)
@@ -111,17 +117,6 @@ impl Handler for DocumentHandler {
         if let Some(keys) = &mut self.keys {
             keys.start(start);
         }
-    }
-
-    fn attribute(
-        &mut self,
-        namespaces: &Namespaces,
-        namespace: Namespace,
-        local: &str,
-        value: &str,
-    ) {
-        self.canonical
-            .attribute(namespaces, namespace, local, value);
     }
 
     fn text(&mut self, depth: usize, element: Element, text: &str) {
@@ -182,7 +177,8 @@ pub(crate) fn read<H: Handler>(
         let text = window.text();
         let (taken, stop) = reader.take(text);
         let line = |left| window.line(text.len().saturating_sub(left));
-        reader.end_window(&line, window.taken() + text.len() as u64);
+        let end = window.taken + text.len() as u64;
+        reader.handler.window_end(&line, end);
         window.take(taken);
         match stop {
             Stop::Doctype { length } => {
@@ -204,7 +200,7 @@ pub(crate) fn read<H: Handler>(
                     return Err(refused.into());
                 }
                 refused = None;
-                window.lift_limit();
+                window.budget = usize::MAX;
             }
             Stop::Syntax { at, message } => {
                 return Err(window.syntax(at, message).into());
@@ -214,7 +210,7 @@ pub(crate) fn read<H: Handler>(
                 return Ok(Err(NotADocument::ForeignRoot));
             }
             Stop::End if reader.is_after_root() && window.malformed().is_none() => {
-                return Ok(Ok((reader.into_handler(), window.size())));
+                return Ok(Ok((reader.handler, window.size)));
             }
             Stop::End | Stop::Cut => {
                 let line = window.line(usize::MAX);
@@ -226,7 +222,10 @@ pub(crate) fn read<H: Handler>(
 }
 
 fn unknown_encoding<R: Read>(window: &TextWindow<R>) -> Option<Malformed> {
-    let message = format!("the encoding {} is unknown", window.unknown_encoding()?);
+    let message = format!(
+        "the encoding {} is unknown",
+        window.unknown_encoding.as_ref()?
+    );
     Some(Malformed::Syntax {
         line: 1,
         column: 1,

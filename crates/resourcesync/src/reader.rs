@@ -62,9 +62,6 @@ pub trait Handler {
     /// Handles a start tag. An empty element's end follows at once.
     fn start(&mut self, start: &Start<'_>);
 
-    /// Handles an attribute of the element that has just begun; they come in order of their resolved names.
-    fn attribute(&mut self, _: &Namespaces, _: Namespace, _local: &str, _value: &str) {}
-
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
     fn text(&mut self, depth: usize, element: Element, text: &str);
 
@@ -111,7 +108,7 @@ impl Stop {
 
 #[derive(Debug)]
 pub(crate) struct XmlReader<H> {
-    handler: H,
+    pub(crate) handler: H,
     has_root: bool,
     namespaces: Namespaces,
     open: Vec<Open>,
@@ -144,15 +141,6 @@ impl<H: Handler> XmlReader<H> {
             attributes: Vec::new(),
             has_begun: false,
         }
-    }
-
-    /// Tells the handler that a window's text is read; see [`Handler::window_end`].
-    pub(crate) fn end_window(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
-        self.handler.window_end(line, end);
-    }
-
-    pub(crate) fn into_handler(self) -> H {
-        self.handler
     }
 
     /// Returns true if the root's start tag is still to come.
@@ -235,10 +223,7 @@ impl<H: Handler> XmlReader<H> {
             left: rest.len(),
         });
         for attribute in tag.attributes {
-            let value = tag.text(attribute)?;
-            let (namespace, local) = (attribute.namespace, tag.local_name(attribute));
-            self.handler
-                .attribute(&self.namespaces, namespace, local, &value);
+            tag.text(attribute)?;
         }
         self.open.push(Open {
             name_start: self.names.len(),

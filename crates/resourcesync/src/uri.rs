@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::escape;
+use crate::escape::escaped;
 
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl From<Uri> for String {
 /// Writes the URI escaped for display; [`Uri::as_str`] is the URI itself.
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escape::write(f, &self.0)
+        f.write_str(&escaped(&self.0))
     }
 }
 
@@ -141,7 +141,7 @@ macro_rules! byte_exact {
         /// Writes the URI escaped for display; `as_str` is the URI itself.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                escape::write(f, &self.0)
+                f.write_str(&escaped(&self.0))
             }
         }
     };

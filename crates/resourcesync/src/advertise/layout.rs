@@ -48,7 +48,7 @@ pub(super) fn layout(text: &str) -> Option<Node> {
         rest = &rest[taken..];
         match stop {
             Stop::Root => {}
-            Stop::End => return reader.into_handler().root,
+            Stop::End => return reader.handler.root,
             _ => return None,
         }
     }
