@@ -37,7 +37,12 @@ pub struct Session {
 /// A reader of frames, which notices a silent broker.
 pub struct FrameReader {
     half: ReadHalf<Box<dyn Stream>>,
-    socket: Socket,
+    /// The socket below the stream.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux can acknowledge at once")
+    )]
+    socket: Option<OwnedFd>,
     decoder: Decoder,
     /// The silence that ends the connection; nothing if the broker sends no heart-beats.
     patience: Option<Duration>,
@@ -51,9 +56,6 @@ pub struct FrameWriter {
     pub written: watch::Receiver<u64>,
     task: JoinHandle<()>,
 }
-
-/// The socket below a stream.
-struct Socket(Option<OwnedFd>);
 
 /// TCP, with or without TLS.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -166,12 +168,12 @@ fn connect_frame(settings: &BrokerSettings) -> Frame {
 async fn stream(
     address: SocketAddr,
     settings: &BrokerSettings,
-) -> Result<(Box<dyn Stream>, Socket), BrokerError> {
+) -> Result<(Box<dyn Stream>, Option<OwnedFd>), BrokerError> {
     let stream = TcpStream::connect(address).await;
     let stream = stream.map_err(|error| BrokerError::Connect(error.to_string()))?;
     // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
     let _ = stream.set_nodelay(true);
-    let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
+    let socket = stream.as_fd().try_clone_to_owned().ok();
     if !settings.address.is_tls {
         return Ok((Box::new(stream), socket));
     }
@@ -195,23 +197,6 @@ fn heart_beats(said: Option<&str>, offered: Duration) -> (Option<Duration>, Opti
     (agreed(sends), agreed(wants))
 }
 
-impl Socket {
-    /// Has the next received bytes acknowledged at once. ActiveMQ sends the receipt of a `COMMIT` only when that of the
-    /// `SEND` before it is acknowledged, which the system would do 40 ms later.
-    #[cfg(target_os = "linux")]
-    fn acknowledge_at_once(&self) {
-        if let Some(socket) = &self.0 {
-            // It is only a hint.
-            let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn acknowledge_at_once(&self) {
-        let _ = &self.0;
-    }
-}
-
 impl FrameReader {
     /// Returns the next frame. Safe to be cancelled.
     ///
@@ -223,7 +208,12 @@ impl FrameReader {
             if let Some(frame) = self.decoder.frame()? {
                 return Ok(frame);
             }
-            self.socket.acknowledge_at_once();
+            // ActiveMQ sends the receipt of a `COMMIT` only when that of the `SEND` before it is acknowledged, which the
+            // system would do 40 ms later. It is only a hint.
+            #[cfg(target_os = "linux")]
+            if let Some(socket) = &self.socket {
+                let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
+            }
             let mut chunk = [0; CHUNK];
             let read = self.half.read(&mut chunk);
             let read = match self.patience {

@@ -19,9 +19,8 @@ use crate::broker::settings::{
 };
 use crate::config::check::suggested;
 use crate::config::duration::seconds;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
-use crate::config::secret::{Held, content_of, needs, read_headers, read_secret, read_tls};
+use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::secret::{Held, content_of, read_headers, read_login, read_tls};
 use crate::config::text::{TextValue, Written};
 
 /// A message broker.
@@ -225,13 +224,7 @@ impl Broker {
             self.object.get_or_insert_default();
             self.identifiers.get_or_insert_default();
         }
-        let (username, password) = (self.username.is_some(), self.password_file.is_some());
-        needs(
-            file,
-            table,
-            [("username", username), ("password_file", password)],
-        )?;
-        read_secret(file, &key("password_file"), &mut self.password_file)?;
+        read_login(file, table, &self.username, &mut self.password_file)?;
         let tls = [
             &mut self.client_cert,
             &mut self.client_key,

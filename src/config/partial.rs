@@ -7,8 +7,7 @@ use toml::de::DeValue;
 
 use crate::config::address::Address;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::config::server::ServerSettings;
 use crate::config::{self, read_file};

@@ -18,8 +18,7 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::tree::WatchMode;
 

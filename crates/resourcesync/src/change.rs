@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::characters::is_space;
-use crate::datetime::{Datetime, is_complete, is_strict};
+use crate::datetime::{Datetime, is_complete};
 use crate::payload::ChangeKind;
 use crate::tag::Tag;
 use crate::uri::is_scheme;
@@ -66,18 +66,19 @@ impl RelatedLink {
     /// Reads an `rs:ln`; `None` if it has no relation type, or no absolute URI.
     pub(crate) fn read(tag: Tag<'_>) -> Option<RelatedLink> {
         let value = |name| tag.value(name);
-        let href = filled(value("href"))?;
+        let filled = |name| tag.filled(name).map(String::into_boxed_str);
+        let href = filled("href")?;
         has_scheme(&href).then_some(())?;
         Some(RelatedLink {
-            rel: filled(value("rel"))?,
+            rel: filled("rel")?,
             href,
             hash: value("hash").and_then(|hash| fixity(&hash)),
             length: value("length").and_then(|length| number(&length)),
-            modified: filled(value("modified")).filter(|modified| is_complete(modified)),
+            modified: filled("modified").filter(|modified| is_complete(modified)),
             pri: value("pri").and_then(|pri| priority(&pri)),
             mime_type: value("type").and_then(|mime_type| media_type(&mime_type)),
             encoding: value("encoding").and_then(|encoding| coding(&encoding)),
-            profile: filled(value("profile")).filter(|profile| has_scheme(profile)),
+            profile: filled("profile").filter(|profile| has_scheme(profile)),
         })
     }
 }
@@ -166,11 +167,6 @@ pub(crate) fn kind(value: &str) -> Option<ChangeKind> {
     kinds.find(|kind| value.eq_ignore_ascii_case(kind.as_str()))
 }
 
-/// Returns `lastmod` as it is passed on.
-pub(crate) fn lastmod(text: &str) -> Option<Box<str>> {
-    is_strict(text).then(|| text.into())
-}
-
 /// Returns a value of `hash` as it is passed on: hash values, each with the name of its algorithm before a colon.
 pub(crate) fn fixity(value: &str) -> Option<Box<str>> {
     let is_one = |value: &str| {
@@ -223,13 +219,6 @@ pub(crate) fn coding(value: &str) -> Option<Box<str>> {
 fn priority(value: &str) -> Option<u32> {
     let pri = number(value)?.try_into().ok()?;
     (1..=LAST_PRIORITY).contains(&pri).then_some(pri)
-}
-
-/// Returns a value without the white space around it, unless it is empty.
-fn filled(value: Option<impl AsRef<str>>) -> Option<Box<str>> {
-    let value = value?;
-    let value = value.as_ref().trim();
-    (!value.is_empty()).then(|| value.into())
 }
 
 /// Returns true if a text begins with a scheme, so that it is no relative reference (RFC 3986 section 4.2).

@@ -10,14 +10,14 @@ use std::ops::Range;
 
 use crate::capability::Capability;
 use crate::change::{
-    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, lastmod, media_type, number,
+    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, media_type, number,
 };
 use crate::change_payload::{entry_len, link_len};
-use crate::datetime::Datetime;
+use crate::datetime::{Datetime, is_strict};
 use crate::document::{DeclaredSpan, beginning};
 use crate::file_spans::{ByteSpan, FileSpans};
 use crate::namespaces::Namespace;
-use crate::outline::{capability, declared_span};
+use crate::outline::declared_span;
 use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
 use crate::reader::{Element, Handler, Start};
@@ -404,7 +404,7 @@ impl Root {
         match (start.depth, start.element) {
             (0, _) => self.is_urlset = start.local == "urlset",
             (1, Element::Md) if self.capability.is_none() => {
-                self.capability = capability(start.tag);
+                self.capability = start.tag.filled("capability");
                 self.span = declared_span(start.tag);
             }
             (1, Element::Ln) if self.up.is_none() && start.tag.has_relation("up") => {
@@ -526,7 +526,7 @@ impl Draft {
         let (_, kind) = self.verdict().ok()?;
         let mut change = Change {
             loc: self.loc.as_str().into(),
-            lastmod: lastmod(&self.lastmod),
+            lastmod: is_strict(&self.lastmod).then(|| self.lastmod.as_str().into()),
             kind,
             datetime: Datetime::parse(&self.datetime).filter(|_| !self.is_of_resources),
             hash: fixity(&self.hash),

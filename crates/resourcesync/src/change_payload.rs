@@ -34,7 +34,7 @@ pub struct ChangePayload {
 impl ChangePayload {
     /// Returns the notification as it is sent.
     pub fn render(&self) -> Vec<u8> {
-        let mut xml = self.head();
+        let mut xml = self.head(self.from);
         for change in &self.entries {
             write_entry(&mut xml, change);
         }
@@ -44,7 +44,7 @@ impl ChangePayload {
 
     /// Returns the length of the rendering without its entries, each of which adds its [`entry_len`].
     pub fn overhead(&self) -> usize {
-        overhead(self.head())
+        overhead(self.head(self.from))
     }
 
     /// Reads a notification that was [rendered](ChangePayload::render) here.
@@ -62,12 +62,8 @@ impl ChangePayload {
         })
     }
 
-    fn head(&self) -> String {
-        self.head_since(self.from)
-    }
-
-    /// Returns the head of the same notification with another `from`.
-    fn head_since(&self, from: Timestamp) -> String {
+    /// Returns the head of the same notification with this `from`.
+    fn head(&self, from: Timestamp) -> String {
         let interval = [from, self.until].map(|time| Some(written(time).into()));
         head(self.up.as_ref(), ChannelKind::Change, interval)
     }
@@ -144,7 +140,7 @@ pub fn merge(
     for earlier in bodies.map_while(|body| ChangePayload::parse(body.as_ref())) {
         let entries = merged.entries.len() + earlier.entries.len();
         len += earlier.entries.iter().map(entry_len).sum::<usize>();
-        let overhead = overhead(merged.head_since(earlier.from));
+        let overhead = overhead(merged.head(earlier.from));
         let is_consecutive = earlier.until == merged.from;
         if !is_consecutive || entries > max_entries || overhead + len > max_bytes {
             break;

@@ -142,6 +142,13 @@ impl<'a> Tag<'a> {
             .and_then(|attribute| self.text(attribute).ok())
     }
 
+    /// Returns that value without the white space around it, unless it is empty.
+    pub(crate) fn filled(self, name: &str) -> Option<String> {
+        let value = self.value(name)?;
+        let value = value.trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    }
+
     /// Returns true if `rel` has this relation type among others, in any case (RFC 8288 section 3.3).
     pub(crate) fn has_relation(self, relation: &str) -> bool {
         self.value("rel").is_some_and(|rel| {

@@ -230,12 +230,10 @@ impl<R: Read> TextWindow<R> {
         } else {
             let decoder = encoding.new_decoder_without_bom_handling();
             let undecoded = self.buffer[mark..self.filled].to_vec();
+            let room = undecoded.len() * 4;
+            self.buffer.resize(room.max(FIRST_SIZE), 0);
             self.decoder = Some((decoder, undecoded));
             self.filled = 0;
-            if let Some((_, undecoded)) = &self.decoder {
-                let room = undecoded.len() * 4;
-                self.buffer.resize(room.max(FIRST_SIZE), 0);
-            }
             self.decode();
         }
     }

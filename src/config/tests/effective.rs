@@ -6,7 +6,7 @@ use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::overrides::Overrides;
 use crate::config::reload::DaemonConfig;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, environment, load_in, message, publish_url};
 

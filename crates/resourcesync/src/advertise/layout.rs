@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::namespaces::Namespace;
-use crate::outline;
 use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 
 /// The depth of an entry's children.
@@ -80,7 +79,7 @@ impl Handler for Layout {
             span: place..place,
             children: Vec::new(),
             text: String::new(),
-            capability: outline::capability(start.tag),
+            capability: start.tag.filled("capability"),
             hub: hub.map(|hub| hub.trim().to_owned()),
         });
     }
