@@ -1,5 +1,6 @@
 //! One connection to a broker: `CONNECT`, heart-beats both ways, reading and writing frames.
 
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub struct Session {
 }
 
 /// A reader of frames, which notices a silent broker.
+#[derive(Debug)]
 pub struct FrameReader {
     half: ReadHalf<Box<dyn Stream>>,
     /// The socket below the stream.
@@ -58,8 +60,8 @@ pub struct FrameWriter {
 }
 
 /// TCP, with or without TLS.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin + Debug {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + Debug> Stream for T {}
 
 impl Session {
     /// Connects, within the timeout of the settings; as a durable subscriber of this name, if one is given.
@@ -228,12 +230,6 @@ impl FrameReader {
                 Err(error) => return Err(BrokerError::Failed(error.to_string())),
             }
         }
-    }
-}
-
-impl std::fmt::Debug for FrameReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameReader").finish_non_exhaustive()
     }
 }
 

@@ -94,11 +94,10 @@ mod tests {
         if let Some(text) = file {
             fs::write(&path, text).unwrap();
         }
-        let environment = Environment {
-            default_file: path,
-            state_directory: Some("/default".into()),
-            ..Environment::of_this_process()
-        };
+        let mut environment = Environment::of_this_process();
+        environment.default_file = path;
+        let variable = ("STATE_DIRECTORY".into(), "/default".into());
+        environment.variables.extend([variable]);
         match look(&environment) {
             Ok(found) => Ok(found.replace(&directory.path().display().to_string(), "DIR")),
             Err(error) => Err(error.to_string()),

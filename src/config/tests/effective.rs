@@ -154,6 +154,7 @@ fn a_secret_is_named_by_what_holds_it_and_else_masked() {
     fs::write(&path, text).unwrap();
     let environment = Environment {
         variables: [
+            ("HOME".into(), "/home/ann".into()),
             ("TOKEN".into(), "hunter2".into()),
             ("CREDENTIALS_DIRECTORY".into(), there.into()),
         ]

@@ -143,6 +143,7 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
     }
     let with_variables = || {
         let variables = [
+            ("HOME", "/home/ann"),
             ("HUB_TOKEN", "hunter2"),
             ("HUB_EMPTY", ""),
             ("HUB_LINES", "hunter2\nhunter3"),
