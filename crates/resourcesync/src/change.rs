@@ -99,21 +99,16 @@ impl fmt::Debug for ChangeKey {
     }
 }
 
-/// The part of a [`ChangeKey`] that tells the changes of one kind of one resource apart.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum When<'a> {
-    At(Datetime),
-    /// As written; empty if absent.
-    Undated {
-        lastmod: &'a str,
-        hash: &'a str,
-        length: &'a str,
-    },
-}
-
 impl ChangeKey {
-    /// Returns the key of a change; `uri` is normalised. `room` is overwritten.
-    pub(crate) fn of(uri: &str, kind: ChangeKind, when: When<'_>, room: &mut Vec<u8>) -> ChangeKey {
+    /// Returns the key of a change; `uri` is normalised. `undated` has its `lastmod`, `hash` and `length`, empty if absent,
+    /// which tell it apart if it has no time. `room` is overwritten.
+    pub(crate) fn of(
+        uri: &str,
+        kind: ChangeKind,
+        datetime: Option<Datetime>,
+        undated: [&str; 3],
+        room: &mut Vec<u8>,
+    ) -> ChangeKey {
         const DATED: u8 = 1;
         const UNDATED: u8 = 2;
         room.clear();
@@ -123,20 +118,16 @@ impl ChangeKey {
             ChangeKind::Deleted => 3,
         });
         // Of a fixed length, or with lengths, so that two changes never yield the same bytes.
-        match when {
-            When::At(datetime) => {
+        match datetime {
+            Some(datetime) => {
                 let at = datetime.at();
                 room.push(DATED);
                 room.extend_from_slice(&at.as_second().to_le_bytes());
                 room.extend_from_slice(&at.subsec_nanosecond().to_le_bytes());
             }
-            When::Undated {
-                lastmod,
-                hash,
-                length,
-            } => {
+            None => {
                 room.push(UNDATED);
-                for part in [lastmod, hash, length] {
+                for part in undated {
                     push_len(room, part.len());
                     room.extend_from_slice(part.as_bytes());
                 }
@@ -237,7 +228,7 @@ fn is_token(text: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ChangeKey, When, coding, fixity, has_scheme, kind, media_type, number, priority};
+    use super::{ChangeKey, coding, fixity, has_scheme, kind, media_type, number, priority};
     use crate::datetime::Datetime;
     use crate::payload::ChangeKind;
 
@@ -324,18 +315,17 @@ mod tests {
     }
 
     fn undated(lastmod: &str, hash: &str, length: &str) -> ChangeKey {
-        let when = When::Undated {
-            lastmod,
-            hash,
-            length,
-        };
-        ChangeKey::of("https://e.org/", ChangeKind::Updated, when, &mut Vec::new())
+        let (kind, parts) = (ChangeKind::Updated, [lastmod, hash, length]);
+        ChangeKey::of("https://e.org/", kind, None, parts, &mut Vec::new())
     }
 
     #[test]
     fn state_files_can_rely_on_keys() {
-        let at = When::At(Datetime::parse("2026-11-20T11:05:00.0+01:00").unwrap());
-        let of = |uri, kind, when| ChangeKey::of(uri, kind, when, &mut vec![7; 9]);
+        let at = Datetime::parse("2026-11-20T11:05:00.0+01:00");
+        let of = |uri, kind, at: Option<Datetime>| {
+            assert!(at.is_some());
+            ChangeKey::of(uri, kind, at, [""; 3], &mut vec![7; 9])
+        };
         let key = of("https://e.org/1.txt", ChangeKind::Updated, at);
         assert_eq!(format!("{key:?}"), "65032d55cdd8");
         assert_eq!(
@@ -348,7 +338,7 @@ mod tests {
             of(
                 "https://e.org/1.txt",
                 ChangeKind::Updated,
-                When::At(Datetime::parse("2026-11-20T10:05:00.1Z").unwrap()),
+                Datetime::parse("2026-11-20T10:05:00.1Z"),
             ),
         ];
         assert!(!others.contains(&key));

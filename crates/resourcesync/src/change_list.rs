@@ -9,9 +9,7 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 
 use crate::capability::Capability;
-use crate::change::{
-    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, media_type, number,
-};
+use crate::change::{Change, ChangeKey, RelatedLink, coding, fixity, kind, media_type, number};
 use crate::change_payload::{entry_len, link_len};
 use crate::datetime::{Datetime, is_strict};
 use crate::document::{DeclaredSpan, beginning};
@@ -545,19 +543,12 @@ impl Draft {
     /// Returns the key of a change (C3), or the reason why the entry does not count. `room` is overwritten.
     fn key(&self, datetime: Option<Datetime>, room: &mut Vec<u8>) -> Result<ChangeKey, SkipReason> {
         let (uri, kind) = self.verdict()?;
-        let (lastmod, hash);
-        let when = match datetime {
-            Some(datetime) => When::At(datetime),
-            None => {
-                (lastmod, hash) = (instant(&self.lastmod), digests(&self.hash).join(" "));
-                When::Undated {
-                    lastmod: &lastmod,
-                    hash: &hash,
-                    length: &self.length,
-                }
-            }
+        let (lastmod, hash) = match datetime {
+            Some(_) => Default::default(),
+            None => (instant(&self.lastmod), digests(&self.hash).join(" ")),
         };
-        Ok(ChangeKey::of(&uri, kind, when, room))
+        let undated = [&lastmod, &*hash, &self.length];
+        Ok(ChangeKey::of(&uri, kind, datetime, undated, room))
     }
 }
 
