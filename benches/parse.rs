@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use resourcesync::change_list::{read_changes, read_keys};
 use resourcesync::document::Content;
-use resourcesync::parse::parse;
-use resourcesync::parse_with_keys::parse_with_keys;
+use resourcesync::parse::{parse, parse_with_keys};
 
 const SIZE: usize = 50 << 20;
 const ROUNDS: usize = 9;

@@ -28,7 +28,7 @@ use websub::http::clock::Clock;
 
 use crate::admin::Readiness;
 use crate::config::Config;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;

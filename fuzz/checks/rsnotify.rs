@@ -7,7 +7,7 @@ use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
 use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
 use rsnotify::broker::frame::{Decoder, Frame, FrameError};
 use rsnotify::config::Config;
-use rsnotify::config::error::ConfigError;
+use rsnotify::config::file::ConfigError;
 use rsnotify::config::overrides::Overrides;
 use url::form_urlencoded;
 use websub::hub::callback::CallbackPolicy;

@@ -41,7 +41,7 @@ impl DocumentPath {
 /// Escaped for display.
 impl fmt::Display for DocumentPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escape::write(f, &self.text())
+        f.write_str(&escape::escaped(&self.text()))
     }
 }
 

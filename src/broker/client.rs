@@ -5,7 +5,6 @@
 //! receipts are told apart by number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resourcesync::uri::Hub;
@@ -20,7 +19,7 @@ use crate::announce::delivery::Submission;
 use crate::broker::feeds::message::{
     BrokerNotification, HashedPayload, Message, resourcesync_message,
 };
-use crate::broker::feeds::objects::{PayloadFormat, atom_messages};
+use crate::broker::feeds::objects::atom_messages;
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
@@ -30,11 +29,13 @@ use crate::broker::settings::BrokerSettings;
 const IN_FLIGHT: usize = 8;
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
+#[derive(Debug)]
 pub struct Brokers {
     brokers: Mutex<HashMap<Hub, Arc<BrokerTask>>>,
 }
 
 /// One broker, with the task that has its connection.
+#[derive(Debug)]
 struct BrokerTask {
     settings: Arc<BrokerSettings>,
     requests: UnboundedSender<SendRequest>,
@@ -43,6 +44,7 @@ struct BrokerTask {
 }
 
 /// A notification to be sent.
+#[derive(Debug)]
 struct SendRequest {
     /// The `SEND` frames, without transaction and receipt; none where only a connection is wanted.
     sends: Vec<Frame>,
@@ -117,14 +119,6 @@ impl Brokers {
 /// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for Brokers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let brokers = lock(&self.brokers);
-        let settings = brokers.values().map(|broker| &broker.settings);
-        f.debug_list().entries(settings).finish()
-    }
 }
 
 impl BrokerTask {
@@ -346,10 +340,8 @@ pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Messa
         seq: submission.seq,
         body: HashedPayload::new(&submission.body).with(&submission.outside),
     };
-    let feeds = match &settings.payload {
-        PayloadFormat::ResourceSync => None,
-        PayloadFormat::Atom(form) => atom_messages(&notification, form),
-    };
+    let form = settings.form.as_ref();
+    let feeds = form.and_then(|form| atom_messages(&notification, form));
     // A notification that yields no feeds was saved while the broker had other settings.
     feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)])
 }

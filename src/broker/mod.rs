@@ -12,7 +12,14 @@
 //! | [`subscribe`] | reads messages, each acknowledged once it was handed over |
 
 pub mod client;
-pub mod feeds;
+
+/// Messages for the consumers of brokers: [`objects`](feeds::objects) makes the content change messages of a change
+/// notification, each a [`Feed`](resourcesync::feed::Feed), with the properties and ids of [`message`](feeds::message). Pure.
+pub mod feeds {
+    pub mod identifier;
+    pub mod message;
+    pub mod objects;
+}
 pub mod frame;
 pub mod refusal;
 pub mod session;

@@ -1,5 +1,6 @@
 //! One connection to a broker: `CONNECT`, heart-beats both ways, reading and writing frames.
 
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use websub::secret::Mask;
 
 use crate::broker::frame::{Decoder, Frame};
 use crate::broker::refusal::BrokerError;
-use crate::broker::settings::{BrokerSettings, Transport};
+use crate::broker::settings::BrokerSettings;
 use crate::broker::tls;
 
 /// Bytes that are read or written at once.
@@ -35,9 +36,15 @@ pub struct Session {
 }
 
 /// A reader of frames, which notices a silent broker.
+#[derive(Debug)]
 pub struct FrameReader {
     half: ReadHalf<Box<dyn Stream>>,
-    socket: Socket,
+    /// The socket below the stream.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux can acknowledge at once")
+    )]
+    socket: Option<OwnedFd>,
     decoder: Decoder,
     /// The silence that ends the connection; nothing if the broker sends no heart-beats.
     patience: Option<Duration>,
@@ -52,12 +59,9 @@ pub struct FrameWriter {
     task: JoinHandle<()>,
 }
 
-/// The socket below a stream.
-struct Socket(Option<OwnedFd>);
-
 /// TCP, with or without TLS.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin + Debug {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + Debug> Stream for T {}
 
 impl Session {
     /// Connects, within the timeout of the settings; as a durable subscriber of this name, if one is given.
@@ -70,7 +74,7 @@ impl Session {
         durable: Option<&str>,
     ) -> Result<Session, BrokerError> {
         let deadline = Instant::now() + settings.timeout;
-        let address = (settings.host.as_str(), settings.port);
+        let address = (settings.address.host.as_str(), settings.address.port);
         let addresses = timeout_at(deadline, tokio::net::lookup_host(address)).await;
         let addresses = addresses.map_err(|_| BrokerError::Timeout)?;
         let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
@@ -156,9 +160,9 @@ fn connect_frame(settings: &BrokerSettings) -> Frame {
         .with("host", &settings.vhost)
         .with("heart-beat", format!("{beat},{beat}"));
     match &settings.login {
-        Some(login) => frame
-            .with("login", &login.username)
-            .with("passcode", login.password.reveal()),
+        Some((username, password)) => frame
+            .with("login", username)
+            .with("passcode", password.reveal()),
         None => frame,
     }
 }
@@ -166,17 +170,17 @@ fn connect_frame(settings: &BrokerSettings) -> Frame {
 async fn stream(
     address: SocketAddr,
     settings: &BrokerSettings,
-) -> Result<(Box<dyn Stream>, Socket), BrokerError> {
+) -> Result<(Box<dyn Stream>, Option<OwnedFd>), BrokerError> {
     let stream = TcpStream::connect(address).await;
     let stream = stream.map_err(|error| BrokerError::Connect(error.to_string()))?;
     // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
     let _ = stream.set_nodelay(true);
-    let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
-    let Transport::Tls { ca_pem, identity } = &settings.transport else {
+    let socket = stream.as_fd().try_clone_to_owned().ok();
+    if !settings.address.is_tls {
         return Ok((Box::new(stream), socket));
-    };
-    let connector = tls::connector(ca_pem.as_ref(), identity.as_ref()).map_err(BrokerError::Tls)?;
-    let name = ServerName::try_from(settings.host.clone());
+    }
+    let connector = tls::connector(settings).map_err(BrokerError::Tls)?;
+    let name = ServerName::try_from(settings.address.host.clone());
     let name = name.map_err(|error| BrokerError::Tls(error.to_string()))?;
     let stream = connector.connect(name, stream).await;
     let stream = stream.map_err(|error| BrokerError::Tls(error.to_string()))?;
@@ -195,23 +199,6 @@ fn heart_beats(said: Option<&str>, offered: Duration) -> (Option<Duration>, Opti
     (agreed(sends), agreed(wants))
 }
 
-impl Socket {
-    /// Has the next received bytes acknowledged at once. ActiveMQ sends the receipt of a `COMMIT` only when that of the
-    /// `SEND` before it is acknowledged, which the system would do 40 ms later.
-    #[cfg(target_os = "linux")]
-    fn acknowledge_at_once(&self) {
-        if let Some(socket) = &self.0 {
-            // It is only a hint.
-            let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn acknowledge_at_once(&self) {
-        let _ = &self.0;
-    }
-}
-
 impl FrameReader {
     /// Returns the next frame. Safe to be cancelled.
     ///
@@ -223,7 +210,12 @@ impl FrameReader {
             if let Some(frame) = self.decoder.frame()? {
                 return Ok(frame);
             }
-            self.socket.acknowledge_at_once();
+            // ActiveMQ sends the receipt of a `COMMIT` only when that of the `SEND` before it is acknowledged, which the
+            // system would do 40 ms later. It is only a hint.
+            #[cfg(target_os = "linux")]
+            if let Some(socket) = &self.socket {
+                let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
+            }
             let mut chunk = [0; CHUNK];
             let read = self.half.read(&mut chunk);
             let read = match self.patience {
@@ -238,12 +230,6 @@ impl FrameReader {
                 Err(error) => return Err(BrokerError::Failed(error.to_string())),
             }
         }
-    }
-}
-
-impl std::fmt::Debug for FrameReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameReader").finish_non_exhaustive()
     }
 }
 

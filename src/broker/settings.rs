@@ -1,11 +1,12 @@
 //! Connection settings of a broker.
 
+use std::fmt;
 use std::time::Duration;
 
 use resourcesync::uri::Hub;
 use websub::secret::{Mask, Secret};
 
-use crate::broker::feeds::objects::PayloadFormat;
+use crate::broker::feeds::objects::AtomForm;
 use crate::broker::tls;
 
 /// The time between two heart-beats, each way (F7).
@@ -16,15 +17,19 @@ pub const HEART_BEAT: Duration = Duration::from_secs(10);
 pub struct BrokerSettings {
     /// The name, by which the plan identifies it as it does a hub by its address.
     pub name: Hub,
-    pub host: String,
-    pub port: u16,
-    pub transport: Transport,
+    pub address: BrokerAddress,
+    /// Certificates, in PEM, to trust besides the system's.
+    pub ca_pem: Option<Secret>,
+    /// A TLS client certificate and its key, in PEM.
+    pub identity: Option<(Secret, Secret)>,
     /// The `host` header of `CONNECT`.
     pub vhost: String,
-    pub login: Option<Login>,
+    /// User name and password.
+    pub login: Option<(String, Secret)>,
     /// The destination of messages; `{source}` stands for the name of the source.
     pub destination: String,
-    pub payload: PayloadFormat,
+    /// Form of content change messages; nothing for notifications as hubs get them (F6).
+    pub form: Option<AtomForm>,
     /// Headers of each message, in order of name.
     pub headers: Vec<BrokerHeader>,
     /// Timeout of connecting, and of silence while receipts are pending.
@@ -42,29 +47,24 @@ pub struct BrokerHeader {
     pub is_public: bool,
 }
 
-/// The transport of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Transport {
-    Tcp,
-    Tls {
-        /// Certificates, in PEM, to trust besides the system's.
-        ca_pem: Option<Secret>,
-        identity: Option<ClientCertificate>,
-    },
+/// The address of a broker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// A name, or an IP address without brackets.
+    pub host: String,
+    pub port: u16,
+    pub is_tls: bool,
 }
 
-/// A TLS client certificate and its key, in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientCertificate {
-    pub certificate: Secret,
-    pub key: Secret,
-}
-
-/// A user name with its password.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
-    pub username: String,
-    pub password: Secret,
+/// Writes it as operators do, without a scheme.
+impl fmt::Display for BrokerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
 }
 
 /// An error of connection settings.
@@ -82,10 +82,7 @@ impl BrokerSettings {
     ///
     /// If the certificates or the key cannot be used.
     pub fn check(&self) -> Result<(), BrokerSettingsError> {
-        let Transport::Tls { ca_pem, identity } = &self.transport else {
-            return Ok(());
-        };
-        tls::check(ca_pem.as_ref(), identity.as_ref()).map_err(|reason| BrokerSettingsError {
+        tls::check(self).map_err(|reason| BrokerSettingsError {
             name: self.name.clone(),
             reason,
         })
@@ -96,20 +93,11 @@ impl BrokerSettings {
         self.destination.replace("{source}", source)
     }
 
-    /// Returns the address as operators write it, without a scheme.
-    pub fn address(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
-    }
-
     /// Returns a mask for its secrets, which the broker may repeat.
     pub fn mask(&self) -> Mask {
         let headers = self.headers.iter().filter(|header| !header.is_public);
         let headers = headers.map(|header| header.value.clone());
-        let login = self.login.iter().map(|login| login.password.clone());
+        let login = self.login.iter().map(|(_, password)| password.clone());
         Mask::new(headers.chain(login))
     }
 }
@@ -120,13 +108,17 @@ impl BrokerSettings {
     pub(crate) fn on_port(port: u16) -> BrokerSettings {
         BrokerSettings {
             name: Hub::new("repository"),
-            host: "127.0.0.1".to_owned(),
-            port,
-            transport: Transport::Tcp,
+            address: BrokerAddress {
+                host: "127.0.0.1".to_owned(),
+                port,
+                is_tls: false,
+            },
+            ca_pem: None,
+            identity: None,
             vhost: "/".to_owned(),
             login: None,
             destination: "/topic/t".to_owned(),
-            payload: PayloadFormat::ResourceSync,
+            form: None,
             headers: Vec::new(),
             timeout: Duration::from_secs(60),
             heart_beat: HEART_BEAT,

@@ -12,25 +12,20 @@ use rustls_platform_verifier::Verifier;
 use tokio_rustls::TlsConnector;
 use websub::secret::Secret;
 
-use crate::broker::settings::ClientCertificate;
+use crate::broker::settings::BrokerSettings;
 
 /// Checks certificates and key.
 ///
 /// # Errors
 ///
 /// As [`connector`], but for the certificates of the machine.
-pub fn check(ca_pem: Option<&Secret>, identity: Option<&ClientCertificate>) -> Result<(), String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut roots = RootCertStore::empty();
-    for authority in authorities(ca_pem)? {
-        let added = roots.add(authority);
-        added.map_err(|error| format!("ca_file: {error}"))?;
-    }
-    let builder = ClientConfig::builder_with_provider(provider)
+pub fn check(settings: &BrokerSettings) -> Result<(), String> {
+    let roots = roots(authorities(settings)?)?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots);
-    presented(builder, identity).map(|_| ())
+    presented(builder, settings).map(drop)
 }
 
 /// Returns a TLS connector.
@@ -38,35 +33,42 @@ pub fn check(ca_pem: Option<&Secret>, identity: Option<&ClientCertificate>) -> R
 /// # Errors
 ///
 /// If the certificates or the key cannot be used, with the reason.
-pub fn connector(
-    ca_pem: Option<&Secret>,
-    identity: Option<&ClientCertificate>,
-) -> Result<TlsConnector, String> {
+pub fn connector(settings: &BrokerSettings) -> Result<TlsConnector, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let authorities = authorities(ca_pem)?;
+    let authorities = authorities(settings)?;
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(verifier(authorities, provider)?);
-    let config = presented(builder, identity)?;
+    let config = presented(builder, settings)?;
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn authorities(ca_pem: Option<&Secret>) -> Result<Vec<CertificateDer<'static>>, String> {
+fn authorities(settings: &BrokerSettings) -> Result<Vec<CertificateDer<'static>>, String> {
+    let ca_pem = settings.ca_pem.as_ref();
     ca_pem.map_or_else(|| Ok(Vec::new()), |pem| certificates(pem, "ca_file"))
+}
+
+fn roots(authorities: Vec<CertificateDer<'static>>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        let added = roots.add(authority);
+        added.map_err(|error| format!("ca_file: {error}"))?;
+    }
+    Ok(roots)
 }
 
 /// Adds the client certificate that is presented, if any.
 fn presented(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
-    identity: Option<&ClientCertificate>,
+    settings: &BrokerSettings,
 ) -> Result<ClientConfig, String> {
-    let Some(identity) = identity else {
+    let Some((certificate, key)) = &settings.identity else {
         return Ok(builder.with_no_client_auth());
     };
-    let chain = certificates(&identity.certificate, "client_cert")?;
-    let key = PrivateKeyDer::from_pem_slice(identity.key.reveal().as_bytes());
+    let chain = certificates(certificate, "client_cert")?;
+    let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes());
     let key = key.map_err(|error| format!("client_key: {error}"))?;
     builder
         .with_client_auth_cert(chain, key)
@@ -82,12 +84,8 @@ fn verifier(
         Ok(verifier) => Ok(Arc::new(verifier)),
         Err(error) if authorities.is_empty() => Err(error.to_string()),
         Err(_) => {
-            let mut roots = RootCertStore::empty();
-            for authority in authorities {
-                let added = roots.add(authority);
-                added.map_err(|error| format!("ca_file: {error}"))?;
-            }
-            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+            let roots = Arc::new(roots(authorities)?);
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider);
             let verifier = verifier.build().map_err(|error| error.to_string())?;
             Ok(verifier)
         }

@@ -16,7 +16,7 @@ use crate::announce::steps::engine::Engine;
 use crate::cli::one_shot_scan::plan;
 use crate::cli::options::TreeOptions;
 use crate::config::Config;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::config::partial::state_dir;

@@ -124,7 +124,7 @@ fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
         format!("SEND\n{headers}\n{}\n", body.trim_end())
     });
     let frames = frames.collect::<Vec<_>>().join("\n");
-    let (name, address) = (&broker.name, broker.address());
+    let (name, address) = (&broker.name, &broker.address);
     format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")
 }
 

@@ -41,7 +41,7 @@ use crate::cli::exit::Exit;
 use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
 use crate::config::Config;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::log::{Log, LogFormat, LogLevel};
 use crate::daemon::log::error_chain;
 

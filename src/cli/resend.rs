@@ -150,7 +150,7 @@ fn report(
             Ok(Exit::Fine)
         }
         Err(ResendFailure::Broker(exit, reason)) => {
-            let (name, address) = (&settings.name, settings.address());
+            let (name, address) = (&settings.name, &settings.address);
             say(format_args!(
                 "broker {name} at {address} did not take the messages after {sent}: {reason}; the same \
                  command continues there"

@@ -13,7 +13,7 @@ use crate::cli::options::TokenOptions;
 use crate::cli::output::{print, say};
 use crate::cli::reload::reloaded;
 use crate::cli::replace::{create, replace};
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher::check_name;
 use crate::config::secret::Holder;

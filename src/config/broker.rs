@@ -13,16 +13,14 @@ use url::Url;
 use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
 use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
 use crate::broker::feeds::message::INITIAL;
-use crate::broker::feeds::objects::{AtomForm, PayloadFormat, object_glob};
+use crate::broker::feeds::objects::{AtomForm, object_glob};
 use crate::broker::settings::{
-    BrokerHeader, BrokerSettings, BrokerSettingsError, ClientCertificate, HEART_BEAT, Login,
-    Transport,
+    BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
 };
 use crate::config::check::suggested;
 use crate::config::duration::seconds;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
-use crate::config::secret::{Held, content_of, needs, read_headers, read_secret, read_tls};
+use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::secret::{Held, content_of, read_headers, read_login, read_tls};
 use crate::config::text::{TextValue, Written};
 
 /// A message broker.
@@ -157,12 +155,6 @@ impl Broker {
 
     /// Returns the settings of its connection. An error in them is an error of the configuration.
     pub fn settings(&self) -> Result<BrokerSettings, BrokerSettingsError> {
-        let identity = content_of(&self.client_cert).zip(content_of(&self.client_key));
-        let tls = Transport::Tls {
-            ca_pem: content_of(&self.ca_file),
-            identity: identity.map(|(certificate, key)| ClientCertificate { certificate, key }),
-        };
-        let login = self.username.clone().zip(content_of(&self.password_file));
         let headers = self.headers.iter().map(|(name, held)| BrokerHeader {
             name: name.clone(),
             value: held.content.clone(),
@@ -170,25 +162,18 @@ impl Broker {
         });
         let settings = BrokerSettings {
             name: self.name.clone(),
-            host: self.address.host.clone(),
-            port: self.address.port,
-            transport: if self.address.is_tls {
-                tls
-            } else {
-                Transport::Tcp
-            },
+            address: self.address.0.clone(),
+            ca_pem: content_of(&self.ca_file),
+            identity: content_of(&self.client_cert).zip(content_of(&self.client_key)),
             vhost: self.vhost.clone(),
-            login: login.map(|(username, password)| Login { username, password }),
+            login: self.username.clone().zip(content_of(&self.password_file)),
             destination: self.destination.clone(),
-            payload: match self.payload {
-                BrokerPayload::ResourceSync => PayloadFormat::ResourceSync,
-                BrokerPayload::Atom => PayloadFormat::Atom(AtomForm {
-                    object: self.object.unwrap_or_default(),
-                    identifiers: self.identifiers.unwrap_or_default(),
-                    location: self.location.clone(),
-                    types: self.types.clone(),
-                }),
-            },
+            form: (self.payload == BrokerPayload::Atom).then(|| AtomForm {
+                object: self.object.unwrap_or_default(),
+                identifiers: self.identifiers.unwrap_or_default(),
+                location: self.location.clone(),
+                types: self.types.clone(),
+            }),
             headers: headers.collect(),
             timeout: self.timeout.0,
             heart_beat: HEART_BEAT,
@@ -239,13 +224,7 @@ impl Broker {
             self.object.get_or_insert_default();
             self.identifiers.get_or_insert_default();
         }
-        let (username, password) = (self.username.is_some(), self.password_file.is_some());
-        needs(
-            file,
-            table,
-            [("username", username), ("password_file", password)],
-        )?;
-        read_secret(file, &key("password_file"), &mut self.password_file)?;
+        read_login(file, table, &self.username, &mut self.password_file)?;
         let tls = [
             &mut self.client_cert,
             &mut self.client_key,
@@ -343,15 +322,6 @@ fn check_header(name: &str, _: bool) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The address of a broker.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BrokerAddress {
-    /// A name, or an IP address without brackets.
-    pub host: String,
-    pub port: u16,
-    pub is_tls: bool,
-}
-
 const TCP_PORT: u16 = 61613;
 const TLS_PORT: u16 = 61614;
 
@@ -390,10 +360,6 @@ impl TextValue for BrokerAddress {
 
     fn write(&self) -> String {
         let scheme = if self.is_tls { "stomp+tls" } else { "stomp" };
-        if self.host.contains(':') {
-            format!("{scheme}://[{}]:{}", self.host, self.port)
-        } else {
-            format!("{scheme}://{}:{}", self.host, self.port)
-        }
+        format!("{scheme}://{self}")
     }
 }

@@ -7,8 +7,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::plan::ChannelPlan;
 use crate::config::check::suggested;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 
 /// Checks all channels. `prefixes` are those that a topic may lie below, without the public URL while its port is unknown.
 pub fn check(

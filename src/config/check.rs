@@ -8,16 +8,11 @@ use strsim::osa_distance;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::{broker, hub, publisher, served_hub, source, web_uri};
+use crate::config::{address, broker, hub, publisher, served_hub, source};
 
-/// Something wrong with a key, which is given with positions, such as `source.0.name`.
-#[derive(Debug)]
-pub struct Wrong {
-    pub key: String,
-    /// Where it is, if not where the key's value is.
-    pub offset: Option<usize>,
-    pub message: String,
-}
+/// A key that is wrong, given with positions, such as `source.0.name`; the offset, if it is not that of the key's value; the
+/// message.
+pub type WrongKey = (String, Option<usize>, String);
 
 /// A form of texts: its name (`x-form` in a schema), its pattern, and its check.
 pub type TextForm = (&'static str, &'static str, fn(&str) -> Result<(), String>);
@@ -26,11 +21,11 @@ const URI: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^#\s<>"]+$"#;
 
 /// The forms of texts. The patterns refuse nothing that the checks accept.
 pub const FORMS: [TextForm; 14] = [
-    ("uri", URI, |text| web_uri::parse(text).map(drop)),
+    ("uri", URI, |text| address::web_uri(text).map(drop)),
     (
         "prefix",
         r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#,
-        |text| web_uri::prefix(text).map(drop),
+        |text| address::prefix(text).map(drop),
     ),
     ("hub", URI, hub::address),
     (
@@ -59,7 +54,7 @@ pub const FORMS: [TextForm; 14] = [
 ];
 
 /// Checks a value and what is below it, in the order of the file.
-pub fn check(schema: &Value, key: &str, value: &Spanned<DeValue<'_>>) -> Result<(), Wrong> {
+pub fn check(schema: &Value, key: &str, value: &Spanned<DeValue<'_>>) -> Result<(), WrongKey> {
     let outcome = match (schema["type"].as_str(), value.get_ref()) {
         (Some("object"), DeValue::Table(table)) => return check_table(schema, key, table),
         (Some("array"), DeValue::Array(items)) if items.is_empty() && schema["minItems"] == 1 => {
@@ -82,15 +77,10 @@ pub fn check(schema: &Value, key: &str, value: &Spanned<DeValue<'_>>) -> Result<
         (Some("boolean"), DeValue::Boolean(_)) | (None, _) => Ok(()),
         (Some(kind), written) => Err(instead(kind, schema, key, written)),
     };
-    let (key, offset) = (key.to_owned(), None);
-    outcome.map_err(|message| Wrong {
-        key,
-        offset,
-        message,
-    })
+    outcome.map_err(|message| (key.to_owned(), None, message))
 }
 
-fn check_table(schema: &Value, key: &str, table: &DeTable<'_>) -> Result<(), Wrong> {
+fn check_table(schema: &Value, key: &str, table: &DeTable<'_>) -> Result<(), WrongKey> {
     let Some(keys) = schema["properties"].as_object() else {
         return Ok(());
     };
@@ -101,21 +91,12 @@ fn check_table(schema: &Value, key: &str, table: &DeTable<'_>) -> Result<(), Wro
         let Some(schema) = keys.get(name.get_ref().as_ref()) else {
             let known: Vec<&str> = keys.keys().map(String::as_str).collect();
             let message = suggested("there is no such key", name.get_ref(), &known);
-            let offset = Some(name.span().start);
-            return Err(Wrong {
-                key,
-                offset,
-                message,
-            });
+            return Err((key, Some(name.span().start), message));
         };
         check(schema, &key, value)?;
     }
     match required(schema).find(|name| !table.contains_key(*name)) {
-        Some(name) => Err(Wrong {
-            key: below(key, name),
-            offset: None,
-            message: "it is missing".to_owned(),
-        }),
+        Some(name) => Err((below(key, name), None, "it is missing".to_owned())),
         None => Ok(()),
     }
 }

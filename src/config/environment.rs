@@ -15,9 +15,6 @@ const CREDENTIALS_OF_SERVICE: &str = "/run/credentials/rsnotify.service";
 pub struct Environment {
     pub default_file: PathBuf,
     pub current_dir: PathBuf,
-    pub state_directory: Option<OsString>,
-    pub xdg_state_home: Option<OsString>,
-    pub home: Option<OsString>,
     /// All variables: the file may say that one holds a secret.
     pub variables: HashMap<OsString, OsString>,
 }
@@ -31,13 +28,9 @@ impl fmt::Debug for Environment {
 
 impl Environment {
     pub fn of_this_process() -> Environment {
-        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
         Environment {
             default_file: PathBuf::from("/etc/rsnotify/config.toml"),
             current_dir: env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            state_directory: variable("STATE_DIRECTORY"),
-            xdg_state_home: variable("XDG_STATE_HOME"),
-            home: variable("HOME"),
             variables: variables(),
         }
     }
@@ -77,13 +70,12 @@ impl Environment {
 
     pub fn default_state_dir(&self) -> Option<PathBuf> {
         // systemd separates several state directories by colons.
-        let given = self.state_directory.iter();
-        let mut given = given.filter_map(|list| env::split_paths(list).next());
-        let below = |home: &Option<OsString>, path| Some(Path::new(home.as_ref()?).join(path));
+        let given = self.variable("STATE_DIRECTORY");
+        let below = |home, path| Some(Path::new(self.variable(home)?).join(path));
         given
-            .next()
-            .or_else(|| below(&self.xdg_state_home, "rsnotify"))
-            .or_else(|| below(&self.home, ".local/state/rsnotify"))
+            .and_then(|list| env::split_paths(list).next())
+            .or_else(|| below("XDG_STATE_HOME", "rsnotify"))
+            .or_else(|| below("HOME", ".local/state/rsnotify"))
     }
 }
 

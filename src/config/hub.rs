@@ -15,14 +15,13 @@ use websub::publisher::settings::{
 use websub::secret::{MASKED, Secret};
 
 use crate::announce::plan::{Mode, Replaces};
+use crate::config::address::web_uri;
 use crate::config::duration::seconds;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::secret::{
-    Held, content_of, mask_headers, needs, read_headers, read_secret, read_tls,
+    Held, content_of, mask_headers, read_headers, read_login, read_secret, read_tls,
 };
 use crate::config::text::Written;
-use crate::config::web_uri;
 
 /// A hub outside this process.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -142,13 +141,8 @@ impl ExternalHub {
                 ),
             ],
         )?;
-        needs(
-            file,
-            table,
-            [("username", username), ("password_file", password)],
-        )?;
+        read_login(file, table, &self.username, &mut self.password_file)?;
         read_secret(file, &key("bearer_token_file"), &mut self.bearer_token_file)?;
-        read_secret(file, &key("password_file"), &mut self.password_file)?;
         read_headers(file, &key("headers"), &mut self.headers, check_header)?;
         let tls = [
             &mut self.client_cert,
@@ -226,7 +220,7 @@ pub fn address(text: &str) -> Result<(), String> {
         let message = "credentials do not belong into an address: use username and password_file";
         return Err(message.to_owned());
     }
-    web_uri::parse(text).map(drop)
+    web_uri(text).map(drop)
 }
 
 /// Checks the name of a header, and that a secret is not written here.

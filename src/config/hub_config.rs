@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::log::Log;
 use crate::config::overrides::Overrides;
 use crate::config::publisher::{self, PublisherSettings};

@@ -12,7 +12,6 @@ pub mod check;
 pub mod duration;
 pub mod effective;
 mod environment;
-pub mod error;
 pub mod file;
 pub mod hub;
 pub mod hub_config;
@@ -29,7 +28,6 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 pub mod text;
-mod web_uri;
 pub mod window;
 
 use std::path::{Path, PathBuf};
@@ -38,8 +36,7 @@ use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces};
 use crate::broker::settings::{BrokerSettings, BrokerSettingsError};
 use crate::config::broker::Broker;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, refuse_file_of_hub};
 use crate::config::log::Log;

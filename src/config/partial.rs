@@ -7,8 +7,7 @@ use toml::de::DeValue;
 
 use crate::config::address::Address;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::config::server::ServerSettings;
 use crate::config::{self, read_file};
@@ -95,11 +94,10 @@ mod tests {
         if let Some(text) = file {
             fs::write(&path, text).unwrap();
         }
-        let environment = Environment {
-            default_file: path,
-            state_directory: Some("/default".into()),
-            ..Environment::of_this_process()
-        };
+        let mut environment = Environment::of_this_process();
+        environment.default_file = path;
+        let variable = ("STATE_DIRECTORY".into(), "/default".into());
+        environment.variables.extend([variable]);
         match look(&environment) {
             Ok(found) => Ok(found.replace(&directory.path().display().to_string(), "DIR")),
             Err(error) => Err(error.to_string()),

@@ -6,11 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use websub::hub::publisher::{Publisher, Publishers};
 
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::address::with_slash;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::secret::{Held, content_of, read_secret};
 use crate::config::text::{Written, values};
-use crate::config::web_uri::with_slash;
 
 /// A publisher with the holder of its token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

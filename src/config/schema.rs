@@ -5,8 +5,9 @@
 //! a number), `x-daemon` (the daemon in whose file alone the key is), `x-default` (the default in words), `x-more` (the
 //! continuation of the description), `x-shown` (the example file has the key, not only in a comment).
 
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
@@ -23,16 +24,13 @@ pub enum DaemonKind {
 /// Returns the schema of a file, or of a table, in the file of a daemon, with our own words.
 pub fn schema_of<T: JsonSchema>(daemon: DaemonKind) -> Value {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
     let tables = schema.get_mut("properties").and_then(Value::as_object_mut);
     for table in tables.into_iter().flat_map(|tables| tables.values_mut()) {
         table["default"].take();
     }
     prepare(&mut schema, daemon);
-    schema
+    schema.to_value()
 }
 
 /// Returns the schema of both files, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is
@@ -65,8 +63,9 @@ pub fn schema() -> Value {
 }
 
 /// Removes what TOML has no use for, such as null, and adds the patterns of forms.
-fn prepare(schema: &mut Value, daemon: DaemonKind) {
-    let Value::Object(schema) = schema else {
+fn prepare(schema: &mut Schema, daemon: DaemonKind) {
+    let below = schema;
+    let Some(schema) = below.as_object_mut() else {
         return;
     };
     for word in ["$schema", "title", "format"] {
@@ -111,12 +110,8 @@ fn prepare(schema: &mut Value, daemon: DaemonKind) {
             None => schema.append(&mut words),
         }
     }
-    let required = schema.get("required").cloned().unwrap_or_default();
-    let is_required = |name| {
-        required
-            .as_array()
-            .is_some_and(|names| names.contains(&json!(name)))
-    };
+    let required = schema.get("required").and_then(Value::as_array).cloned();
+    let required = required.unwrap_or_default();
     if let Some(Value::Object(keys)) = schema.get_mut("properties") {
         let word = if daemon == DaemonKind::Run {
             "run"
@@ -125,25 +120,14 @@ fn prepare(schema: &mut Value, daemon: DaemonKind) {
         };
         keys.retain(|_, key| key.get("x-daemon").is_none_or(|only| only == word));
         for (name, key) in keys {
-            prepare(key, daemon);
-            if let Some(key) = key.as_object_mut().filter(|_| is_required(name)) {
+            if let Some(key) = key.as_object_mut()
+                && required.contains(&json!(name))
+            {
                 key.remove("default");
             }
         }
     }
-    for word in ["items", "additionalProperties"] {
-        schema
-            .get_mut(word)
-            .into_iter()
-            .for_each(|below| prepare(below, daemon));
-    }
-    for word in ["anyOf", "oneOf"] {
-        let choices = schema.get_mut(word).and_then(Value::as_array_mut);
-        choices
-            .into_iter()
-            .flatten()
-            .for_each(|choice| prepare(choice, daemon));
-    }
+    transform_subschemas(&mut |schema: &mut Schema| prepare(schema, daemon), below);
 }
 
 /// Removes our own words.

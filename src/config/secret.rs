@@ -10,8 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use websub::secret::{MASKED, Secret};
 
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 
 /// Length from which the name of a file that is not there may be a secret: that of a digest of 128 bits.
 const SECRET_LIKE: usize = 32;
@@ -129,6 +128,21 @@ pub fn read_secret(
     held.read(file, key)
 }
 
+/// Reads the password of a user name; a table has both or neither.
+pub fn read_login(
+    file: &ConfigFile<'_>,
+    table: &str,
+    username: &Option<String>,
+    password_file: &mut Option<Held>,
+) -> Result<(), ConfigError> {
+    let pair = [
+        ("username", username.is_some()),
+        ("password_file", password_file.is_some()),
+    ];
+    needs(file, table, pair)?;
+    read_secret(file, &format!("{table}.password_file"), password_file)
+}
+
 /// Reads the certificates and the key that a table names.
 pub fn read_tls(
     file: &ConfigFile<'_>,
@@ -161,7 +175,7 @@ pub fn read_tls(
 }
 
 /// Refuses one of two keys without the other.
-pub fn needs(
+fn needs(
     file: &ConfigFile<'_>,
     table: &str,
     [(one, has_one), (other, has_other)]: [(&str, bool); 2],

@@ -17,11 +17,10 @@ use websub::hub::limits::HubLimits;
 use websub::hub::network::LOOPBACK;
 
 use crate::config::address::Address;
+use crate::config::address::web_uri;
 use crate::config::duration::seconds;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::text::{Size, Written, values};
-use crate::config::web_uri;
 
 /// The largest notification that a key may permit.
 const MAX_BODY: u32 = 64 << 20;
@@ -204,7 +203,7 @@ pub fn check_path(text: &str) -> Result<(), String> {
 
 /// Checks an address, which is kept byte for byte. The path is where requests are taken.
 pub fn check_url(text: &str) -> Result<(), String> {
-    web_uri::parse(text)?;
+    web_uri(text)?;
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if authority.contains('@') {

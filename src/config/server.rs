@@ -10,11 +10,10 @@ use smart_default::SmartDefault;
 use url::{Host, Url};
 
 use crate::config::address::Address;
+use crate::config::address::with_slash;
 use crate::config::duration::seconds;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::text::Written;
-use crate::config::web_uri::with_slash;
 
 /// The two listeners and the times that belong to them.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -13,11 +13,10 @@ use crate::announce::candidates::Candidates;
 use crate::announce::finding::Acknowledgement;
 use crate::announce::observation::MountId;
 use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
+use crate::config::address::with_slash;
 use crate::config::duration::seconds;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::text::{Written, values};
-use crate::config::web_uri::with_slash;
 use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
 /// The silence of a writer that keeps a file open after which the file counts as complete (R3).

@@ -9,6 +9,7 @@ mod slips;
 mod submissions;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,8 +19,7 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::tree::WatchMode;
 
@@ -33,11 +33,17 @@ fn environment() -> Environment {
     Environment {
         default_file: PathBuf::from("/nowhere/config.toml"),
         current_dir: PathBuf::from("/here"),
-        state_directory: None,
-        xdg_state_home: None,
-        home: Some("/home/ann".into()),
-        variables: HashMap::new(),
+        variables: variables([("HOME", "/home/ann")]),
     }
+}
+
+fn variables(
+    named: impl IntoIterator<Item = (&'static str, &'static str)>,
+) -> HashMap<OsString, OsString> {
+    let named = named.into_iter();
+    named
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
 }
 
 fn read(text: &str, overrides: &Overrides) -> Result<Config, ConfigError> {
@@ -212,17 +218,24 @@ fn the_state_directory_has_a_default_on_every_system() {
         (None, Some("/x"), Some("/h"), "/x/rsnotify"),
         (None, None, Some("/h"), "/h/.local/state/rsnotify"),
     ] {
+        let named = [
+            ("STATE_DIRECTORY", systemd),
+            ("XDG_STATE_HOME", xdg),
+            ("HOME", home),
+        ];
         let environment = Environment {
-            state_directory: systemd.map(Into::into),
-            xdg_state_home: xdg.map(Into::into),
-            home: home.map(Into::into),
+            variables: variables(
+                named
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            ),
             ..environment()
         };
         let config = load_in(&environment, None, &overrides).unwrap();
         assert_eq!(config.state_dir, Path::new(want));
     }
     let bare = Environment {
-        home: None,
+        variables: variables([]),
         ..environment()
     };
     assert_eq!(

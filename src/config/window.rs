@@ -8,8 +8,7 @@ use smart_default::SmartDefault;
 
 use crate::announce::plan::{ChangeWindowPlan, WindowPlan};
 use crate::config::duration::{display, seconds};
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::text::Written;
 
 /// The largest payload (R21).

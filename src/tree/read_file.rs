@@ -7,8 +7,7 @@ use std::path::Path;
 
 use resourcesync::document::Content;
 use resourcesync::gzip::parse_gzip;
-use resourcesync::parse::{ReadError, parse};
-use resourcesync::parse_with_keys::parse_with_keys;
+use resourcesync::parse::{ReadError, parse, parse_with_keys};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::characters::is_space;
-use crate::datetime::{Datetime, is_complete, is_strict};
+use crate::datetime::{Datetime, is_complete};
 use crate::payload::ChangeKind;
 use crate::tag::Tag;
 use crate::uri::is_scheme;
@@ -66,18 +66,19 @@ impl RelatedLink {
     /// Reads an `rs:ln`; `None` if it has no relation type, or no absolute URI.
     pub(crate) fn read(tag: Tag<'_>) -> Option<RelatedLink> {
         let value = |name| tag.value(name);
-        let href = filled(value("href"))?;
+        let filled = |name| tag.filled(name).map(String::into_boxed_str);
+        let href = filled("href")?;
         has_scheme(&href).then_some(())?;
         Some(RelatedLink {
-            rel: filled(value("rel"))?,
+            rel: filled("rel")?,
             href,
             hash: value("hash").and_then(|hash| fixity(&hash)),
             length: value("length").and_then(|length| number(&length)),
-            modified: filled(value("modified")).filter(|modified| is_complete(modified)),
+            modified: filled("modified").filter(|modified| is_complete(modified)),
             pri: value("pri").and_then(|pri| priority(&pri)),
             mime_type: value("type").and_then(|mime_type| media_type(&mime_type)),
             encoding: value("encoding").and_then(|encoding| coding(&encoding)),
-            profile: filled(value("profile")).filter(|profile| has_scheme(profile)),
+            profile: filled("profile").filter(|profile| has_scheme(profile)),
         })
     }
 }
@@ -98,21 +99,16 @@ impl fmt::Debug for ChangeKey {
     }
 }
 
-/// The part of a [`ChangeKey`] that tells the changes of one kind of one resource apart.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum When<'a> {
-    At(Datetime),
-    /// As written; empty if absent.
-    Undated {
-        lastmod: &'a str,
-        hash: &'a str,
-        length: &'a str,
-    },
-}
-
 impl ChangeKey {
-    /// Returns the key of a change; `uri` is normalised. `room` is overwritten.
-    pub(crate) fn of(uri: &str, kind: ChangeKind, when: When<'_>, room: &mut Vec<u8>) -> ChangeKey {
+    /// Returns the key of a change; `uri` is normalised. `undated` has its `lastmod`, `hash` and `length`, empty if absent,
+    /// which tell it apart if it has no time. `room` is overwritten.
+    pub(crate) fn of(
+        uri: &str,
+        kind: ChangeKind,
+        datetime: Option<Datetime>,
+        undated: [&str; 3],
+        room: &mut Vec<u8>,
+    ) -> ChangeKey {
         const DATED: u8 = 1;
         const UNDATED: u8 = 2;
         room.clear();
@@ -122,20 +118,16 @@ impl ChangeKey {
             ChangeKind::Deleted => 3,
         });
         // Of a fixed length, or with lengths, so that two changes never yield the same bytes.
-        match when {
-            When::At(datetime) => {
+        match datetime {
+            Some(datetime) => {
                 let at = datetime.at();
                 room.push(DATED);
                 room.extend_from_slice(&at.as_second().to_le_bytes());
                 room.extend_from_slice(&at.subsec_nanosecond().to_le_bytes());
             }
-            When::Undated {
-                lastmod,
-                hash,
-                length,
-            } => {
+            None => {
                 room.push(UNDATED);
-                for part in [lastmod, hash, length] {
+                for part in undated {
                     push_len(room, part.len());
                     room.extend_from_slice(part.as_bytes());
                 }
@@ -164,11 +156,6 @@ pub(crate) fn kind(value: &str) -> Option<ChangeKind> {
     let value = value.trim();
     let mut kinds = ChangeKind::ALL.into_iter();
     kinds.find(|kind| value.eq_ignore_ascii_case(kind.as_str()))
-}
-
-/// Returns `lastmod` as it is passed on.
-pub(crate) fn lastmod(text: &str) -> Option<Box<str>> {
-    is_strict(text).then(|| text.into())
 }
 
 /// Returns a value of `hash` as it is passed on: hash values, each with the name of its algorithm before a colon.
@@ -225,13 +212,6 @@ fn priority(value: &str) -> Option<u32> {
     (1..=LAST_PRIORITY).contains(&pri).then_some(pri)
 }
 
-/// Returns a value without the white space around it, unless it is empty.
-fn filled(value: Option<impl AsRef<str>>) -> Option<Box<str>> {
-    let value = value?;
-    let value = value.as_ref().trim();
-    (!value.is_empty()).then(|| value.into())
-}
-
 /// Returns true if a text begins with a scheme, so that it is no relative reference (RFC 3986 section 4.2).
 fn has_scheme(text: &str) -> bool {
     text.split_once(':')
@@ -248,7 +228,7 @@ fn is_token(text: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ChangeKey, When, coding, fixity, has_scheme, kind, media_type, number, priority};
+    use super::{ChangeKey, coding, fixity, has_scheme, kind, media_type, number, priority};
     use crate::datetime::Datetime;
     use crate::payload::ChangeKind;
 
@@ -335,18 +315,17 @@ mod tests {
     }
 
     fn undated(lastmod: &str, hash: &str, length: &str) -> ChangeKey {
-        let when = When::Undated {
-            lastmod,
-            hash,
-            length,
-        };
-        ChangeKey::of("https://e.org/", ChangeKind::Updated, when, &mut Vec::new())
+        let (kind, parts) = (ChangeKind::Updated, [lastmod, hash, length]);
+        ChangeKey::of("https://e.org/", kind, None, parts, &mut Vec::new())
     }
 
     #[test]
     fn state_files_can_rely_on_keys() {
-        let at = When::At(Datetime::parse("2026-11-20T11:05:00.0+01:00").unwrap());
-        let of = |uri, kind, when| ChangeKey::of(uri, kind, when, &mut vec![7; 9]);
+        let at = Datetime::parse("2026-11-20T11:05:00.0+01:00");
+        let of = |uri, kind, at: Option<Datetime>| {
+            assert!(at.is_some());
+            ChangeKey::of(uri, kind, at, [""; 3], &mut vec![7; 9])
+        };
         let key = of("https://e.org/1.txt", ChangeKind::Updated, at);
         assert_eq!(format!("{key:?}"), "65032d55cdd8");
         assert_eq!(
@@ -359,7 +338,7 @@ mod tests {
             of(
                 "https://e.org/1.txt",
                 ChangeKind::Updated,
-                When::At(Datetime::parse("2026-11-20T10:05:00.1Z").unwrap()),
+                Datetime::parse("2026-11-20T10:05:00.1Z"),
             ),
         ];
         assert!(!others.contains(&key));

@@ -9,15 +9,13 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 
 use crate::capability::Capability;
-use crate::change::{
-    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, lastmod, media_type, number,
-};
+use crate::change::{Change, ChangeKey, RelatedLink, coding, fixity, kind, media_type, number};
 use crate::change_payload::{entry_len, link_len};
-use crate::datetime::Datetime;
+use crate::datetime::{Datetime, is_strict};
 use crate::document::{DeclaredSpan, beginning};
 use crate::file_spans::{ByteSpan, FileSpans};
 use crate::namespaces::Namespace;
-use crate::outline::{capability, declared_span};
+use crate::outline::declared_span;
 use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
 use crate::reader::{Element, Handler, Start};
@@ -157,7 +155,7 @@ pub enum SkipReason {
 /// If it cannot be read, is malformed, or is no Change List.
 pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
     match read(source, KeysHandler::default())? {
-        Ok((handler, _)) if handler.is_of_change_list() => Ok(handler.conclude()),
+        Ok((handler, _)) if handler.entries.is_it() => Ok(handler.conclude()),
         _ => Err(ChangeListError::NotAChangeList),
     }
 }
@@ -172,13 +170,7 @@ pub fn read_changes(
     source: impl Read,
     positions: &[u32],
 ) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
-    let handler = ChangesHandler::with_keys(WantedEntries::At(positions));
-    match read(source, handler)? {
-        Ok((handler, _)) if handler.root.is_list_of(Capability::ChangeList.as_str()) => {
-            Ok(handler.into_keyed())
-        }
-        _ => Err(ChangeListError::NotAChangeList),
-    }
+    read_keyed(source, Some(positions))
 }
 
 /// Reads the entries of a Change List at these places, which ascend, from the parts of the file that have them. `span` is
@@ -190,9 +182,21 @@ pub fn read_changes_at(
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
     let spans = spans(span, places)?;
-    let handler = ChangesHandler::with_keys(WantedEntries::All);
-    let (handler, _) = read(FileSpans::new(file, spans), handler).ok()?.ok()?;
-    at_places(handler.into_keyed(), places)
+    at_places(read_keyed(FileSpans::new(file, spans), None).ok()?, places)
+}
+
+fn read_keyed(
+    source: impl Read,
+    wanted: Option<&[u32]>,
+) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
+    let (mut changes, mut room) = (Vec::new(), Vec::new());
+    let entries = EntriesReader::whole(Capability::ChangeList.as_str(), wanted);
+    read_entries(source, entries, |entries, _| {
+        let draft = &mut entries.draft;
+        let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
+        changes.extend(key.ok().zip(draft.change()));
+    })?;
+    Ok(changes)
 }
 
 /// Returns the changes that were read for some places, unless other entries stand there.
@@ -253,35 +257,43 @@ pub(crate) fn instant(lastmod: &str) -> Cow<'_, str> {
 pub fn each_entry(
     source: impl Read,
     capability: Capability,
-    take: impl FnMut(u32, Change),
+    mut take: impl FnMut(u32, Change),
 ) -> Result<DeclaredSpan, ChangeListError> {
-    let mut entries = ChangesHandler::new(WantedEntries::All);
-    entries.draft = Draft::of(capability);
-    let handler = StreamHandler {
-        entries,
-        capability,
-        take,
-    };
-    match read(source, handler)? {
-        Ok((handler, _)) if handler.is_it() => Ok(handler.entries.root.span),
+    let entries = EntriesReader::whole(capability.as_str(), None);
+    let root = read_entries(source, entries, |entries, position| {
+        // The root describes the list before its entries.
+        if entries.is_it()
+            && let Some(change) = entries.draft.change()
+        {
+            take(position, change);
+        }
+    })?;
+    Ok(root.span)
+}
+
+/// Reads a document to its end, and hands over its wanted entries as they end, with their positions. Returns its root.
+///
+/// # Errors
+///
+/// If it cannot be read, is malformed, or has another capability.
+pub(crate) fn read_entries<'a>(
+    source: impl Read,
+    entries: EntriesReader<'a>,
+    take: impl FnMut(&mut EntriesReader<'a>, u32),
+) -> Result<Root, ChangeListError> {
+    match read(source, EntriesHandler { entries, take })? {
+        Ok((EntriesHandler { entries, .. }, _)) if entries.is_it() => Ok(entries.root),
         _ => Err(ChangeListError::NotAChangeList),
     }
 }
 
 /// A handler that hands the entries over as they end.
-struct StreamHandler<F> {
-    entries: ChangesHandler<'static>,
-    capability: Capability,
+struct EntriesHandler<'a, F> {
+    entries: EntriesReader<'a>,
     take: F,
 }
 
-impl<F> StreamHandler<F> {
-    fn is_it(&self) -> bool {
-        self.entries.root.is_list_of(self.capability.as_str())
-    }
-}
-
-impl<F: FnMut(u32, Change)> Handler for StreamHandler<F> {
+impl<'a, F: FnMut(&mut EntriesReader<'a>, u32)> Handler for EntriesHandler<'a, F> {
     fn start(&mut self, start: &Start<'_>) {
         self.entries.start(start);
     }
@@ -290,13 +302,88 @@ impl<F: FnMut(u32, Change)> Handler for StreamHandler<F> {
         self.entries.text(depth, element, text);
     }
 
-    fn end(&mut self, depth: usize, left: usize) {
-        self.entries.end(depth, left);
-        // The root describes the list before its entries.
-        let is_it = self.is_it();
-        if let Some(change) = self.entries.changes.pop().filter(|_| is_it) {
-            (self.take)(self.entries.begun - 1, change);
+    fn end(&mut self, depth: usize, _: usize) {
+        if let Some(position) = self.entries.end(depth) {
+            (self.take)(&mut self.entries, position);
         }
+    }
+}
+
+/// The root and the entries, one after the other, of a document with changes or resources.
+#[derive(Debug)]
+pub(crate) struct EntriesReader<'a> {
+    /// Capability of the document that is wanted.
+    capability: &'a str,
+    root: Root,
+    /// Positions of the entries that are wanted, which ascend; `None` if all are.
+    wanted: Option<&'a [u32]>,
+    /// Number of entries that have begun.
+    begun: u32,
+    pub(crate) draft: Draft,
+    /// True within an entry that is wanted.
+    is_open: bool,
+}
+
+impl<'a> EntriesReader<'a> {
+    /// Reads of each entry of a document with this capability what identifies it.
+    pub(crate) fn new(capability: &'a str) -> EntriesReader<'a> {
+        EntriesReader {
+            capability,
+            root: Root::default(),
+            wanted: None,
+            begun: 0,
+            draft: Draft {
+                is_of_resources: capability == Capability::ResourceList.as_str(),
+                ..Draft::default()
+            },
+            is_open: false,
+        }
+    }
+
+    /// Reads entries of a document with this capability whole: all, or those at some positions, which ascend.
+    pub(crate) fn whole(capability: &'a str, wanted: Option<&'a [u32]>) -> EntriesReader<'a> {
+        let mut entries = EntriesReader::new(capability);
+        entries.wanted = wanted;
+        entries.draft.is_whole = true;
+        entries
+    }
+
+    /// Returns true if the document has the capability that is wanted, as far as it was read.
+    pub(crate) fn is_it(&self) -> bool {
+        self.root.is_urlset && self.root.capability.as_deref() == Some(self.capability)
+    }
+
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (1, Element::Entry) => {
+                self.draft.clear();
+                self.is_open = match &mut self.wanted {
+                    None => true,
+                    Some(positions) => {
+                        let next = positions.strip_prefix(&[self.begun]);
+                        *positions = next.unwrap_or(positions);
+                        next.is_some()
+                    }
+                };
+                self.begun = self.begun.saturating_add(1);
+            }
+            (0 | 1, _) => self.root.start(start),
+            (2, Element::Md) if self.is_open => self.draft.describe(start.tag),
+            (2, Element::Ln) if self.is_open => self.draft.link(start.tag),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 && self.is_open {
+            self.draft.text(element, text);
+        }
+    }
+
+    /// Returns the position of the entry that ends here, if it is wanted.
+    fn end(&mut self, depth: usize) -> Option<u32> {
+        let is_entry = depth == 1 && std::mem::take(&mut self.is_open);
+        is_entry.then(|| self.begun - 1)
     }
 }
 
@@ -311,11 +398,11 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    pub(crate) fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &Start<'_>) {
         match (start.depth, start.element) {
             (0, _) => self.is_urlset = start.local == "urlset",
             (1, Element::Md) if self.capability.is_none() => {
-                self.capability = capability(start.tag);
+                self.capability = start.tag.filled("capability");
                 self.span = declared_span(start.tag);
             }
             (1, Element::Ln) if self.up.is_none() && start.tag.has_relation("up") => {
@@ -324,15 +411,10 @@ impl Root {
             _ => {}
         }
     }
-
-    /// Returns true if the document is a list with this capability.
-    pub(crate) fn is_list_of(&self, capability: &str) -> bool {
-        self.is_urlset && self.capability.as_deref() == Some(capability)
-    }
 }
 
-/// The parts of an entry that decide whether it counts, and its key. Used for one entry after the other, so that none
-/// needs memory of its own.
+/// One entry. Used for one after the other, so that the parts that decide whether it counts, and its key, need no memory
+/// of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     loc: String,
@@ -344,32 +426,34 @@ pub(crate) struct Draft {
     has_change: bool,
     /// True if the entries are those of a Resource List, which have no `change`.
     is_of_resources: bool,
+    /// True if the parts below are read too.
+    is_whole: bool,
+    mime_type: Option<Box<str>>,
+    encoding: Option<Box<str>>,
+    links: Vec<RelatedLink>,
+    /// Total length of the links as rendered.
+    links_len: usize,
 }
 
 impl Draft {
-    /// Begins the entries of a list with this capability.
-    pub(crate) fn of(capability: Capability) -> Draft {
-        Draft {
-            is_of_resources: capability == Capability::ResourceList,
-            ..Draft::default()
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
+    fn clear(&mut self) {
         self.loc.clear();
         self.lastmod.clear();
         self.hash.clear();
         self.length.clear();
         self.has_change = false;
+        (self.mime_type, self.encoding) = (None, None);
+        self.links.clear();
+        self.links_len = 0;
     }
 
-    /// Takes an `rs:md`, and returns true, if it is the first with a `change`: the others mean nothing (C2).
-    pub(crate) fn describe(&mut self, tag: Tag<'_>) -> bool {
+    /// Takes an `rs:md`, if it is the first with a `change`: the others mean nothing (C2).
+    fn describe(&mut self, tag: Tag<'_>) {
         let change = tag.value("change").unwrap_or_default();
         let change = change.trim();
         let is_empty = change.is_empty() && !self.is_of_resources;
         if self.has_change || is_empty {
-            return false;
+            return;
         }
         self.has_change = true;
         self.change.clear();
@@ -386,10 +470,24 @@ impl Draft {
             };
             part.push_str(tag.text(attribute).unwrap_or_default().trim());
         }
-        true
+        if self.is_whole {
+            self.mime_type = tag.value("type").and_then(|value| media_type(&value));
+            self.encoding = tag.value("encoding").and_then(|value| coding(&value));
+        }
     }
 
-    pub(crate) fn text(&mut self, element: Element, text: &str) {
+    fn link(&mut self, tag: Tag<'_>) {
+        // Beyond the limit no link is passed on, and none needs to be kept.
+        if self.is_whole
+            && self.links_len <= LONGEST_ENTRY
+            && let Some(link) = RelatedLink::read(tag)
+        {
+            self.links_len += link_len(&link);
+            self.links.push(link);
+        }
+    }
+
+    fn text(&mut self, element: Element, text: &str) {
         let part = match element {
             Element::Loc => &mut self.loc,
             Element::Lastmod => &mut self.lastmod,
@@ -420,131 +518,138 @@ impl Draft {
         let kind = kind(&self.change).ok_or_else(unknown)?;
         Ok((uri, kind))
     }
-}
 
-impl Draft {
+    /// Takes the change, if the entry counts.
+    pub(crate) fn change(&mut self) -> Option<Change> {
+        let (_, kind) = self.verdict().ok()?;
+        let mut change = Change {
+            loc: self.loc.as_str().into(),
+            lastmod: is_strict(&self.lastmod).then(|| self.lastmod.as_str().into()),
+            kind,
+            datetime: Datetime::parse(&self.datetime).filter(|_| !self.is_of_resources),
+            hash: fixity(&self.hash),
+            length: number(&self.length),
+            mime_type: self.mime_type.take(),
+            encoding: self.encoding.take(),
+            links: std::mem::take(&mut self.links),
+        };
+        let max = self.links_len + change.loc.len() * LONGEST_ESCAPE;
+        if max > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
+            change.links = Vec::new();
+        }
+        Some(change)
+    }
+
     /// Returns the key of a change (C3), or the reason why the entry does not count. `room` is overwritten.
     fn key(&self, datetime: Option<Datetime>, room: &mut Vec<u8>) -> Result<ChangeKey, SkipReason> {
         let (uri, kind) = self.verdict()?;
-        let (lastmod, hash);
-        let when = match datetime {
-            Some(datetime) => When::At(datetime),
-            None => {
-                (lastmod, hash) = (instant(&self.lastmod), digests(&self.hash).join(" "));
-                When::Undated {
-                    lastmod: &lastmod,
-                    hash: &hash,
-                    length: &self.length,
-                }
-            }
+        let (lastmod, hash) = match datetime {
+            Some(_) => Default::default(),
+            None => (instant(&self.lastmod), digests(&self.hash).join(" ")),
         };
-        Ok(ChangeKey::of(&uri, kind, when, room))
+        let undated = [&lastmod, &*hash, &self.length];
+        Ok(ChangeKey::of(&uri, kind, datetime, undated, room))
     }
 }
 
 /// A handler that reads the keys of a Change List (C3).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeysHandler {
-    root: Root,
-    /// Number of entries that have begun.
-    begun: u32,
-    /// Start of the entry that is being read.
-    entry: Option<EntryStart>,
-    draft: Draft,
-    listed: ListedChanges,
+    pub(crate) entries: EntriesReader<'static>,
+    /// Start of the entry that is being read: its line and its offset.
+    start: Option<(Place, Place)>,
+    pub(crate) listed: ListedChanges,
     /// Of the entries that ended last, those that ended in this window: where each began, and what is left after it.
-    ended: Vec<(Bound, usize)>,
-    first_skipped: Option<(TagPosition, SkipReason)>,
+    ended: Vec<(Place, usize)>,
+    /// The line of its start, and the reason.
+    first_skipped: Option<(Place, SkipReason)>,
     /// Room for what is hashed.
     room: Vec<u8>,
 }
 
-/// Place of a start tag. Its line is counted only once it is known that it may be needed: an entry per window at most.
+/// A place in the text. A line is counted only once it is known that it may be needed: one per window at most.
 #[derive(Debug, Clone, Copy)]
-enum TagPosition {
+enum Place {
     /// Length of the window's text from there on.
     Left(usize),
-    Line(u64),
+    /// A line or an offset.
+    Known(u64),
 }
 
-impl TagPosition {
-    fn resolve(&mut self, line: &dyn Fn(usize) -> u64) {
-        if let TagPosition::Left(left) = *self {
-            *self = TagPosition::Line(line(left));
-        }
+impl Place {
+    fn resolve(&mut self, known: impl Fn(usize) -> u64) -> u64 {
+        let place = match *self {
+            Place::Left(left) => known(left),
+            Place::Known(place) => place,
+        };
+        *self = Place::Known(place);
+        place
     }
 }
 
-/// Start of an entry.
-#[derive(Debug, Clone, Copy)]
-struct EntryStart {
-    place: TagPosition,
-    bound: Bound,
-}
-
-/// A position in the text.
-#[derive(Debug, Clone, Copy)]
-enum Bound {
-    /// Length of the window's text from there on.
-    Left(usize),
-    Offset(u64),
-}
-
-impl Bound {
-    /// Returns the offset, in a window whose text ends at `end`.
-    fn offset(self, end: u64) -> u64 {
-        match self {
-            Bound::Left(left) => end.saturating_sub(left as u64),
-            Bound::Offset(offset) => offset,
+impl Default for KeysHandler {
+    fn default() -> KeysHandler {
+        KeysHandler {
+            entries: EntriesReader::new(Capability::ChangeList.as_str()),
+            start: None,
+            listed: ListedChanges::default(),
+            ended: Vec::new(),
+            first_skipped: None,
+            room: Vec::new(),
         }
     }
 }
 
 impl KeysHandler {
-    /// Returns true if the document is a Change List, as far as it was read.
-    pub(crate) fn is_of_change_list(&self) -> bool {
-        self.root.is_list_of(Capability::ChangeList.as_str())
-    }
-
-    /// Returns the number of entries so far that count.
-    pub(crate) fn count(&self) -> usize {
-        self.listed.entries.len()
-    }
-
     pub(crate) fn conclude(self) -> ListedChanges {
-        let first_skipped = self.first_skipped.map(|(place, reason)| {
-            let line = match place {
-                TagPosition::Line(line) => line,
-                TagPosition::Left(_) => 0,
-            };
-            Skipped { line, reason }
+        let first_skipped = self.first_skipped.map(|(mut line, reason)| Skipped {
+            line: line.resolve(|_| 0),
+            reason,
         });
         ListedChanges {
             first_skipped,
-            declared: self.root.span,
+            declared: self.entries.root.span,
             ..self.listed
         }
     }
+}
 
-    /// Takes the entry that has ended, at a position, with `left` after it.
-    fn list(&mut self, start: EntryStart, position: u32, left: usize) {
-        let datetime = Datetime::parse(&self.draft.datetime);
-        let key = match self.draft.key(datetime, &mut self.room) {
+impl Handler for KeysHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        if (start.depth, start.element) == (1, Element::Entry) {
+            self.start = Some((Place::Left(start.left), Place::Left(start.left)));
+        }
+        self.entries.start(start);
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        self.entries.text(depth, element, text);
+    }
+
+    fn end(&mut self, depth: usize, left: usize) {
+        let ended = self.entries.end(depth);
+        let ended = ended.and_then(|position| Some((position, self.start.take()?)));
+        let Some((position, (line, offset))) = ended else {
+            return;
+        };
+        let draft = &self.entries.draft;
+        let datetime = Datetime::parse(&draft.datetime);
+        let key = match draft.key(datetime, &mut self.room) {
             Ok(key) => key,
             Err(reason) => {
                 self.listed.skipped += 1;
-                self.first_skipped.get_or_insert((start.place, reason));
+                self.first_skipped.get_or_insert((line, reason));
                 return;
             }
         };
         if datetime.is_none() {
-            if self.draft.datetime.is_empty() {
+            if draft.datetime.is_empty() {
                 self.listed.undated.missing += 1
             } else {
                 self.listed.undated.invalid += 1
             }
         }
-        self.ended.push((start.bound, left));
+        self.ended.push((offset, left));
         self.listed.entries.push(Listed {
             key,
             datetime,
@@ -553,214 +658,26 @@ impl KeysHandler {
             end: 0,
         });
     }
-}
-
-impl Handler for KeysHandler {
-    fn start(&mut self, start: &Start<'_>) {
-        match (start.depth, start.element) {
-            (1, Element::Entry) => {
-                self.draft.clear();
-                self.entry = Some(EntryStart {
-                    place: TagPosition::Left(start.left),
-                    bound: Bound::Left(start.left),
-                });
-                self.begun = self.begun.saturating_add(1);
-            }
-            (0 | 1, _) => self.root.start(start),
-            (2, Element::Md) => {
-                self.draft.describe(start.tag);
-            }
-            _ => {}
-        }
-    }
-
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
-        if depth == 2 {
-            self.draft.text(element, text);
-        }
-    }
-
-    fn end(&mut self, depth: usize, left: usize) {
-        if depth == 1
-            && let Some(start) = self.entry.take()
-        {
-            self.list(start, self.begun - 1, left);
-        }
-    }
 
     fn window_end(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
-        match &mut self.first_skipped {
-            Some((place, _)) => place.resolve(line),
-            None => {
-                if let Some(entry) = &mut self.entry {
-                    entry.place.resolve(line);
-                }
-            }
+        let offset = |left: usize| end.saturating_sub(left as u64);
+        if let (Some((place, _)), _) | (None, Some((place, _))) =
+            (&mut self.first_skipped, &mut self.start)
+        {
+            place.resolve(line);
         }
-        if let Some(entry) = &mut self.entry {
-            entry.bound = Bound::Offset(entry.bound.offset(end));
+        if let Some((_, place)) = &mut self.start {
+            place.resolve(offset);
         }
         if let Some((_, left)) = self.ended.last() {
-            self.listed.end = Bound::Left(*left).offset(end);
+            self.listed.end = offset(*left);
         }
         let first = self.listed.entries.len() - self.ended.len();
         let entries = self.listed.entries[first..].iter_mut();
-        for (entry, (start, left)) in entries.zip(self.ended.drain(..)) {
+        for (entry, (mut start, left)) in entries.zip(self.ended.drain(..)) {
             let short = |offset: u64| offset.try_into().unwrap_or(u32::MAX);
-            entry.offset = short(start.offset(end));
-            entry.end = short(Bound::Left(left).offset(end));
-        }
-    }
-}
-
-/// The entries that are read whole.
-#[derive(Debug)]
-pub(crate) enum WantedEntries<'a> {
-    All,
-    At(&'a [u32]),
-}
-
-/// A handler that reads the root and the entries of a document with changes, whatever its capability.
-#[derive(Debug)]
-pub(crate) struct ChangesHandler<'a> {
-    pub(crate) root: Root,
-    pub(crate) changes: Vec<Change>,
-    wanted: WantedEntries<'a>,
-    /// The keys of the changes, if they are wanted too.
-    keys: Option<Vec<ChangeKey>>,
-    /// Number of entries that have begun.
-    begun: u32,
-    pub(crate) draft: Draft,
-    /// The entry that is being read, if it is wanted.
-    entry: Option<Rest>,
-    /// Room for what is hashed.
-    room: Vec<u8>,
-}
-
-/// The parts of an entry beside its draft.
-#[derive(Debug, Default)]
-struct Rest {
-    mime_type: Option<Box<str>>,
-    encoding: Option<Box<str>>,
-    links: Vec<RelatedLink>,
-    /// Total length of the links as rendered.
-    links_len: usize,
-}
-
-impl<'a> ChangesHandler<'a> {
-    pub(crate) fn new(wanted: WantedEntries<'a>) -> ChangesHandler<'a> {
-        ChangesHandler {
-            root: Root::default(),
-            changes: Vec::new(),
-            wanted,
-            keys: None,
-            begun: 0,
-            draft: Draft::default(),
-            entry: None,
-            room: Vec::new(),
-        }
-    }
-
-    fn with_keys(wanted: WantedEntries<'a>) -> ChangesHandler<'a> {
-        ChangesHandler {
-            keys: Some(Vec::new()),
-            ..ChangesHandler::new(wanted)
-        }
-    }
-
-    fn into_keyed(self) -> Vec<(ChangeKey, Change)> {
-        let keys = self.keys.unwrap_or_default();
-        keys.into_iter().zip(self.changes).collect()
-    }
-
-    /// Returns true if the entry that begins is wanted.
-    fn takes_next(&mut self) -> bool {
-        let position = self.begun;
-        self.begun = self.begun.saturating_add(1);
-        match &mut self.wanted {
-            WantedEntries::All => true,
-            WantedEntries::At(positions) => match positions.split_first() {
-                Some((first, rest)) if *first == position => {
-                    *positions = rest;
-                    true
-                }
-                _ => false,
-            },
-        }
-    }
-}
-
-impl Rest {
-    fn describe(&mut self, draft: &mut Draft, tag: Tag<'_>) {
-        if draft.describe(tag) {
-            let value = |name| tag.value(name);
-            self.mime_type = value("type").and_then(|value| media_type(&value));
-            self.encoding = value("encoding").and_then(|value| coding(&value));
-        }
-    }
-
-    fn link(&mut self, tag: Tag<'_>) {
-        // Beyond the limit no link is passed on, and none needs to be kept.
-        if self.links_len <= LONGEST_ENTRY
-            && let Some(link) = RelatedLink::read(tag)
-        {
-            self.links_len += link_len(&link);
-            self.links.push(link);
-        }
-    }
-
-    /// Returns the change, if the entry counts.
-    fn change(self, draft: &Draft) -> Option<Change> {
-        let (_, kind) = draft.verdict().ok()?;
-        let mut change = Change {
-            loc: draft.loc.as_str().into(),
-            lastmod: lastmod(&draft.lastmod),
-            kind,
-            datetime: Datetime::parse(&draft.datetime).filter(|_| !draft.is_of_resources),
-            hash: fixity(&draft.hash),
-            length: number(&draft.length),
-            mime_type: self.mime_type,
-            encoding: self.encoding,
-            links: self.links,
-        };
-        let max = self.links_len + change.loc.len() * LONGEST_ESCAPE;
-        if max > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
-            change.links = Vec::new();
-        }
-        Some(change)
-    }
-}
-
-impl Handler for ChangesHandler<'_> {
-    fn start(&mut self, start: &Start<'_>) {
-        match (start.depth, start.element, &mut self.entry) {
-            (1, Element::Entry, _) => {
-                self.draft.clear();
-                self.entry = self.takes_next().then(Rest::default);
-            }
-            (0 | 1, ..) => self.root.start(start),
-            (2, Element::Md, Some(entry)) => entry.describe(&mut self.draft, start.tag),
-            (2, Element::Ln, Some(entry)) => entry.link(start.tag),
-            _ => {}
-        }
-    }
-
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
-        if depth == 2 && self.entry.is_some() {
-            self.draft.text(element, text);
-        }
-    }
-
-    fn end(&mut self, depth: usize, _: usize) {
-        if depth == 1
-            && let Some(entry) = self.entry.take()
-            && let Some(change) = entry.change(&self.draft)
-        {
-            self.changes.push(change);
-            if let Some(keys) = &mut self.keys {
-                let datetime = Datetime::parse(&self.draft.datetime);
-                keys.extend(self.draft.key(datetime, &mut self.room));
-            }
+            entry.offset = short(start.resolve(offset));
+            entry.end = short(offset(left));
         }
     }
 }

@@ -6,11 +6,10 @@ use std::ops::Range;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::change::{Change, RelatedLink};
-use crate::change_list::{ChangesHandler, WantedEntries};
+use crate::change_list::{EntriesReader, read_entries};
 use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
 use crate::document::Form;
-use crate::parse::read;
 use crate::payload::{head, overhead};
 use crate::uri::Uri;
 use crate::writer::{self, WrittenAttribute, write_tail};
@@ -35,7 +34,7 @@ pub struct ChangePayload {
 impl ChangePayload {
     /// Returns the notification as it is sent.
     pub fn render(&self) -> Vec<u8> {
-        let mut xml = self.head();
+        let mut xml = self.head(self.from);
         for change in &self.entries {
             write_entry(&mut xml, change);
         }
@@ -45,32 +44,26 @@ impl ChangePayload {
 
     /// Returns the length of the rendering without its entries, each of which adds its [`entry_len`].
     pub fn overhead(&self) -> usize {
-        overhead(self.head())
+        overhead(self.head(self.from))
     }
 
     /// Reads a notification that was [rendered](ChangePayload::render) here.
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
-        let (handler, _) = read(body, ChangesHandler::new(WantedEntries::All))
-            .ok()?
-            .ok()?;
-        let root = handler.root;
-        root.is_list_of(ChannelKind::Change.capability())
-            .then_some(())?;
+        let mut entries = Vec::new();
+        let whole = EntriesReader::whole(ChannelKind::Change.capability(), None);
+        let root = read_entries(body, whole, |whole, _| entries.extend(whole.draft.change()));
+        let root = root.ok()?;
         let time = |time: Option<Box<str>>| Some(Datetime::parse(&time?)?.at());
         Some(ChangePayload {
             up: root.up.and_then(|up| Uri::parse(&up).ok()),
             from: time(root.span.from)?,
             until: time(root.span.until)?,
-            entries: handler.changes,
+            entries,
         })
     }
 
-    fn head(&self) -> String {
-        self.head_since(self.from)
-    }
-
-    /// Returns the head of the same notification with another `from`.
-    fn head_since(&self, from: Timestamp) -> String {
+    /// Returns the head of the same notification with this `from`.
+    fn head(&self, from: Timestamp) -> String {
         let interval = [from, self.until].map(|time| Some(written(time).into()));
         head(self.up.as_ref(), ChannelKind::Change, interval)
     }
@@ -147,7 +140,7 @@ pub fn merge(
     for earlier in bodies.map_while(|body| ChangePayload::parse(body.as_ref())) {
         let entries = merged.entries.len() + earlier.entries.len();
         len += earlier.entries.iter().map(entry_len).sum::<usize>();
-        let overhead = overhead(merged.head_since(earlier.from));
+        let overhead = overhead(merged.head(earlier.from));
         let is_consecutive = earlier.until == merged.from;
         if !is_consecutive || entries > max_entries || overhead + len > max_bytes {
             break;

@@ -1,7 +1,6 @@
 //! Escaping of foreign text for terminals, logs and the status page.
 
 use std::borrow::Cow;
-use std::fmt;
 
 /// Returns true if a character controls a terminal, ends a line, or changes the direction of text: C0 and C1 controls,
 /// line separators, bidirectional controls.
@@ -34,15 +33,6 @@ pub fn excerpt(text: &str, max: usize) -> String {
     beginning
         .map(|c| if is_unsafe(c) { ' ' } else { c })
         .collect()
-}
-
-/// Writes a text, [`escaped`].
-///
-/// # Errors
-///
-/// If the formatter fails.
-pub fn write(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    f.write_str(&escaped(text))
 }
 
 fn rewritten(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {

@@ -43,7 +43,7 @@ pub type ListedLink = BTreeMap<String, String>;
 
 /// A document in the Sitemap format with its root-level `rs:md` and `rs:ln` (core 1.1 section 6). All values are texts as
 /// written, without the white space around them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     /// List or index: the root element.
     pub form: Form,
@@ -106,13 +106,7 @@ impl Listing {
     pub fn new(form: Form) -> Listing {
         Listing {
             form,
-            capability: None,
-            at: None,
-            completed: None,
-            from: None,
-            until: None,
-            links: Vec::new(),
-            entries: Vec::new(),
+            ..Listing::default()
         }
     }
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::characters::is_space;
+use crate::reader::Stop;
 use crate::scan::name_at;
-use crate::stop::Stop;
 
 /// Markup that begins with `<!` or `<?`.
 #[derive(Debug)]

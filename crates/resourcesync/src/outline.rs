@@ -79,7 +79,7 @@ impl Outline {
 
     /// Takes the start of a child of the root that is called `md`, in another namespace than the ResourceSync terms.
     pub(crate) fn foreign_terms(&mut self, namespace: &str, tag: Tag<'_>) {
-        if self.foreign_terms.is_none() && capability(tag).is_some() {
+        if self.foreign_terms.is_none() && tag.filled("capability").is_some() {
             self.foreign_terms = Some(beginning(namespace));
         }
     }
@@ -91,7 +91,7 @@ impl Outline {
         };
         match element {
             Element::Md => {
-                let kind = || ChannelKind::of_capability(&capability(tag)?);
+                let kind = || ChannelKind::of_capability(&tag.filled("capability")?);
                 entry.channel = entry.channel.or_else(kind);
             }
             Element::Ln if tag.has_relation("hub") => {
@@ -186,7 +186,7 @@ impl Outline {
     }
 
     fn describe(&mut self, tag: Tag<'_>) {
-        let Some(value) = capability(tag) else {
+        let Some(value) = tag.filled("capability") else {
             return;
         };
         self.capability = Some(Capability::from_str(&beginning(&value)));
@@ -197,13 +197,6 @@ impl Outline {
             self.channels = Vec::new();
         }
     }
-}
-
-/// Returns the value of `capability`, unless it is empty.
-pub(crate) fn capability(tag: Tag<'_>) -> Option<String> {
-    let value = tag.value("capability")?;
-    let value = value.trim();
-    (!value.is_empty()).then(|| value.to_owned())
 }
 
 /// Returns the times that a root-level `rs:md` declares.

@@ -3,11 +3,10 @@
 use std::io::Read;
 
 use crate::canonical::Canonical;
+use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
-use crate::namespaces::{Namespace, Namespaces};
 use crate::outline::Outline;
-use crate::reader::{Element, Handler, Start, XmlReader};
-use crate::stop::Stop;
+use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 use crate::window::TextWindow;
 
 /// The first byte of gzip's magic number, and of no text.
@@ -33,30 +32,53 @@ pub enum ReadError {
 ///
 /// If it cannot be read, or is a capability document that is not complete, well-formed XML.
 pub fn parse(source: impl Read) -> Result<Content, ReadError> {
-    Ok(match read(source, DocumentHandler::new())? {
-        Ok((handler, size)) => handler.conclude(size),
-        Err(other) => Content::Other(other),
+    Ok(parse_document(source, None)?.0)
+}
+
+/// Entries of the longest list whose keys are kept in memory; the protocol permits 50,000.
+const MAX_KEYS: usize = 1 << 16;
+
+/// Reads a file as [`parse`] does, and returns the keys of its entries too, as [`read_keys`](crate::change_list::read_keys)
+/// does, if it is a Change List that says so before its first entry and has 65,536 at most (C6).
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_with_keys(source: impl Read) -> Result<(Content, Option<ListedChanges>), ReadError> {
+    parse_document(source, Some(KeysHandler::default()))
+}
+
+fn parse_document(
+    source: impl Read,
+    keys: Option<KeysHandler>,
+) -> Result<(Content, Option<ListedChanges>), ReadError> {
+    let handler = DocumentHandler {
+        outline: None,
+        canonical: Canonical::new(),
+        keys,
+    };
+    Ok(match read(source, handler)? {
+        Ok((mut handler, size)) => {
+            let keys = handler.keys.take().filter(|keys| keys.entries.is_it());
+            (handler.conclude(size), keys.map(KeysHandler::conclude))
+        }
+        Err(other) => (Content::Other(other), None),
     })
 }
 
 /// The document that is being read, and its fingerprint.
 #[derive(Debug)]
-pub(crate) struct DocumentHandler {
+struct DocumentHandler {
     /// `None` before the root.
     outline: Option<Outline>,
     canonical: Canonical,
+    /// `None` unless they are wanted.
+    keys: Option<KeysHandler>,
 }
 
 impl DocumentHandler {
-    pub(crate) fn new() -> DocumentHandler {
-        DocumentHandler {
-            outline: None,
-            canonical: Canonical::new(),
-        }
-    }
-
     /// Returns the document of `size` bytes whose root has ended.
-    pub(crate) fn conclude(self, size: u64) -> Content {
+    fn conclude(self, size: u64) -> Content {
         match self.outline.map(|outline| outline.conclude(size)) {
             None => Content::Other(NotADocument::ForeignRoot),
             Some(Err(other)) => Content::Other(other),
@@ -81,17 +103,20 @@ impl Handler for DocumentHandler {
         }
         self.canonical
             .start(start.namespaces, start.namespace, start.local);
-    }
-
-    fn attribute(
-        &mut self,
-        namespaces: &Namespaces,
-        namespace: Namespace,
-        local: &str,
-        value: &str,
-    ) {
-        self.canonical
-            .attribute(namespaces, namespace, local, value);
+        for attribute in start.tag.attributes {
+            // A wrong reference ends the reading.
+            let value = start.tag.text(attribute).unwrap_or_default();
+            let (namespace, local) = (attribute.namespace, start.tag.local_name(attribute));
+            self.canonical
+                .attribute(start.namespaces, namespace, local, &value);
+        }
+        let is_entry = (start.depth, start.element) == (1, Element::Entry);
+        self.keys.take_if(|keys| {
+            is_entry && !(keys.entries.is_it() && keys.listed.entries.len() < MAX_KEYS)
+        });
+        if let Some(keys) = &mut self.keys {
+            keys.start(start);
+        }
     }
 
     fn text(&mut self, depth: usize, element: Element, text: &str) {
@@ -99,12 +124,24 @@ impl Handler for DocumentHandler {
         if let (2, Element::Loc, Some(outline)) = (depth, element, &mut self.outline) {
             outline.loc(text);
         }
+        if let Some(keys) = &mut self.keys {
+            keys.text(depth, element, text);
+        }
     }
 
-    fn end(&mut self, depth: usize, _: usize) {
+    fn end(&mut self, depth: usize, left: usize) {
         self.canonical.end();
         if let (1, Some(outline)) = (depth, &mut self.outline) {
             outline.end_entry();
+        }
+        if let Some(keys) = &mut self.keys {
+            keys.end(depth, left);
+        }
+    }
+
+    fn window_end(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
+        if let Some(keys) = &mut self.keys {
+            keys.window_end(line, end);
         }
     }
 }
@@ -140,7 +177,8 @@ pub(crate) fn read<H: Handler>(
         let text = window.text();
         let (taken, stop) = reader.take(text);
         let line = |left| window.line(text.len().saturating_sub(left));
-        reader.end_window(&line, window.taken() + text.len() as u64);
+        let end = window.taken + text.len() as u64;
+        reader.handler.window_end(&line, end);
         window.take(taken);
         match stop {
             Stop::Doctype { length } => {
@@ -162,7 +200,7 @@ pub(crate) fn read<H: Handler>(
                     return Err(refused.into());
                 }
                 refused = None;
-                window.lift_limit();
+                window.budget = usize::MAX;
             }
             Stop::Syntax { at, message } => {
                 return Err(window.syntax(at, message).into());
@@ -172,7 +210,7 @@ pub(crate) fn read<H: Handler>(
                 return Ok(Err(NotADocument::ForeignRoot));
             }
             Stop::End if reader.is_after_root() && window.malformed().is_none() => {
-                return Ok(Ok((reader.into_handler(), window.size())));
+                return Ok(Ok((reader.handler, window.size)));
             }
             Stop::End | Stop::Cut => {
                 let line = window.line(usize::MAX);
@@ -184,7 +222,10 @@ pub(crate) fn read<H: Handler>(
 }
 
 fn unknown_encoding<R: Read>(window: &TextWindow<R>) -> Option<Malformed> {
-    let message = format!("the encoding {} is unknown", window.unknown_encoding()?);
+    let message = format!(
+        "the encoding {} is unknown",
+        window.unknown_encoding.as_ref()?
+    );
     Some(Malformed::Syntax {
         line: 1,
         column: 1,

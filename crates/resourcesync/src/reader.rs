@@ -10,7 +10,6 @@ use crate::markup::{Markup, MarkupKind};
 use crate::namespaces::{Namespace, Namespaces, SITEMAP};
 use crate::reference::{BARE_AMPERSAND, is_bare, push_referenced};
 use crate::scan::{find, skip_space};
-use crate::stop::Stop;
 use crate::tag::{Attribute, RawTag, Tag, local_name, undeclared};
 
 /// Deepest nesting of elements, to keep memory bounded.
@@ -63,9 +62,6 @@ pub trait Handler {
     /// Handles a start tag. An empty element's end follows at once.
     fn start(&mut self, start: &Start<'_>);
 
-    /// Handles an attribute of the element that has just begun; they come in order of their resolved names.
-    fn attribute(&mut self, _: &Namespaces, _: Namespace, _local: &str, _value: &str) {}
-
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
     fn text(&mut self, depth: usize, element: Element, text: &str);
 
@@ -78,9 +74,41 @@ pub trait Handler {
     fn window_end(&mut self, _line: &dyn Fn(usize) -> u64, _end: u64) {}
 }
 
+/// The reason why the reader stopped. Markup of which a length is given is still to be skipped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// There is no more text.
+    End,
+    /// The next markup does not end in this text.
+    Cut,
+    /// The next markup is a DOCTYPE of this length.
+    Doctype { length: usize },
+    /// The next markup is of this length and has an error at this offset, before the root: it matters only if the root
+    /// turns out to be a capability document's.
+    Refused {
+        length: usize,
+        at: usize,
+        message: String,
+    },
+    /// The root's start tag was read, and may be a capability document's.
+    Root,
+    /// The file is no capability document.
+    Other(NotADocument),
+    /// There is an error at this offset after the next markup's start.
+    Syntax { at: usize, message: String },
+}
+
+impl Stop {
+    #[cold]
+    pub(crate) fn syntax(at: usize, message: impl Into<String>) -> Stop {
+        let message = message.into();
+        Stop::Syntax { at, message }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct XmlReader<H> {
-    handler: H,
+    pub(crate) handler: H,
     has_root: bool,
     namespaces: Namespaces,
     open: Vec<Open>,
@@ -113,15 +141,6 @@ impl<H: Handler> XmlReader<H> {
             attributes: Vec::new(),
             has_begun: false,
         }
-    }
-
-    /// Tells the handler that a window's text is read; see [`Handler::window_end`].
-    pub(crate) fn end_window(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
-        self.handler.window_end(line, end);
-    }
-
-    pub(crate) fn into_handler(self) -> H {
-        self.handler
     }
 
     /// Returns true if the root's start tag is still to come.
@@ -204,10 +223,7 @@ impl<H: Handler> XmlReader<H> {
             left: rest.len(),
         });
         for attribute in tag.attributes {
-            let value = tag.text(attribute)?;
-            let (namespace, local) = (attribute.namespace, tag.local_name(attribute));
-            self.handler
-                .attribute(&self.namespaces, namespace, local, &value);
+            tag.text(attribute)?;
         }
         self.open.push(Open {
             name_start: self.names.len(),

@@ -150,11 +150,6 @@ pub fn time_span(text: &str) -> Option<(Timestamp, Timestamp)> {
     Some((datetime.at(), start.checked_add(unit).ok()?.timestamp()))
 }
 
-fn change_kind(value: &str) -> Option<ChangeKind> {
-    let mut kinds = ChangeKind::ALL.into_iter();
-    kinds.find(|kind| kind.as_str() == value)
-}
-
 /// The reason why bytes are not a notification.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
@@ -251,7 +246,8 @@ fn entry(number: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
     let capability = listed.capability.as_deref();
     let capability = capability.ok_or_else(|| missing("capability"));
     let change = listed.change.clone().ok_or_else(|| missing("change"))?;
-    let kind = change_kind(&change);
+    let mut kinds = ChangeKind::ALL.into_iter();
+    let kind = kinds.find(|kind| kind.as_str() == change);
     Ok(Entry {
         uri: Uri::parse(loc)?,
         change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::characters::{forbidden, is_allowed};
+use crate::reader::Stop;
 use crate::scan::find;
-use crate::stop::Stop;
 
 /// Message about an ampersand that begins no reference, as in a URI that was not escaped.
 pub(crate) const BARE_AMPERSAND: &str = "bare \"&\": write &amp;";

@@ -5,12 +5,8 @@ use std::io::Read;
 
 use crate::capability::Capability;
 use crate::change::Change;
-use crate::change_list::{
-    ChangeListError, ChangesHandler, Draft, Root, WantedEntries, digests, instant,
-};
+use crate::change_list::{ChangeListError, EntriesReader, digests, instant, read_entries};
 use crate::document::DeclaredSpan;
-use crate::parse::read;
-use crate::reader::{Element, Handler, Start};
 
 /// The entries of a Resource List in short.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,21 +98,22 @@ fn are_same(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
 ///
 /// If it cannot be read, is malformed, or is no Resource List.
 pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
-    let handler = ResourcesHandler {
-        root: Root::default(),
-        begun: 0,
-        draft: Draft::of(Capability::ResourceList),
-        listed: ListedResources::default(),
-    };
-    match read(source, handler)? {
-        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
-            Ok(ListedResources {
-                span: handler.root.span,
-                ..handler.listed
-            })
-        }
-        _ => Err(ChangeListError::NotAChangeList),
-    }
+    let mut listed = ListedResources::default();
+    let entries = EntriesReader::new(Capability::ResourceList.as_str());
+    let root = read_entries(
+        source,
+        entries,
+        |EntriesReader { draft, .. }, position| match draft.verdict() {
+            Ok((uri, _)) => listed.entries.push(ListedResource {
+                resource: ResourceKey(short_hash(&[&uri])),
+                state: ResourceState::of(&draft.lastmod, &draft.length, &draft.hash),
+                position,
+            }),
+            Err(_) => listed.skipped += 1,
+        },
+    )?;
+    listed.span = root.span;
+    Ok(listed)
 }
 
 /// Reads the entries of a Resource List at these positions, which ascend, as updates without a datetime (C28).
@@ -128,60 +125,12 @@ pub fn read_resource_entries(
     source: impl Read,
     positions: &[u32],
 ) -> Result<Vec<Change>, ChangeListError> {
-    let mut handler = ChangesHandler::new(WantedEntries::At(positions));
-    handler.draft = Draft::of(Capability::ResourceList);
-    match read(source, handler)? {
-        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
-            Ok(handler.changes)
-        }
-        _ => Err(ChangeListError::NotAChangeList),
-    }
-}
-
-#[derive(Debug)]
-struct ResourcesHandler {
-    root: Root,
-    /// Number of entries that have begun.
-    begun: u32,
-    draft: Draft,
-    listed: ListedResources,
-}
-
-impl Handler for ResourcesHandler {
-    fn start(&mut self, start: &Start<'_>) {
-        match (start.depth, start.element) {
-            (1, Element::Entry) => {
-                self.draft.clear();
-                self.begun = self.begun.saturating_add(1);
-            }
-            (0 | 1, _) => self.root.start(start),
-            (2, Element::Md) => {
-                self.draft.describe(start.tag);
-            }
-            _ => {}
-        }
-    }
-
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
-        if depth == 2 {
-            self.draft.text(element, text);
-        }
-    }
-
-    fn end(&mut self, depth: usize, _: usize) {
-        // The root's own elements end at this depth too.
-        if depth != 1 || self.begun as usize == self.listed.entries.len() + self.listed.skipped {
-            return;
-        }
-        match self.draft.verdict() {
-            Ok((uri, _)) => self.listed.entries.push(ListedResource {
-                resource: ResourceKey(short_hash(&[&uri])),
-                state: ResourceState::of(&self.draft.lastmod, &self.draft.length, &self.draft.hash),
-                position: self.begun - 1,
-            }),
-            Err(_) => self.listed.skipped += 1,
-        }
-    }
+    let mut changes = Vec::new();
+    let entries = EntriesReader::whole(Capability::ResourceList.as_str(), Some(positions));
+    read_entries(source, entries, |entries, _| {
+        changes.extend(entries.draft.change());
+    })?;
+    Ok(changes)
 }
 
 /// Returns the first bytes of blake3 over some texts.

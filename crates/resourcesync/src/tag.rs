@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::namespaces::{Namespace, Namespaces};
+use crate::reader::Stop;
 use crate::reference::unescaped;
 use crate::scan::{find, name_at, skip_space};
-use crate::stop::Stop;
 
 /// An attribute of a tag; ranges are of the tag's text, from the `<`.
 #[derive(Debug, Clone)]
@@ -140,6 +140,13 @@ impl<'a> Tag<'a> {
             .iter()
             .find(|a| a.namespace == Namespace::None && self.local_name(a) == name)
             .and_then(|attribute| self.text(attribute).ok())
+    }
+
+    /// Returns that value without the white space around it, unless it is empty.
+    pub(crate) fn filled(self, name: &str) -> Option<String> {
+        let value = self.value(name)?;
+        let value = value.trim();
+        (!value.is_empty()).then(|| value.to_owned())
     }
 
     /// Returns true if `rel` has this relation type among others, in any case (RFC 8288 section 3.3).

@@ -1,50 +1,17 @@
 //! URIs: one type per role, so that swapping two of them cannot compile.
 
 use std::borrow::{Borrow, Cow};
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::escape;
+use crate::escape::escaped;
 
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Uri(Arc<str>);
-
-// Most equal URIs are clones of one another, which need no comparison of their text.
-impl PartialEq for Uri {
-    fn eq(&self, other: &Uri) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
-    }
-}
-
-impl Eq for Uri {}
-
-impl Ord for Uri {
-    fn cmp(&self, other: &Uri) -> Ordering {
-        if Arc::ptr_eq(&self.0, &other.0) {
-            Ordering::Equal
-        } else {
-            self.0.cmp(&other.0)
-        }
-    }
-}
-
-impl PartialOrd for Uri {
-    fn partial_cmp(&self, other: &Uri) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Hash for Uri {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
 
 // A URI hashes and compares as its text.
 impl Borrow<str> for Uri {
@@ -131,7 +98,7 @@ impl From<Uri> for String {
 /// Writes the URI escaped for display; [`Uri::as_str`] is the URI itself.
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escape::write(f, &self.0)
+        f.write_str(&escaped(&self.0))
     }
 }
 
@@ -174,7 +141,7 @@ macro_rules! byte_exact {
         /// Writes the URI escaped for display; `as_str` is the URI itself.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                escape::write(f, &self.0)
+                f.write_str(&escaped(&self.0))
             }
         }
     };

@@ -32,18 +32,19 @@ pub(crate) struct TextWindow<R> {
     filled: usize,
     /// The decoder of a file that is not UTF-8, and the bytes read but not yet decoded.
     decoder: Option<(encoding_rs::Decoder, Vec<u8>)>,
-    /// Name of the declared encoding, if it is unknown.
-    unknown_encoding: Option<String>,
+    /// Name of the declared encoding, if it is unknown; of the text only ASCII is then right.
+    pub(crate) unknown_encoding: Option<String>,
     has_begun: bool,
     is_at_end: bool,
     /// Number of bytes read.
-    size: u64,
-    /// Number of bytes that may still be read.
-    budget: usize,
+    pub(crate) size: u64,
+    /// Number of bytes that may still be read; limited until the root's start tag is known.
+    pub(crate) budget: usize,
     /// True if the last character was a CR, so that a LF belongs to it.
     after_cr: bool,
-    /// Length of the text that was taken, with the byte order mark before it.
-    taken: u64,
+    /// Length of the text that was taken, with the byte order mark before it. In a file in UTF-8 without CR, that is the
+    /// offset of the rest.
+    pub(crate) taken: u64,
     newlines_taken: u64,
     /// Number of characters taken of the line at the start.
     column_taken: u64,
@@ -95,11 +96,6 @@ impl<R: Read> TextWindow<R> {
         self.start += length;
     }
 
-    /// Returns the length of the text that was taken. In a file in UTF-8 without CR, that is the offset of the rest.
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken
-    }
-
     /// Returns the error at `offset`.
     #[cold]
     pub(crate) fn syntax(&self, offset: usize, message: String) -> Malformed {
@@ -116,16 +112,6 @@ impl<R: Read> TextWindow<R> {
     pub(crate) fn line(&self, offset: usize) -> u64 {
         let text = &self.buffer[self.start..self.valid];
         1 + self.newlines_taken + newlines(&text[..offset.min(text.len())])
-    }
-
-    /// Lifts the limit that holds until the root's start tag is known.
-    pub(crate) fn lift_limit(&mut self) {
-        self.budget = usize::MAX;
-    }
-
-    /// Returns the number of bytes read.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
     }
 
     /// Returns true if only the limit before the root's start tag keeps the window from growing.
@@ -154,11 +140,6 @@ impl<R: Read> TextWindow<R> {
             .iter()
             .copied()
             .find(|&byte| !is_space(byte))
-    }
-
-    /// Returns the declared encoding, if it is unknown; of the text only ASCII is then right.
-    pub(crate) fn unknown_encoding(&self) -> Option<&str> {
-        self.unknown_encoding.as_deref()
     }
 
     /// Returns the reason why the text ends before the file.
@@ -249,12 +230,10 @@ impl<R: Read> TextWindow<R> {
         } else {
             let decoder = encoding.new_decoder_without_bom_handling();
             let undecoded = self.buffer[mark..self.filled].to_vec();
+            let room = undecoded.len() * 4;
+            self.buffer.resize(room.max(FIRST_SIZE), 0);
             self.decoder = Some((decoder, undecoded));
             self.filled = 0;
-            if let Some((_, undecoded)) = &self.decoder {
-                let room = undecoded.len() * 4;
-                self.buffer.resize(room.max(FIRST_SIZE), 0);
-            }
             self.decode();
         }
     }

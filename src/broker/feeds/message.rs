@@ -88,7 +88,7 @@ pub enum MessagePosition {
 
 /// The identity of a message or of an entry (F4): a UUID of version 8, which is blake3 over the notification and the
 /// position in it. A repeat has the same one, and nothing else has.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId([u8; 16]);
 
 impl MessageId {
@@ -134,12 +134,6 @@ impl fmt::Display for MessageId {
             write!(f, "{byte:02x}")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -25,15 +25,6 @@ const SERVER_VERSION: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PK
 /// Longest feed of several changes, in bytes. A longer one becomes several: consumers and brokers have limits on messages.
 const LONGEST_FEED: usize = 900 << 10;
 
-/// The content of a broker's messages (F6).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PayloadFormat {
-    /// The notification as hubs get it.
-    ResourceSync,
-    /// A feed for each object that changed.
-    Atom(AtomForm),
-}
-
 /// The form of a broker's content change messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AtomForm {

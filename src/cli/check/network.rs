@@ -237,7 +237,7 @@ async fn probed(brokers: Vec<BrokerSettings>) -> Vec<broker::BrokerProbe> {
             let opened = Session::open(&settings, None).await;
             broker::BrokerProbe {
                 name: settings.name.clone(),
-                address: settings.address(),
+                address: settings.address.to_string(),
                 answer: match opened {
                     Ok(session) => {
                         let server = session.server.clone();

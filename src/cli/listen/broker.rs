@@ -389,7 +389,7 @@ fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
         BrokerError::Version(_) | BrokerError::Frame(_) => Exit::Failure,
         _ => Exit::Temporary,
     };
-    let (name, address) = (&settings.name, settings.address());
+    let (name, address) = (&settings.name, &settings.address);
     Failure {
         error: anyhow::anyhow!("cannot read from broker {name} at {address}: {error}"),
         exit,

@@ -10,8 +10,7 @@ use rstest::rstest;
 use super::HubConfig;
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
-use crate::config::file::ConfigFile;
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::config::publisher::{self, Verify};
 use crate::config::reload::DaemonConfig;
@@ -21,14 +20,15 @@ const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://li
                        verify = \"topic\"\n";
 
 fn environment() -> Environment {
-    let variables = [("TOKEN", "books"), ("OTHER", "boxes")];
+    let variables = [
+        ("TOKEN", "books"),
+        ("OTHER", "boxes"),
+        ("HOME", "/home/ann"),
+    ];
     let variables = variables.map(|(name, value)| (name.into(), value.into()));
     Environment {
         default_file: PathBuf::from("/nowhere/config.toml"),
         current_dir: PathBuf::from("/here"),
-        state_directory: None,
-        xdg_state_home: None,
-        home: Some("/home/ann".into()),
         variables: HashMap::from(variables),
     }
 }

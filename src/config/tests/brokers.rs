@@ -9,7 +9,7 @@ use crate::announce::plan::Mode;
 use crate::broker::feeds::identifier::ObjectType;
 use crate::broker::feeds::message::{BrokerNotification, HashedPayload, resourcesync_message};
 use crate::broker::feeds::objects::{AtomForm, atom_messages};
-use crate::config::broker::BrokerAddress;
+use crate::broker::settings::BrokerAddress;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, message, read};
 

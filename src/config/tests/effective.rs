@@ -6,7 +6,7 @@ use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::overrides::Overrides;
 use crate::config::reload::DaemonConfig;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
@@ -154,6 +154,7 @@ fn a_secret_is_named_by_what_holds_it_and_else_masked() {
     fs::write(&path, text).unwrap();
     let environment = Environment {
         variables: [
+            ("HOME".into(), "/home/ann".into()),
             ("TOKEN".into(), "hunter2".into()),
             ("CREDENTIALS_DIRECTORY".into(), there.into()),
         ]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, environment, load_in, message, publish_url};
 
@@ -143,6 +143,7 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
     }
     let with_variables = || {
         let variables = [
+            ("HOME", "/home/ann"),
             ("HUB_TOKEN", "hunter2"),
             ("HUB_EMPTY", ""),
             ("HUB_LINES", "hunter2\nhunter3"),

@@ -20,7 +20,7 @@ use crate::announce::steps::engine::Engine;
 use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::config::error::ConfigError;
+use crate::config::file::ConfigError;
 use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput, moment};
 use crate::daemon::event_loop::hub_link::start_hub;
 use crate::daemon::event_loop::{EventLoop, Input};

@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use crate::namespaces::Namespace;
-use crate::outline;
-use crate::reader::{Element, Handler, Start, XmlReader};
-use crate::stop::Stop;
+use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 
 /// The depth of an entry's children.
 const DEEPEST: usize = 2;
@@ -49,7 +47,7 @@ pub(super) fn layout(text: &str) -> Option<Node> {
         rest = &rest[taken..];
         match stop {
             Stop::Root => {}
-            Stop::End => return reader.into_handler().root,
+            Stop::End => return reader.handler.root,
             _ => return None,
         }
     }
@@ -81,7 +79,7 @@ impl Handler for Layout {
             span: place..place,
             children: Vec::new(),
             text: String::new(),
-            capability: outline::capability(start.tag),
+            capability: start.tag.filled("capability"),
             hub: hub.map(|hub| hub.trim().to_owned()),
         });
     }

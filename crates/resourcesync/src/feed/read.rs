@@ -84,10 +84,10 @@ impl AtomParts {
     }
 
     fn link(&mut self, tag: Tag<'_>) {
-        let Some(href) = filled(tag, "href") else {
+        let Some(href) = tag.filled("href") else {
             return;
         };
-        let relation = filled(tag, "rel").unwrap_or_default();
+        let relation = tag.filled("rel").unwrap_or_default();
         let relation = relation.strip_prefix(REGISTERED).unwrap_or(&relation);
         let target = match relation.to_ascii_lowercase().as_str() {
             "via" => &mut self.via,
@@ -98,8 +98,8 @@ impl AtomParts {
     }
 
     fn category(&mut self, tag: Tag<'_>) {
-        if let Some(term) = filled(tag, "term") {
-            let scheme = filled(tag, "scheme").unwrap_or_default();
+        if let Some(term) = tag.filled("term") {
+            let scheme = tag.filled("scheme").unwrap_or_default();
             self.categories.push((scheme, term));
         }
     }
@@ -161,8 +161,8 @@ impl Handler for FeedHandler {
             (_, "link", _) => return draft.link(start.tag),
             (_, "category", _) => return draft.category(start.tag),
             (_, "content", _) => {
-                if let Some(src) = filled(start.tag, "src") {
-                    let media_type = filled(start.tag, "type");
+                if let Some(src) = start.tag.filled("src") {
+                    let media_type = start.tag.filled("type");
                     draft
                         .content
                         .get_or_insert(ContentLocation { src, media_type });
@@ -237,13 +237,6 @@ impl FeedHandler {
         }
         Ok(feed)
     }
-}
-
-/// Returns an attribute's value without the white space around it, unless it is empty.
-fn filled(tag: Tag<'_>, name: &str) -> Option<String> {
-    let value = tag.value(name)?;
-    let value = value.trim();
-    (!value.is_empty()).then(|| value.to_owned())
 }
 
 #[cfg(test)]

@@ -1070,3 +1070,62 @@ proptest! {
         prop_assert_eq!(fingerprint(one), fingerprint(other));
     }
 }
+
+mod with_keys {
+    use crate::change_list::read_keys;
+    use crate::parse::parse;
+    use crate::parse::{MAX_KEYS, parse_with_keys};
+
+    fn list(head: &str, entries: &str, tail: &str) -> String {
+        format!(
+            "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
+             xmlns:rs='http://www.openarchives.org/rs/terms/'>{head}{entries}{tail}</urlset>"
+        )
+    }
+
+    fn entries(count: usize) -> String {
+        let entry = |number| {
+            format!("\n<url><loc>https://e.org/{number}</loc><rs:md change='updated'/></url><url/>")
+        };
+        (0..count).map(entry).collect()
+    }
+
+    const CHANGE_LIST: &str = "<rs:md capability='changelist'/>";
+
+    /// Long enough for several windows.
+    #[test]
+    fn document_and_keys_are_those_of_passes_of_their_own() {
+        let list = list(CHANGE_LIST, &entries(5_000), "");
+        let (content, keys) = parse_with_keys(list.as_bytes()).unwrap();
+        assert_eq!(content, parse(list.as_bytes()).unwrap());
+        assert_eq!(keys, Some(read_keys(list.as_bytes()).unwrap()));
+    }
+
+    #[test]
+    fn other_documents_have_no_keys() {
+        let other = CHANGE_LIST.replace("changelist", "resourcelist");
+        for other in [
+            list(&other, &entries(2), ""),
+            list("", &entries(2), CHANGE_LIST),
+            list("", &entries(2), ""),
+            list(CHANGE_LIST, "", "").replace("urlset", "sitemapindex"),
+            "text".to_owned(),
+        ] {
+            let (content, keys) = parse_with_keys(other.as_bytes()).unwrap();
+            assert_eq!(content, parse(other.as_bytes()).unwrap());
+            assert_eq!(keys, None, "{other}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_list_that_is_too_long_are_not_kept() {
+        let keys = |count| {
+            let list = list(CHANGE_LIST, &entries(count), "");
+            let (_, keys) = parse_with_keys(list.as_bytes()).unwrap();
+            keys.map(|keys| keys.entries.len())
+        };
+        // The last `url` of each pair does not count, and comes after an entry that does.
+        assert_eq!(keys(MAX_KEYS - 1), Some(MAX_KEYS - 1));
+        assert_eq!(keys(MAX_KEYS), None);
+    }
+}
