@@ -1,9 +1,7 @@
 //! `snippet`: configuration by which a web server passes topics and the embedded hub on.
 
-mod apache;
-mod caddy;
-mod nginx;
 mod passing;
+mod servers;
 #[cfg(test)]
 mod tests;
 
@@ -32,9 +30,9 @@ impl WebServer {
     /// Returns the lines for one site.
     fn lines(self, site: &Site, behind: &Behind) -> String {
         match self {
-            WebServer::Nginx => nginx::lines(site, behind),
-            WebServer::Apache => apache::lines(site, behind),
-            WebServer::Caddy => caddy::lines(site, behind),
+            WebServer::Nginx => servers::nginx(site, behind),
+            WebServer::Apache => servers::apache(site, behind),
+            WebServer::Caddy => servers::caddy(site, behind),
         }
     }
 

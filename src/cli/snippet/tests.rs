@@ -6,7 +6,7 @@ use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::cli::snippet::passing::{Behind, Passing, RequestPath, passing, pattern};
-use crate::cli::snippet::{WebServer, nginx};
+use crate::cli::snippet::{WebServer, servers};
 
 fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> Passing {
     let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();
@@ -188,7 +188,7 @@ proptest! {
         left.retain(|c| !c.is_alphanumeric() && !"/-_~%".contains(c));
         prop_assert_eq!(left, "");
 
-        let quoted = nginx::quoted(&path);
+        let quoted = servers::quoted(&path);
         let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap();
         let mut read = String::new();
         let mut characters = inside.chars();
