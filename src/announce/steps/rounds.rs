@@ -246,7 +246,7 @@ fn log(
         let uri = step.db.uri_of(set.id)?;
         let finding = missing.is_suspended.then(|| Finding::MissingResources {
             set: uri.clone(),
-            of_source: step.plan.sources[position].name.clone(),
+            source: step.plan.sources[position].name.clone(),
             missing: missing.missing,
             of: missing.of,
         });
