@@ -36,32 +36,45 @@ pub enum Capability {
     ChangeDumpArchive,
 }
 
-/// Every capability with the attribute's value, in the order of the specifications and of the variants; a further one comes
-/// last, as positions are stored. One that is not here is never recognised.
-const ALL: [(Capability, &str); 12] = [
-    (Capability::SourceDescription, "description"),
-    (Capability::CapabilityList, "capabilitylist"),
-    (Capability::ResourceList, "resourcelist"),
-    (Capability::ResourceDump, "resourcedump"),
-    (Capability::ResourceDumpManifest, "resourcedump-manifest"),
-    (Capability::ChangeList, "changelist"),
-    (Capability::ChangeDump, "changedump"),
-    (Capability::ChangeDumpManifest, "changedump-manifest"),
-    (Capability::ResourceListArchive, "resourcelist-archive"),
-    (Capability::ResourceDumpArchive, "resourcedump-archive"),
-    (Capability::ChangeListArchive, "changelist-archive"),
-    (Capability::ChangeDumpArchive, "changedump-archive"),
+/// Every capability, in the order of the specifications; a further one comes last, as positions are stored. One that is
+/// not here is never recognised.
+const ALL: [Capability; 12] = [
+    Capability::SourceDescription,
+    Capability::CapabilityList,
+    Capability::ResourceList,
+    Capability::ResourceDump,
+    Capability::ResourceDumpManifest,
+    Capability::ChangeList,
+    Capability::ChangeDump,
+    Capability::ChangeDumpManifest,
+    Capability::ResourceListArchive,
+    Capability::ResourceDumpArchive,
+    Capability::ChangeListArchive,
+    Capability::ChangeDumpArchive,
 ];
 
 impl Capability {
     /// Returns all capabilities, in the order of the specifications.
     pub fn all() -> impl Iterator<Item = Capability> {
-        ALL.into_iter().map(|(capability, _)| capability)
+        ALL.into_iter()
     }
 
     /// Returns the attribute's value, as in documents and notifications.
     pub fn as_str(self) -> &'static str {
-        ALL[self as usize].1
+        match self {
+            Capability::SourceDescription => "description",
+            Capability::CapabilityList => "capabilitylist",
+            Capability::ResourceList => "resourcelist",
+            Capability::ResourceDump => "resourcedump",
+            Capability::ResourceDumpManifest => "resourcedump-manifest",
+            Capability::ChangeList => "changelist",
+            Capability::ChangeDump => "changedump",
+            Capability::ChangeDumpManifest => "changedump-manifest",
+            Capability::ResourceListArchive => "resourcelist-archive",
+            Capability::ResourceDumpArchive => "resourcedump-archive",
+            Capability::ChangeListArchive => "changelist-archive",
+            Capability::ChangeDumpArchive => "changedump-archive",
+        }
     }
 
     /// Returns true if documents of this capability list archived documents (Archives 0.9.1 section 2.2).

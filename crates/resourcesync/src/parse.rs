@@ -5,6 +5,7 @@ use std::io::Read;
 use crate::canonical::Canonical;
 use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
+use crate::namespaces::{Namespace, Namespaces};
 use crate::outline::Outline;
 use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 use crate::window::TextWindow;
@@ -103,13 +104,6 @@ impl Handler for DocumentHandler {
         }
         self.canonical
             .start(start.namespaces, start.namespace, start.local);
-        for attribute in start.tag.attributes {
-            // A wrong reference ends the reading.
-            let value = start.tag.text(attribute).unwrap_or_default();
-            let (namespace, local) = (attribute.namespace, start.tag.local_name(attribute));
-            self.canonical
-                .attribute(start.namespaces, namespace, local, &value);
-        }
         let is_entry = (start.depth, start.element) == (1, Element::Entry);
         self.keys.take_if(|keys| {
             is_entry && !(keys.entries.is_it() && keys.listed.entries.len() < MAX_KEYS)
@@ -117,6 +111,17 @@ impl Handler for DocumentHandler {
         if let Some(keys) = &mut self.keys {
             keys.start(start);
         }
+    }
+
+    fn attribute(
+        &mut self,
+        namespaces: &Namespaces,
+        namespace: Namespace,
+        local: &str,
+        value: &str,
+    ) {
+        self.canonical
+            .attribute(namespaces, namespace, local, value);
     }
 
     fn text(&mut self, depth: usize, element: Element, text: &str) {

@@ -62,6 +62,9 @@ pub trait Handler {
     /// Handles a start tag. An empty element's end follows at once.
     fn start(&mut self, start: &Start<'_>);
 
+    /// Handles an attribute of the element that has just begun; they come in order of their resolved names.
+    fn attribute(&mut self, _: &Namespaces, _: Namespace, _local: &str, _value: &str) {}
+
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
     fn text(&mut self, depth: usize, element: Element, text: &str);
 
@@ -223,7 +226,10 @@ impl<H: Handler> XmlReader<H> {
             left: rest.len(),
         });
         for attribute in tag.attributes {
-            tag.text(attribute)?;
+            let value = tag.text(attribute)?;
+            let (namespace, local) = (attribute.namespace, tag.local_name(attribute));
+            self.handler
+                .attribute(&self.namespaces, namespace, local, &value);
         }
         self.open.push(Open {
             name_start: self.names.len(),
