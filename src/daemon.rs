@@ -162,10 +162,10 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
             ..
         } = self;
         // The listeners end first, so that the effects of their last requests can be saved.
-        let closed = front.close();
+        let closed = front.close(by);
         event_loop.role.end();
-        runtime.block_on(closed.ended(by));
-        if let Some(hub) = event_loop.parts.hub.linked() {
+        runtime.block_on(closed);
+        if let Some(hub) = &event_loop.parts.hub.linked {
             hub.record_unverified();
         }
         let finished = event_loop.finish(&received);

@@ -81,28 +81,13 @@ impl StatusReporter {
     pub fn last_day(&self, totals: IntervalView) -> Vec<IntervalView> {
         let mut last_day = self.last_day.clone();
         last_day.note(totals);
-        last_day.view()
+        last_day.intervals.into()
     }
 
     /// Takes note of a configuration that was loaded, or of one that was refused.
     pub fn note_configuration(&mut self, note: impl FnOnce(&mut ConfigurationStatus)) {
         note(&mut self.configuration);
         self.service_manager.status_may_differ();
-    }
-
-    /// Returns when the loop must step for the service manager's sake.
-    pub fn wake(&self) -> Option<Instant> {
-        self.service_manager.wake()
-    }
-
-    /// Answers the service manager's watchdog: the loop has stepped, and the store has answered.
-    pub fn ping(&mut self) {
-        self.service_manager.ping();
-    }
-
-    /// Tells the service manager that the daemon stops.
-    pub fn stopping(&mut self) {
-        self.service_manager.stopping();
     }
 
     /// Reports the end of a step to probes. Returns true if the daemon became ready with it.
