@@ -13,7 +13,7 @@ use crate::tree::TreeNotice;
 use crate::tree::directories::{DirectoryState, TreeEntry, join, push_name};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
-use crate::tree::ids::DirectoryId;
+use crate::tree::model::DirectoryId;
 use crate::tree::observer::Observer;
 use crate::tree::tree_mounts::RootChange;
 use crate::tree::work_queue::{Depth, Trigger};

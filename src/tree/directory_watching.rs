@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
 use crate::tree::watches::{WatchError, WatchKey, WatchedName};
 use crate::tree::{SystemLimit, TreeNotice, WatchMode};

@@ -2,8 +2,8 @@
 
 use crate::tree::directories::TreeEntry;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Removed;
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;

@@ -13,11 +13,11 @@ use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
 use crate::tree::file::{File, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
-use crate::tree::ids::FileId;
+use crate::tree::model::FileId;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
+use crate::tree::read_file::RecentKeys;
 use crate::tree::read_file::read;
-use crate::tree::recent_keys::RecentKeys;
 use crate::tree::work_queue::Trigger;
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all

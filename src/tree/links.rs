@@ -9,8 +9,8 @@ use crate::tree::TreeNotice;
 use crate::tree::directories::{DirectoryState, TreeEntry, join};
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::{LinkRefusal, MAX_LINKED};
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 

@@ -13,7 +13,7 @@ use crate::announce::plan::MountPlan;
 use crate::tree::TreeSettings;
 use crate::tree::file::LastRead;
 use crate::tree::file_system::FileSystem;
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::watches::WatchKey;
 
 /// Maximum time that the kernel's coarse clock stands still.

@@ -10,7 +10,7 @@ use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSy
 use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::file_status;
-use crate::tree::ids::DirectoryId;
+use crate::tree::model::DirectoryId;
 use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
 use crate::tree::tree_mounts::TreeMounts;
@@ -226,7 +226,7 @@ fn is_there(path: &Path, identity: Identity) -> bool {
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::directories::Directories;
-    use crate::tree::ids::DirectoryId;
+    use crate::tree::model::DirectoryId;
     use crate::tree::nested_directories::{NestedDirectories, NestedReport};
 
     /// A root and a directory in it, on these devices.

@@ -10,8 +10,8 @@ use crate::announce::observation::{DocumentPath, Identity, MountId};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Model;
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::mount::{SWAPPED_WITHIN, Sweep, SweepStep, TreeMount};
 use crate::tree::{KnownFiles, TreeSettings};
 

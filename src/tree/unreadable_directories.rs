@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::announce::event::Event;
 use crate::announce::observation::UnreadableDirectory;
 use crate::tree::directories::{Directories, join};
-use crate::tree::ids::DirectoryId;
+use crate::tree::model::DirectoryId;
 use crate::tree::tree_mounts::TreeMounts;
 
 /// Delay of the first retry, doubled each time, and the longest.

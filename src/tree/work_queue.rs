@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::announce::observation::DocumentPath;
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::{DirectoryId, FileId};
 
 /// Extent of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

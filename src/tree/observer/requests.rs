@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
 use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::FileId;
+use crate::tree::model::FileId;
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
