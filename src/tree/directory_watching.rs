@@ -21,7 +21,7 @@ impl Observer<'_> {
     pub(super) fn begin_watching(&mut self, at: usize) {
         let gives_hints = self.gives_hints(at);
         let mount = &mut self.mounts[at];
-        mount.expect_hints(gives_hints);
+        mount.is_polled = !gives_hints;
         let directory = mount.directory.clone();
         let backend = self.watches.backend();
         self.reports.notice(match backend.filter(|_| gives_hints) {

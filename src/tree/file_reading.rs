@@ -242,8 +242,11 @@ impl Observer<'_> {
     pub(super) fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
         if let Some(file) = self.model.file_mut(id)
             && file.report_incomplete(&reason)
-            && let Some(path) = self.mounts.document_path(&self.model, id)
+            && let Some((directory, name)) = self.model.name_of(id)
+            && let Some(at) = self.model.directories.mount_of(directory)
         {
+            let below = self.model.directories.below_name(directory, &name);
+            let path = self.mounts[at].path(&below);
             self.reports.observe(path, Look::Incomplete(reason));
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, the `watches` of a backend, `inotify` or
+//! each candidate `file`), `linked_directories`, each `mount`, the `watches` of a backend, `inotify` or
 //! `notify`, with their `pending_hints`, `unreadable_directories`,
 //! `nested_directories` (which has the `mount_table`), and the `work_queue`.
 //!
@@ -39,7 +39,6 @@ mod pending_hints;
 mod read_file;
 mod reports;
 mod system_limit;
-mod tree_mounts;
 mod unreadable_directories;
 mod watches;
 mod work_queue;

@@ -11,9 +11,9 @@ use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::file_status;
 use crate::tree::model::DirectoryId;
+use crate::tree::mount::TreeMount;
 use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
-use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::work_queue::{Depth, WorkQueue};
 
 /// Delay of the sweep after a file system came or went, so that several cause one sweep.
@@ -105,7 +105,7 @@ impl NestedDirectories {
         &mut self,
         missing: impl Iterator<Item = &'a DocumentPath>,
         directories: &Directories,
-        mounts: &TreeMounts,
+        mounts: &[TreeMount],
         queue: &mut WorkQueue,
     ) {
         if self.directories.is_empty() {
@@ -138,7 +138,7 @@ impl NestedDirectories {
     pub(super) fn recheck_mount_table(
         &mut self,
         directories: &Directories,
-        mounts: &TreeMounts,
+        mounts: &[TreeMount],
         queue: &mut WorkQueue,
     ) {
         let Some(table) = self.mount_table.read_if_changed() else {
@@ -167,7 +167,7 @@ impl NestedDirectories {
     pub(super) fn report(
         &mut self,
         directories: &Directories,
-        mounts: &mut TreeMounts,
+        mounts: &mut [TreeMount],
         reports: &mut Reports<'_>,
     ) {
         while let Some(report) = self.pop_report(directories, |at| mounts[at].was_swept()) {

@@ -91,10 +91,6 @@ impl WorkQueue {
         }
     }
 
-    pub(super) fn push_questions(&mut self, paths: Vec<DocumentPath>) {
-        self.questions.extend(paths);
-    }
-
     /// Takes the next task: directories before files, because a listing may make a read needless.
     pub(super) fn pop(&mut self) -> Option<Task> {
         while let Some(id) = self.directories.pop_front() {
