@@ -1,10 +1,10 @@
 //! The work of `rsnotify run`: the engine, the trees that it hears of, and what submits and serves its notifications.
 
+mod counts;
 mod daemon;
 mod effects;
 mod reach;
 mod reload;
-mod status;
 mod submissions;
 mod watched_trees;
 
@@ -25,6 +25,7 @@ use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
 use crate::announce::steps::change_sets;
 use crate::announce::steps::engine::Engine;
+use crate::announce::time::earlier;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::announcer::reach::Reach;
 use crate::daemon::announcer::submissions::Submissions;
@@ -44,6 +45,9 @@ use crate::tree::TreeReport;
 
 /// Observations that one step takes, so that the loop never stalls.
 const MAX_OBSERVATIONS: usize = 1024;
+
+/// Time for which the status shows that a hub fell behind.
+const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Inputs of `rsnotify run` alone.
 pub enum SourceInput {
@@ -323,7 +327,21 @@ impl Role for Announcer {
         now: Timestamp,
         parts: &RunParts,
     ) -> Result<Status, StateError> {
-        self.status_at(detail, now, &parts.counts)
+        let reader = self.engine.reader(now);
+        let mut status = match detail {
+            Detail::Everything => report::status(&reader)?,
+            Detail::Figures | Detail::Subscriptions => report::outline(&reader)?,
+        };
+        let lately = earlier(now, FELL_BEHIND_FOR);
+        let fell_behind = parts.counts.fell_behind.values();
+        let fell_behind = fell_behind.filter(|behind| behind.last > lately);
+        status.fell_behind = fell_behind.cloned().collect();
+        status.unreached = self.reach.unreached();
+        let figures = &mut status.figures;
+        figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
+        figures.attempts = self.submissions.durations();
+        figures.topics = self.topics.requests();
+        Ok(status)
     }
 
     fn pending(&mut self) -> usize {

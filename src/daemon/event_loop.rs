@@ -205,7 +205,7 @@ impl<I> LoopParts<I> {
 pub struct EventLoop<R: Role> {
     pub role: R,
     pub parts: LoopParts<R::Input>,
-    reporter: StatusReporter,
+    pub reporter: StatusReporter,
     /// Replies to commands of this step, which wait until it is saved.
     replies: Vec<CommandReply>,
     /// Requests for the status, which is that after this step.
@@ -284,9 +284,11 @@ impl<R: Role> EventLoop<R> {
         let EventLoop { role, parts, .. } = self;
         parts.saver.restore_file(role.connection());
         let totals = totals(role, parts, parts.clock.now());
-        let last_day = self.reporter.unsaved_day(Some(totals));
-        let unsaved = &mut parts.saver.unsaved;
-        unsaved.last_day = last_day.or(unsaved.last_day.take());
+        let last_day = &mut self.reporter.last_day;
+        last_day.note(totals);
+        if let Some(day) = last_day.unsaved(true) {
+            parts.saver.unsaved.last_day = Some(day);
+        }
         // If a step failed before, it is retried now.
         if parts.saver.trouble.take().is_some() {
             parts.saver.probe_now();
@@ -297,11 +299,6 @@ impl<R: Role> EventLoop<R> {
         }
         self.send_replies();
         self.parts.saver.trouble.take().map_or(Ok(()), Err)
-    }
-
-    /// Takes note of a configuration that was loaded, or of one that was refused.
-    pub fn note_configuration(&mut self, note: impl FnOnce(&mut ConfigurationStatus)) {
-        self.reporter.note_configuration(note);
     }
 
     /// Returns how long to wait for the next input.
@@ -342,7 +339,7 @@ impl<R: Role> EventLoop<R> {
             role.not_saved();
             return false;
         }
-        if let Some(day) = reporter.unsaved_day(None) {
+        if let Some(day) = reporter.last_day.unsaved(false) {
             parts.saver.unsaved.last_day = Some(day);
         }
         let is_step = role.has_inputs() || role.is_due(parts) || !parts.saver.unsaved.is_empty();
@@ -440,7 +437,9 @@ impl<R: Role> EventLoop<R> {
         }
         status.daemon = Some(reporter.daemon.clone());
         status.configuration = Some(reporter.configuration.clone());
-        status.last_day = reporter.last_day(totals(role, parts, now));
+        let mut last_day = reporter.last_day.clone();
+        last_day.note(totals(role, parts, now));
+        status.last_day = last_day.intervals.into();
         status.figures.counts = parts.counts.clone();
         status
     }

@@ -32,7 +32,7 @@ pub struct StatusReporter {
     pub configuration: ConfigurationStatus,
     pub daemon: DaemonView,
     is_ready: bool,
-    last_day: LastDay,
+    pub last_day: LastDay,
     /// The time of the last addition to it.
     noted: Option<Instant>,
 }
@@ -67,21 +67,6 @@ impl StatusReporter {
             self.noted = Some(Instant::now());
             self.last_day.note(totals());
         }
-    }
-
-    /// Returns the counts of the last day as they are to be saved now, if they are; with `totals` when the daemon stops.
-    pub fn unsaved_day(&mut self, totals: Option<IntervalView>) -> Option<String> {
-        if let Some(totals) = totals {
-            self.last_day.note(totals);
-        }
-        self.last_day.unsaved(totals.is_some())
-    }
-
-    /// Returns the counts of the last day, with `totals` added to them.
-    pub fn last_day(&self, totals: IntervalView) -> Vec<IntervalView> {
-        let mut last_day = self.last_day.clone();
-        last_day.note(totals);
-        last_day.intervals.into()
     }
 
     /// Takes note of a configuration that was loaded, or of one that was refused.
