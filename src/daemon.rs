@@ -5,26 +5,22 @@
 
 mod announcer;
 pub mod change_reader;
-mod descriptors;
 mod event_loop;
 mod failpoints;
 mod front;
 mod intake;
 mod listen;
 pub mod log;
+mod process;
 mod service_manager;
-mod signals;
 mod socket_activation;
 
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use anyhow::Context;
 use jiff::Timestamp;
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 use tracing::{error, info};
-use websub::http::clock::Clock;
 
 use crate::admin::Readiness;
 use crate::config::Config;
@@ -32,16 +28,11 @@ use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;
-use crate::config::server::ServerSettings;
 use crate::control::ControlReply;
-use crate::daemon::event_loop::{Ended, EventLoop, Input, LoopParts, Role};
-use crate::daemon::failpoints::Failpoints;
+use crate::daemon::event_loop::{Ended, EventLoop, Input, Role};
 use crate::daemon::front::Front;
-use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::log::error_chain;
-use crate::daemon::signals::Signals;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
-use crate::state::open::StateFile;
 
 pub use crate::daemon::event_loop::commands::{
     answer, ask_subscriptions, counted, event_of, no_embedded_hub,
@@ -126,6 +117,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
                 let reply = ControlReply::Error(error.clone());
                 let refused = RefusedConfiguration { at, error };
                 self.event_loop
+                    .reporter
                     .note_configuration(|status| status.refused = Some(refused));
                 reply
             }
@@ -145,6 +137,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         apply(self, &config)?;
         let effective = configuration_status(&config);
         self.event_loop
+            .reporter
             .note_configuration(|status| *status = effective);
         let mut changes = vec![self.config.difference(&config)];
         changes.extend(config.missing_directories());
@@ -162,10 +155,10 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
             ..
         } = self;
         // The listeners end first, so that the effects of their last requests can be saved.
-        let closed = front.close();
+        let closed = front.close(by);
         event_loop.role.end();
-        runtime.block_on(closed.ended(by));
-        if let Some(hub) = event_loop.parts.hub.linked() {
+        runtime.block_on(closed);
+        if let Some(hub) = &event_loop.parts.hub.linked {
             hub.record_unverified();
         }
         let finished = event_loop.finish(&received);
@@ -177,90 +170,6 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         }
         info!("stopped; everything is saved");
         Ok(())
-    }
-}
-
-/// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
-struct Process<I> {
-    began: Timestamp,
-    runtime: Runtime,
-    signals: Signals,
-    inputs: Sender<Input<I>>,
-    received: Receiver<Input<I>>,
-    readiness: Readiness,
-}
-
-impl<I: Send + 'static> Process<I> {
-    fn begin() -> anyhow::Result<Process<I>> {
-        let began = Timestamp::now();
-        descriptors::raise_limit();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the network threads")?;
-        let handle = runtime.handle().clone();
-        let _context = handle.enter();
-        // Before anything that takes time or is logged: signals may come as soon as the process is known.
-        let signals = Signals::take()?;
-        let (inputs, received) = mpsc::channel();
-        Ok(Process {
-            began,
-            runtime,
-            signals,
-            inputs,
-            received,
-            readiness: Readiness::new(),
-        })
-    }
-
-    /// Binds the public listener and that of the admin pages, unless the service manager has passed them.
-    fn listeners(&self, server: &ServerSettings) -> anyhow::Result<(BoundListener, BoundListener)> {
-        let activated = socket_activation::take()?;
-        let public = match activated.public {
-            Some(public) => public,
-            None => {
-                let public = bind(&server.listen, ListenerRole::Public);
-                self.runtime.block_on(public)?
-            }
-        };
-        public.log_address();
-        let admin = match activated.admin {
-            Some(admin) => admin,
-            None => {
-                let admin = bind(&server.admin_listen, ListenerRole::Admin);
-                self.runtime.block_on(admin)?
-            }
-        };
-        admin.log_address();
-        Ok((public, admin))
-    }
-
-    /// Returns the parts of the event loop. Must be called within a tokio runtime.
-    fn loop_parts(&self, file: StateFile, clock: Clock) -> LoopParts<I> {
-        let failpoints = Failpoints::from_environment();
-        LoopParts::new(file, clock, self.inputs.clone(), failpoints, self.began)
-    }
-
-    /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
-    fn into_daemon<R: Role<Input = I>, C: DaemonConfig>(
-        self,
-        event_loop: EventLoop<R>,
-        config: C,
-        public: (ServedListener, JoinHandle<()>),
-        admin: BoundListener,
-    ) -> Daemon<R, C> {
-        let pages = front::admin_pages(config.server(), &self.readiness, &self.inputs);
-        let admin = admin.serve_admin(pages);
-        let front = Front::new(public, admin, config.state_dir(), &self.inputs);
-        tokio::spawn(self.signals.forward(self.inputs));
-        Daemon {
-            runtime: self.runtime,
-            config,
-            event_loop,
-            received: self.received,
-            readiness: self.readiness,
-            front,
-        }
     }
 }
 

@@ -1,26 +1,23 @@
 //! The work of `rsnotify run`: the engine, the trees that it hears of, and what submits and serves its notifications.
 
+mod counts;
 mod daemon;
 mod effects;
 mod reach;
 mod reload;
-mod served_topics;
-mod status;
 mod submissions;
 mod watched_trees;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use rusqlite::Connection;
-use tokio::runtime::Handle;
 use tracing::warn;
 use websub::http::clock::Clock;
 use websub::hub::Relay;
-use websub::publisher::http::Submitter;
 use websub::topics::http::Topics;
 
 use crate::announce::changes::round::{TakeRequest, TakenRound};
@@ -28,10 +25,9 @@ use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
 use crate::announce::steps::change_sets;
 use crate::announce::steps::engine::Engine;
-use crate::broker::client::Brokers;
+use crate::announce::time::earlier;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::announcer::reach::Reach;
-use crate::daemon::announcer::served_topics::ServedTopics;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::ChangeReader;
@@ -49,6 +45,9 @@ use crate::tree::TreeReport;
 
 /// Observations that one step takes, so that the loop never stalls.
 const MAX_OBSERVATIONS: usize = 1024;
+
+/// Time for which the status shows that a hub fell behind.
+const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Inputs of `rsnotify run` alone.
 pub enum SourceInput {
@@ -69,7 +68,9 @@ pub type RunParts = LoopParts<SourceInput>;
 pub struct Announcer {
     engine: Engine,
     trees: WatchedTrees,
-    topics: ServedTopics,
+    topics: Topics,
+    /// Topics served under the plan before, which this plan may not have: they are served until every tree is known.
+    unclaimed: BTreeSet<Topic>,
     submissions: Submissions,
     reach: Reach,
     change_reader: ChangeReader,
@@ -84,21 +85,12 @@ pub struct Announcer {
     answer: Option<ControlReply>,
 }
 
-/// The adaptors that submit and serve notifications.
-pub struct Adaptors {
-    pub topics: Topics,
-    pub submitter: Arc<Submitter>,
-    pub brokers: Arc<Brokers>,
-    /// Runtime for submissions: they are kept off the threads that serve.
-    pub submission_runtime: Handle,
-}
-
 impl Announcer {
     /// Joins the parts. Trees are not watched yet.
     fn new(
         (engine, effects): (Engine, Vec<Effect>),
-        adaptors: Adaptors,
-        began: Timestamp,
+        topics: Topics,
+        submissions: Submissions,
         parts: &RunParts,
     ) -> Announcer {
         let inputs = parts.inputs.clone();
@@ -111,15 +103,10 @@ impl Announcer {
         };
         Announcer {
             engine,
-            trees: WatchedTrees::new(parts.inputs.clone(), began),
-            topics: ServedTopics::new(adaptors.topics),
-            submissions: Submissions::new(
-                adaptors.submitter,
-                adaptors.brokers,
-                adaptors.submission_runtime,
-                parts.inputs.clone(),
-                parts.failpoints.clone(),
-            ),
+            trees: WatchedTrees::new(parts.inputs.clone(), parts.counts.began),
+            topics,
+            unclaimed: BTreeSet::new(),
+            submissions,
             reach: Reach::default(),
             change_reader: ChangeReader::start(answer),
             has_learned: false,
@@ -167,7 +154,7 @@ impl Announcer {
             if matches!(event, Event::Observed(_)) {
                 parts.failpoints.pass(Failpoint::Observed);
             }
-            self.keep(event, parts.saver.trouble().is_some());
+            self.keep(event, parts.saver.trouble.is_some());
         }
     }
 
@@ -212,7 +199,7 @@ impl Role for Announcer {
     const UNSAVED_CHANGES: &'static str = ", which are detected again at the next start";
 
     fn input(&mut self, input: SourceInput, parts: &mut RunParts) {
-        let is_failing = parts.saver.trouble().is_some();
+        let is_failing = parts.saver.trouble.is_some();
         match input {
             SourceInput::Event(event) => {
                 self.submissions.note(&event);
@@ -296,15 +283,12 @@ impl Role for Announcer {
         self.withdraw_unclaimed(parts);
     }
 
-    /// The inputs of the step wait until it can be saved.
-    fn not_saved(&mut self) {}
-
     fn connection(&mut self) -> &mut Connection {
         &mut self.engine.connection
     }
 
     fn time_to_wait(&self, parts: &RunParts) -> Option<Duration> {
-        if parts.saver.trouble().is_some() {
+        if parts.saver.trouble.is_some() {
             return None;
         }
         if self.has_inputs() {
@@ -343,7 +327,21 @@ impl Role for Announcer {
         now: Timestamp,
         parts: &RunParts,
     ) -> Result<Status, StateError> {
-        self.status_at(detail, now, &parts.counts)
+        let reader = self.engine.reader(now);
+        let mut status = match detail {
+            Detail::Everything => report::status(&reader)?,
+            Detail::Figures | Detail::Subscriptions => report::outline(&reader)?,
+        };
+        let lately = earlier(now, FELL_BEHIND_FOR);
+        let fell_behind = parts.counts.fell_behind.values();
+        let fell_behind = fell_behind.filter(|behind| behind.last > lately);
+        status.fell_behind = fell_behind.cloned().collect();
+        status.unreached = self.reach.unreached();
+        let figures = &mut status.figures;
+        figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
+        figures.attempts = self.submissions.durations();
+        figures.topics = self.topics.requests();
+        Ok(status)
     }
 
     fn pending(&mut self) -> usize {
@@ -403,9 +401,6 @@ impl Role for Announcer {
             );
         }
     }
-
-    /// Does nothing: submissions under way are repeated at the next start.
-    fn end(&mut self) {}
 }
 
 #[cfg(test)]

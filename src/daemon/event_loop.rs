@@ -26,7 +26,7 @@ use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::commands::{CommandAnswer, CommandReply, ask_hub, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::last_day::LastDay;
-use crate::daemon::event_loop::state_saver::{StateSaver, StoreProbe};
+use crate::daemon::event_loop::state_saver::StateSaver;
 use crate::daemon::event_loop::status_reporter::{Knowledge, StatusReporter};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
@@ -87,7 +87,9 @@ pub trait Role: Sized {
     fn has_inputs(&self) -> bool;
 
     /// Returns true if the inputs that wait fill a step.
-    fn is_full(&self) -> bool;
+    fn is_full(&self) -> bool {
+        false
+    }
 
     /// Returns true if the next step has something to do by now.
     fn is_due(&self, parts: &LoopParts<Self::Input>) -> bool;
@@ -104,7 +106,7 @@ pub trait Role: Sized {
     fn perform(&mut self, owed: Vec<Relay>, parts: &mut LoopParts<Self::Input>);
 
     /// Takes note that the state cannot be saved.
-    fn not_saved(&mut self);
+    fn not_saved(&mut self) {}
 
     /// Returns the connection that writes the state.
     fn connection(&mut self) -> &mut Connection;
@@ -129,8 +131,10 @@ pub trait Role: Sized {
         parts: &LoopParts<Self::Input>,
     ) -> Result<Status, StateError>;
 
-    /// Returns the number of changes that are pending, counted for each hub.
-    fn pending(&mut self) -> usize;
+    /// Returns the number of changes that are pending, counted for each hub but an embedded one, which counts its own.
+    fn pending(&mut self) -> usize {
+        0
+    }
 
     /// Ends a step, and returns whether every present mount was swept.
     fn step_ended(&mut self) -> Knowledge;
@@ -143,13 +147,15 @@ pub trait Role: Sized {
     fn stop(&mut self);
 
     /// Returns true if nothing that it has begun is under way.
-    fn is_done(&self) -> bool;
+    fn is_done(&self) -> bool {
+        true
+    }
 
     /// Logs what is under way when the time for the shutdown is over.
-    fn log_unanswered(&self);
+    fn log_unanswered(&self) {}
 
     /// Takes note that the loop has ended: nobody answers any more.
-    fn end(&mut self);
+    fn end(&mut self) {}
 }
 
 /// The parts of a loop that its [`Role`] uses.
@@ -199,7 +205,7 @@ impl<I> LoopParts<I> {
 pub struct EventLoop<R: Role> {
     pub role: R,
     pub parts: LoopParts<R::Input>,
-    reporter: StatusReporter,
+    pub reporter: StatusReporter,
     /// Replies to commands of this step, which wait until it is saved.
     replies: Vec<CommandReply>,
     /// Requests for the status, which is that after this step.
@@ -250,11 +256,14 @@ impl<R: Role> EventLoop<R> {
                     break;
                 }
             }
-            let is_saved = self.commit(StoreProbe::now_if(is_ping_due));
+            if is_ping_due {
+                self.parts.saver.probe_now();
+            }
+            let is_saved = self.commit();
             self.send_replies();
             self.report_health(is_saved);
             if is_ping_due {
-                self.reporter.ping();
+                self.reporter.service_manager.ping();
             }
             match (self.parts.stop_by, reload) {
                 (Some(by), _) if self.is_done() || Instant::now() >= by => {
@@ -275,30 +284,26 @@ impl<R: Role> EventLoop<R> {
         let EventLoop { role, parts, .. } = self;
         parts.saver.restore_file(role.connection());
         let totals = totals(role, parts, parts.clock.now());
-        let last_day = self.reporter.unsaved_day(Some(totals));
-        let unsaved = &mut parts.saver.unsaved;
-        unsaved.last_day = last_day.or(unsaved.last_day.take());
+        let last_day = &mut self.reporter.last_day;
+        last_day.note(totals);
+        if let Some(day) = last_day.unsaved(true) {
+            parts.saver.unsaved.last_day = Some(day);
+        }
         // If a step failed before, it is retried now.
-        let had_trouble = self.parts.saver.forget_trouble();
-        let mut is_saved = self.commit(StoreProbe::now_if(had_trouble));
+        if parts.saver.trouble.take().is_some() {
+            parts.saver.probe_now();
+        }
+        let mut is_saved = self.commit();
         while is_saved && self.role.has_inputs() {
-            is_saved = self.commit(StoreProbe::WhenDue);
+            is_saved = self.commit();
         }
         self.send_replies();
-        match self.parts.saver.trouble() {
-            None => Ok(()),
-            Some(trouble) => Err(trouble.to_owned()),
-        }
-    }
-
-    /// Takes note of a configuration that was loaded, or of one that was refused.
-    pub fn note_configuration(&mut self, note: impl FnOnce(&mut ConfigurationStatus)) {
-        self.reporter.note_configuration(note);
+        self.parts.saver.trouble.take().map_or(Ok(()), Err)
     }
 
     /// Returns how long to wait for the next input.
     fn time_to_wait(&self) -> Duration {
-        let wakes = [self.reporter.wake(), self.parts.stop_by];
+        let wakes = [self.reporter.service_manager.wake(), self.parts.stop_by];
         let wakes = wakes.into_iter().flatten();
         let wake = wakes.fold(self.parts.saver.wake(), Instant::min);
         let wait = wake.saturating_duration_since(Instant::now());
@@ -315,14 +320,14 @@ impl<R: Role> EventLoop<R> {
             Input::Ask(detail, answer) => self.asks.push((detail, answer)),
             Input::Command(request, reply) => self.command(request, reply),
             Input::CommandDone(reply) => self.replies.push(reply),
-            Input::HubDrained => self.parts.hub.drained(),
+            Input::HubDrained => self.parts.hub.is_draining = false,
             // The loop has taken note of it, or has ended.
             Input::Reload(_) | Input::Stop => {}
         }
     }
 
     /// Saves the inputs of this step, then performs its effects. Returns false while the state cannot be saved.
-    pub fn commit(&mut self, probe: StoreProbe) -> bool {
+    pub fn commit(&mut self) -> bool {
         let is_awaited = !self.replies.is_empty();
         let EventLoop {
             role,
@@ -330,11 +335,11 @@ impl<R: Role> EventLoop<R> {
             reporter,
             ..
         } = self;
-        if !parts.saver.may_try(probe) {
+        if !parts.saver.may_try() {
             role.not_saved();
             return false;
         }
-        if let Some(day) = reporter.unsaved_day(None) {
+        if let Some(day) = reporter.last_day.unsaved(false) {
             parts.saver.unsaved.last_day = Some(day);
         }
         let is_step = role.has_inputs() || role.is_due(parts) || !parts.saver.unsaved.is_empty();
@@ -343,7 +348,7 @@ impl<R: Role> EventLoop<R> {
             let checked = parts.saver.file.check(role.connection());
             checked.and_then(|()| role.save(parts, is_awaited))
         } else {
-            parts.saver.maintain(role.connection(), probe)
+            parts.saver.maintain(role.connection())
         };
         if let Err(error) = saved {
             parts.saver.failed(&error, &mut parts.counts);
@@ -369,13 +374,16 @@ impl<R: Role> EventLoop<R> {
                 let db = Db(self.role.connection());
                 let answer = hub.map_or_else(no_embedded_hub, |hub| ask_hub(&hub, about, now, db));
                 // The records of the hub wait before it in the queue, and so are saved before it is answered.
-                let done = CommandReply::new(reply, CommandAnswer::Ready(answer));
+                let done = CommandReply {
+                    reply,
+                    answer: CommandAnswer::Ready(answer),
+                };
                 let _ = self.parts.inputs.send(Input::CommandDone(done));
                 return;
             }
             request => self.role.command(request, self.parts.clock.now()),
         };
-        self.replies.push(CommandReply::new(reply, answer));
+        self.replies.push(CommandReply { reply, answer });
     }
 
     fn is_command_waiting(&self) -> bool {
@@ -396,7 +404,7 @@ impl<R: Role> EventLoop<R> {
                     self.role.answer(request, self.parts.clock.now())
                 }
             };
-            commands::send(reply, answer, self.parts.saver.trouble());
+            commands::send(reply, answer, self.parts.saver.trouble.as_deref());
         }
         for (detail, answer) in std::mem::take(&mut self.asks) {
             let _ = answer.send(self.status(detail));
@@ -411,7 +419,7 @@ impl<R: Role> EventLoop<R> {
             reporter,
             ..
         } = self;
-        let trouble = parts.saver.trouble().map(str::to_owned);
+        let trouble = parts.saver.trouble.clone();
         let (mut status, trouble) = match role.status(detail, now, parts) {
             Ok(status) => (status, trouble),
             Err(error) => {
@@ -429,7 +437,9 @@ impl<R: Role> EventLoop<R> {
         }
         status.daemon = Some(reporter.daemon.clone());
         status.configuration = Some(reporter.configuration.clone());
-        status.last_day = reporter.last_day(totals(role, parts, now));
+        let mut last_day = reporter.last_day.clone();
+        last_day.note(totals(role, parts, now));
+        status.last_day = last_day.intervals.into();
         status.figures.counts = parts.counts.clone();
         status
     }
@@ -450,9 +460,9 @@ impl<R: Role> EventLoop<R> {
         }
         let now = parts.clock.now();
         reporter.note_totals(|| totals(role, parts, now));
-        reporter.report_activity(|refused| match parts.saver.trouble() {
+        reporter.report_activity(|refused| match &parts.saver.trouble {
             Some(trouble) => DaemonActivity::Waiting {
-                trouble: trouble.to_owned(),
+                trouble: trouble.clone(),
             },
             None => role.activity(refused, parts),
         });
@@ -466,7 +476,7 @@ impl<R: Role> EventLoop<R> {
             return;
         }
         info!("stopping");
-        self.reporter.stopping();
+        self.reporter.service_manager.stopping();
         parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
         parts.hub.drain(&parts.runtime, &parts.inputs);
@@ -489,6 +499,6 @@ impl<R: Role> EventLoop<R> {
 
 /// Returns what was counted since the start, and what is pending.
 fn totals<R: Role>(role: &mut R, parts: &LoopParts<R::Input>, now: Timestamp) -> IntervalView {
-    let hub = parts.hub.linked().map(|hub| hub.status(now));
+    let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
     last_day::totals(&parts.counts, role.pending(), hub.as_ref(), now)
 }

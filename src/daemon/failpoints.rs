@@ -2,13 +2,19 @@
 //!
 //! With `RSNOTIFY_FAILPOINT=CutSaved:2` in its environment, a debug build ends when it reaches that failpoint for the
 //! second time since it was ready (since it was started, for those of reading Change Lists): by SIGKILL, so that nothing
-//! is unwound, flushed or answered. A release build has none of this.
+//! is unwound, flushed or answered. In a release build, the condition of each is constantly false, so that nothing of this
+//! is left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use rustix::process::{Signal, getpid, kill_process};
+use websub::hub::HubRecord;
+
+use crate::announce::event::{Effect, Event, Fact};
+use crate::announce::observation::Look;
 
 /// A point in the life of a delivery. At one without `Saved` in its name, the change is about to be saved.
-#[cfg_attr(
-    not(debug_assertions),
-    expect(dead_code, reason = "failpoints are told apart in debug builds only")
-)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failpoint {
     /// The tree has reported a change, and the engine has not received it.
@@ -42,168 +48,135 @@ pub enum Failpoint {
     LoggedSaved,
 }
 
-#[cfg(not(debug_assertions))]
-pub use disabled::Failpoints;
-#[cfg(debug_assertions)]
-pub use enabled::Failpoints;
-
-#[cfg(not(debug_assertions))]
-mod disabled {
-    use websub::hub::HubRecord;
-
-    use crate::announce::event::{Effect, Event};
-    use crate::daemon::failpoints::Failpoint;
-
-    /// The failpoints of a release build: none.
-    #[derive(Debug, Clone)]
-    pub struct Failpoints;
-
-    /// All of these are constant, so that nothing of them is left in a release build.
-    impl Failpoints {
-        pub const fn from_environment() -> Failpoints {
-            Failpoints
-        }
-        pub const fn ready(&self) {}
-        pub const fn pass(&self, _: Failpoint) {}
-        pub const fn saving(&self, _: &[Event], _: &[Effect], _: &[HubRecord]) {}
-        pub const fn saved(&self, _: &[Event], _: &[Effect], _: &[HubRecord]) {}
-    }
-
-    const _: () = Failpoints::from_environment().pass(Failpoint::Observed);
+/// The failpoint at which this process dies, if any. Clones count together.
+#[derive(Debug, Clone)]
+pub struct Failpoints {
+    end: Option<Arc<End>>,
 }
 
-#[cfg(debug_assertions)]
-mod enabled {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+#[derive(Debug)]
+struct End {
+    failpoint: String,
+    passings_left: AtomicU32,
+    is_ready: AtomicBool,
+}
 
-    use rustix::process::{Signal, getpid, kill_process};
-    use websub::hub::HubRecord;
-
-    use crate::announce::event::{Effect, Event, Fact};
-    use crate::announce::observation::Look;
-    use crate::daemon::failpoints::Failpoint;
-
-    /// The failpoint at which this process dies, if any. Clones count together.
-    #[derive(Debug, Clone)]
-    pub struct Failpoints {
-        end: Option<Arc<End>>,
+impl Failpoints {
+    pub fn from_environment() -> Failpoints {
+        if !cfg!(debug_assertions) {
+            return Failpoints { end: None };
+        }
+        let end = std::env::var("RSNOTIFY_FAILPOINT")
+            .ok()
+            .and_then(|instruction| {
+                let (failpoint, passing) = instruction.split_once(':')?;
+                Some(Arc::new(End {
+                    failpoint: failpoint.to_owned(),
+                    passings_left: AtomicU32::new(passing.parse().ok()?),
+                    is_ready: AtomicBool::new(false),
+                }))
+            });
+        Failpoints { end }
     }
 
-    #[derive(Debug)]
-    struct End {
-        failpoint: String,
-        passings_left: AtomicU32,
-        is_ready: AtomicBool,
-    }
-
-    impl Failpoints {
-        pub fn from_environment() -> Failpoints {
-            let end = std::env::var("RSNOTIFY_FAILPOINT")
-                .ok()
-                .and_then(|instruction| {
-                    let (failpoint, passing) = instruction.split_once(':')?;
-                    Some(Arc::new(End {
-                        failpoint: failpoint.to_owned(),
-                        passings_left: AtomicU32::new(passing.parse().ok()?),
-                        is_ready: AtomicBool::new(false),
-                    }))
-                });
-            Failpoints { end }
-        }
-
-        /// Counts from here on.
-        pub fn ready(&self) {
-            if let Some(end) = &self.end {
-                end.is_ready.store(true, Ordering::Relaxed);
-            }
-        }
-
-        /// Dies here, if this failpoint was asked for.
-        pub fn pass(&self, failpoint: Failpoint) {
-            if let Some(end) = &self.end
-                && (end.is_ready.load(Ordering::Relaxed) || is_before_ready(failpoint))
-                && end.failpoint == format!("{failpoint:?}")
-                && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
-            {
-                die();
-            }
-        }
-
-        pub fn saving(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
-            for (before, _) in crossed(events, effects, records) {
-                self.pass(before);
-            }
-        }
-
-        pub fn saved(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
-            for (_, after) in crossed(events, effects, records) {
-                self.pass(after);
-            }
+    /// Counts from here on.
+    pub fn ready(&self) {
+        if let Some(end) = &self.end {
+            end.is_ready.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Returns true for what is counted from the start: Change Lists are learned while the daemon becomes ready.
-    fn is_before_ready(failpoint: Failpoint) -> bool {
-        matches!(failpoint, Failpoint::Reading | Failpoint::Taken)
-    }
-
-    /// Returns the failpoints before and after this step is saved.
-    fn crossed(
-        events: &[Event],
-        effects: &[Effect],
-        records: &[HubRecord],
-    ) -> impl Iterator<Item = (Failpoint, Failpoint)> {
-        let is_seen = |event: &Event| match event {
-            Event::Observed(seen) => {
-                let mut looks = seen.iter().map(|observation| &observation.look);
-                looks.any(|look| matches!(look, Look::Document { .. }))
-            }
-            _ => false,
-        };
-        let has_fact = |is_meant: fn(&Fact) -> bool| {
-            let mut facts = effects.iter();
-            facts.any(|effect| matches!(effect, Effect::Tell(fact) if is_meant(fact)))
-        };
-        let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
-        [
-            (
-                events.iter().any(is_seen),
-                Failpoint::Seen,
-                Failpoint::SeenSaved,
-            ),
-            (
-                has_fact(|fact| matches!(fact, Fact::Cut { .. })),
-                Failpoint::Cut,
-                Failpoint::CutSaved,
-            ),
-            (
-                has_fact(|fact| matches!(fact, Fact::Delivered { .. })),
-                Failpoint::Told,
-                Failpoint::ToldSaved,
-            ),
-            (
-                has_fact(
-                    |fact| matches!(fact, Fact::Took { notifications, .. } if !notifications.is_empty()),
-                ),
-                Failpoint::Logged,
-                Failpoint::LoggedSaved,
-            ),
-            (
-                records.iter().any(is_delivered),
-                Failpoint::Recorded,
-                Failpoint::RecordedSaved,
-            ),
-        ]
-        .into_iter()
-        .filter(|(is_in, ..)| *is_in)
-        .map(|(_, before, after)| (before, after))
-    }
-
-    fn die() -> ! {
-        let _ = kill_process(getpid(), Signal::KILL);
-        loop {
-            std::thread::park();
+    /// Dies here, if this failpoint was asked for.
+    pub fn pass(&self, failpoint: Failpoint) {
+        if cfg!(debug_assertions)
+            && let Some(end) = &self.end
+            && (end.is_ready.load(Ordering::Relaxed) || is_before_ready(failpoint))
+            && end.failpoint == format!("{failpoint:?}")
+            && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            die();
         }
+    }
+
+    pub fn saving(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        for (before, _) in crossed(events, effects, records) {
+            self.pass(before);
+        }
+    }
+
+    pub fn saved(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        for (_, after) in crossed(events, effects, records) {
+            self.pass(after);
+        }
+    }
+}
+
+/// Returns true for what is counted from the start: Change Lists are learned while the daemon becomes ready.
+fn is_before_ready(failpoint: Failpoint) -> bool {
+    matches!(failpoint, Failpoint::Reading | Failpoint::Taken)
+}
+
+/// Returns the failpoints before and after this step is saved.
+fn crossed(
+    events: &[Event],
+    effects: &[Effect],
+    records: &[HubRecord],
+) -> impl Iterator<Item = (Failpoint, Failpoint)> {
+    let is_seen = |event: &Event| match event {
+        Event::Observed(seen) => {
+            let mut looks = seen.iter().map(|observation| &observation.look);
+            looks.any(|look| matches!(look, Look::Document { .. }))
+        }
+        _ => false,
+    };
+    let has_fact = |is_meant: fn(&Fact) -> bool| {
+        let mut facts = effects.iter();
+        facts.any(|effect| matches!(effect, Effect::Tell(fact) if is_meant(fact)))
+    };
+    let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
+    [
+        (
+            events.iter().any(is_seen),
+            Failpoint::Seen,
+            Failpoint::SeenSaved,
+        ),
+        (
+            has_fact(|fact| matches!(fact, Fact::Cut { .. })),
+            Failpoint::Cut,
+            Failpoint::CutSaved,
+        ),
+        (
+            has_fact(|fact| matches!(fact, Fact::Delivered { .. })),
+            Failpoint::Told,
+            Failpoint::ToldSaved,
+        ),
+        (
+            has_fact(
+                |fact| matches!(fact, Fact::Took { notifications, .. } if !notifications.is_empty()),
+            ),
+            Failpoint::Logged,
+            Failpoint::LoggedSaved,
+        ),
+        (
+            records.iter().any(is_delivered),
+            Failpoint::Recorded,
+            Failpoint::RecordedSaved,
+        ),
+    ]
+    .into_iter()
+    .filter(|(is_in, ..)| *is_in)
+    .map(|(_, before, after)| (before, after))
+}
+
+fn die() -> ! {
+    let _ = kill_process(getpid(), Signal::KILL);
+    loop {
+        std::thread::park();
     }
 }

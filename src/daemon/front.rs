@@ -19,15 +19,10 @@ const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// The listeners, served until this is dropped.
 pub struct Front {
-    public: ServedListener,
-    admin: ServedListener,
+    pub public: ServedListener,
+    pub admin: ServedListener,
     /// The socket of commands, and the handle that keeps it open.
     control: Option<(ControlSocket, watch::Sender<()>)>,
-    tasks: Vec<JoinHandle<()>>,
-}
-
-/// The tasks of listeners that take no clients any more.
-pub struct ClosedFront {
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -49,54 +44,25 @@ impl Front {
         }
     }
 
-    pub fn public(&self) -> &ServedListener {
-        &self.public
-    }
-
-    pub fn admin(&self) -> &ServedListener {
-        &self.admin
-    }
-
-    /// Serves at another public listener, and closes the one before.
-    pub fn replace_public(&mut self, (public, task): (ServedListener, JoinHandle<()>)) {
-        self.public = public;
-        self.add(task);
-    }
-
-    /// Serves the admin pages at another listener, and closes the one before.
-    pub fn replace_admin(&mut self, (admin, task): (ServedListener, JoinHandle<()>)) {
-        self.admin = admin;
-        self.add(task);
-    }
-
-    fn add(&mut self, task: JoinHandle<()>) {
+    /// Keeps the task of another listener, to wait for it at the end.
+    pub fn add(&mut self, task: JoinHandle<()>) {
         self.tasks.retain(|task| !task.is_finished());
         self.tasks.push(task);
     }
 
-    /// Takes no more clients.
-    pub fn close(self) -> ClosedFront {
-        let Front {
-            public,
-            admin,
-            control,
-            tasks,
-        } = self;
-        drop((public, admin, control));
-        ClosedFront { tasks }
-    }
-}
-
-impl ClosedFront {
-    /// Waits until `by`, and a moment at least, for answers to clients that have come before.
-    pub async fn ended(self, by: Instant) {
-        let left = by.saturating_duration_since(Instant::now());
-        let all = async {
-            for task in self.tasks {
-                let _ = task.await;
-            }
-        };
-        let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
+    /// Takes no more clients. Returns a wait until `by`, and a moment at least, for answers to clients that have come before.
+    pub fn close(self, by: Instant) -> impl Future<Output = ()> {
+        let tasks = self.tasks;
+        drop((self.public, self.admin, self.control));
+        async move {
+            let left = by.saturating_duration_since(Instant::now());
+            let all = async {
+                for task in tasks {
+                    let _ = task.await;
+                }
+            };
+            let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
+        }
     }
 }
 

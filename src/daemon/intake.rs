@@ -114,7 +114,7 @@ impl Intake {
 
     fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply, parts: &mut HubParts) {
         // While nothing can be saved, nothing is queued.
-        if parts.saver.trouble().is_some() || parts.is_stopping() {
+        if parts.saver.trouble.is_some() || parts.is_stopping() {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
             return;
         }
@@ -323,10 +323,6 @@ impl Role for Intake {
         !(self.accepted.is_empty() && self.pings.is_empty())
     }
 
-    fn is_full(&self) -> bool {
-        false
-    }
-
     fn is_due(&self, parts: &HubParts) -> bool {
         parts.clock.now() >= self.forget_at
     }
@@ -400,11 +396,6 @@ impl Role for Intake {
         })
     }
 
-    /// Deliveries are counted by the hub itself.
-    fn pending(&mut self) -> usize {
-        0
-    }
-
     fn step_ended(&mut self) -> Knowledge {
         Knowledge::Complete
     }
@@ -421,12 +412,6 @@ impl Role for Intake {
     fn stop(&mut self) {
         self.hub.stop();
     }
-
-    fn is_done(&self) -> bool {
-        true
-    }
-
-    fn log_unanswered(&self) {}
 
     fn end(&mut self) {
         self.hub.end();

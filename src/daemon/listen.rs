@@ -64,7 +64,8 @@ pub struct BoundListener {
 
 /// A listener that is served until this is dropped.
 pub struct ServedListener {
-    address: Option<Address>,
+    /// Address as configured; nothing if the service manager passed the socket.
+    pub address: Option<Address>,
     /// Address that it is bound to.
     pub tcp: Option<SocketAddr>,
     _file: Option<SocketFile>,
@@ -112,18 +113,6 @@ pub async fn bind(address: &Address, role: ListenerRole) -> anyhow::Result<Bound
         listener,
         file,
     })
-}
-
-impl ServedListener {
-    /// Returns true if the service manager passed it.
-    pub fn is_activated(&self) -> bool {
-        self.address.is_none()
-    }
-
-    /// Returns true if it listens at this address. A listener that the service manager passed is always right.
-    pub fn is_at(&self, address: &Address) -> bool {
-        self.address.as_ref().is_none_or(|bound| bound == address)
-    }
 }
 
 impl BoundListener {

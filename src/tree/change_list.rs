@@ -19,8 +19,8 @@ use resourcesync::resource_list::{ListedResources, read_resource_entries, read_r
 
 use crate::announce::observation::Stat;
 use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::read_file::RecentKeys;
 use crate::tree::read_file::{is_packed, open};
-use crate::tree::recent_keys::RecentKeys;
 
 /// An open Change List, in the version that was asked for.
 #[derive(Debug)]

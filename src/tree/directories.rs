@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use slab::Slab;
+
 use crate::announce::observation::Identity;
 use crate::tree::file_system::FileSystem;
-use crate::tree::ids::{DirectoryId, FileId};
-use crate::tree::slab::Slab;
+use crate::tree::model::{DirectoryId, FileId, number};
 use crate::tree::watches::WatchKey;
 
 /// The directories, by number.
@@ -115,11 +116,11 @@ impl Directory {
 
 impl Directories {
     pub(super) fn get(&self, id: DirectoryId) -> Option<&Directory> {
-        self.directories.get(id.0)
+        self.directories.get(id.0 as usize)
     }
 
     pub(super) fn get_mut(&mut self, id: DirectoryId) -> Option<&mut Directory> {
-        self.directories.get_mut(id.0)
+        self.directories.get_mut(id.0 as usize)
     }
 
     /// Adds the root of a mount, which may be a link.
@@ -137,12 +138,12 @@ impl Directories {
     }
 
     fn add(&mut self, directory: Directory) -> DirectoryId {
-        DirectoryId(self.directories.insert(directory))
+        DirectoryId(number(self.directories.insert(directory)))
     }
 
     /// Removes a directory, but nothing beneath it.
     pub(super) fn remove(&mut self, id: DirectoryId) -> Option<Directory> {
-        let removed = self.directories.remove(id.0)?;
+        let removed = self.directories.try_remove(id.0 as usize)?;
         if let Some(parent) = removed.parent {
             self.remove_entry(parent, &removed.name);
         }
@@ -282,7 +283,7 @@ mod tests {
     use crate::announce::observation::Identity;
     use crate::tree::directories::{Directories, TreeEntry};
     use crate::tree::file_system::FileSystem;
-    use crate::tree::ids::DirectoryId;
+    use crate::tree::model::DirectoryId;
 
     fn identity(device: u64, inode: u64) -> Option<Identity> {
         Some(Identity { device, inode })

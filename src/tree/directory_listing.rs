@@ -13,9 +13,9 @@ use crate::tree::TreeNotice;
 use crate::tree::directories::{DirectoryState, TreeEntry, join, push_name};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
-use crate::tree::ids::DirectoryId;
+use crate::tree::model::DirectoryId;
+use crate::tree::mount::unreadable_root;
 use crate::tree::observer::Observer;
-use crate::tree::tree_mounts::RootChange;
 use crate::tree::work_queue::{Depth, Trigger};
 
 /// The mode of a listing.
@@ -162,8 +162,8 @@ impl Observer<'_> {
         };
         let at = directory.mount;
         if directory.parent.is_none() {
-            let change = RootChange::unreadable(&self.mounts[at].directory, &error.into());
-            return self.change_root(at, change);
+            let reason = unreadable_root(&self.mounts[at].directory, &error.into());
+            return self.lose_mount(at, &reason);
         }
         let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
         let reason = file_status::reason(error);

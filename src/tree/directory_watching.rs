@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
 use crate::tree::watches::{WatchError, WatchKey, WatchedName};
 use crate::tree::{SystemLimit, TreeNotice, WatchMode};
@@ -21,7 +21,7 @@ impl Observer<'_> {
     pub(super) fn begin_watching(&mut self, at: usize) {
         let gives_hints = self.gives_hints(at);
         let mount = &mut self.mounts[at];
-        mount.expect_hints(gives_hints);
+        mount.is_polled = !gives_hints;
         let directory = mount.directory.clone();
         let backend = self.watches.backend();
         self.reports.notice(match backend.filter(|_| gives_hints) {

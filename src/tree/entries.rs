@@ -1,9 +1,11 @@
 //! One name in one directory: the model is updated to the present state of the file system, whatever the event was.
 
-use crate::tree::directories::TreeEntry;
+use std::path::PathBuf;
+
+use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::model::Removed;
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
@@ -19,7 +21,7 @@ impl Observer<'_> {
         {
             return self.hint(file, hint);
         }
-        let Some(path) = self.mounts.path_of_name(&self.model, id, name) else {
+        let Some(path) = self.path_of_name(id, name) else {
             return;
         };
         let depth = if hint.renamed || hint.unclear {
@@ -44,6 +46,13 @@ impl Observer<'_> {
                 Some(TreeEntry::Dangling | TreeEntry::Refused) | None => {}
             },
         }
+    }
+
+    /// Returns the path of a name in a directory.
+    pub(super) fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
+        let at = self.model.directories.mount_of(id)?;
+        let below = self.model.directories.below_name(id, name);
+        Some(join(&self.mounts[at].directory, &below))
     }
 
     /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or

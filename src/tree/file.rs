@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::observation::{Identity, Incomplete, RACY, Stat};
-use crate::tree::ids::DirectoryId;
+use crate::tree::model::DirectoryId;
 use crate::tree::pending_hints::{Hint, WriterState};
 use crate::tree::watches::WatchKey;
 use crate::tree::work_queue::Trigger;

@@ -13,11 +13,11 @@ use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
 use crate::tree::file::{File, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
-use crate::tree::ids::FileId;
+use crate::tree::model::FileId;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
+use crate::tree::read_file::RecentKeys;
 use crate::tree::read_file::read;
-use crate::tree::recent_keys::RecentKeys;
 use crate::tree::work_queue::Trigger;
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
@@ -242,8 +242,11 @@ impl Observer<'_> {
     pub(super) fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
         if let Some(file) = self.model.file_mut(id)
             && file.report_incomplete(&reason)
-            && let Some(path) = self.mounts.document_path(&self.model, id)
+            && let Some((directory, name)) = self.model.name_of(id)
+            && let Some(at) = self.model.directories.mount_of(directory)
         {
+            let below = self.model.directories.below_name(directory, &name);
+            let path = self.mounts[at].path(&below);
             self.reports.observe(path, Look::Incomplete(reason));
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::tree::directories::{Directories, TreeEntry};
-use crate::tree::ids::DirectoryId;
+use crate::tree::model::DirectoryId;
 
 /// Maximum directory links that one path may lead through: links into each other multiply paths.
 const MAX_LINKS: usize = 4;
@@ -128,8 +128,8 @@ impl LinkedDirectories {
 #[cfg(test)]
 mod tests {
     use crate::tree::directories::{Directories, TreeEntry};
-    use crate::tree::ids::DirectoryId;
     use crate::tree::linked_directories::{LinkRefusal, LinkedDirectories, MAX_LINKED, MAX_LINKS};
+    use crate::tree::model::DirectoryId;
 
     const IDS: [DirectoryId; 3] = [DirectoryId(0), DirectoryId(1), DirectoryId(2)];
 

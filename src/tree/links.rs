@@ -9,8 +9,8 @@ use crate::tree::TreeNotice;
 use crate::tree::directories::{DirectoryState, TreeEntry, join};
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::{LinkRefusal, MAX_LINKED};
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 
@@ -28,7 +28,7 @@ impl Observer<'_> {
         depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let path = self.mounts.path_of_name(&self.model, id, name)?;
+        let path = self.path_of_name(id, name)?;
         let directories = &self.model.directories;
         let existing = directories.entry(id, name);
         let child = existing.and_then(TreeEntry::directory);
@@ -50,8 +50,11 @@ impl Observer<'_> {
                     Some(Depth::Subtree)
                 };
                 let entry = self.update_directory(id, name, depth, sweep);
-                if let Some(TreeEntry::Directory(child)) = entry {
-                    self.follow(child);
+                if let Some(TreeEntry::Directory(child)) = entry
+                    && let Some(directory) = self.model.directories.get_mut(child)
+                {
+                    directory.is_link = true;
+                    self.links.reach(child, directory.mount);
                 }
                 entry
             }
@@ -71,14 +74,6 @@ impl Observer<'_> {
             self.links.insert(id, name);
         }
         entry
-    }
-
-    /// Takes note that a directory is reached by a link.
-    fn follow(&mut self, id: DirectoryId) {
-        if let Some(directory) = self.model.directories.get_mut(id) {
-            directory.is_link = true;
-            self.links.reach(id, directory.mount);
-        }
     }
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
@@ -198,7 +193,7 @@ impl Observer<'_> {
                 break;
             }
             if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)
-                && let Some(path) = self.mounts.path_of_name(&self.model, directory, name)
+                && let Some(path) = self.path_of_name(directory, name)
                 && let Ok(status) = file_status::follow(&path)
                 && let Some(file) = self.model.file_mut(id)
                 && !file.was_read_with(&status.stat)
@@ -210,13 +205,6 @@ impl Observer<'_> {
             }
         }
         links.len()
-    }
-
-    /// Rechecks a link to a file, because the name where it ended stands for something else. Returns the file that it
-    /// leads to now.
-    pub(super) fn recheck_link_to_file(&mut self, id: FileId) -> Option<FileId> {
-        let (directory, name) = self.model.name_of(id)?;
-        self.update_link(directory, &name, None, None)?.file()
     }
 
     /// Takes note whether a file may be written without an event here: by another name, or where it is mounted from.
@@ -232,7 +220,7 @@ impl Observer<'_> {
     pub(super) fn recheck_silent_files(&mut self) {
         for id in &self.silent {
             if let Some((directory, name)) = self.model.name_of(*id)
-                && let Some(path) = self.mounts.path_of_name(&self.model, directory, &name)
+                && let Some(path) = self.path_of_name(directory, &name)
                 && let Ok(status) = file_status::follow(&path)
                 && let Some(file) = self.model.file(*id)
                 && !file.was_read_with(&status.stat)

@@ -6,14 +6,14 @@
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `linked_directories`, `tree_mounts` and `mount`, the `watches` of a backend, `inotify` or
+//! each candidate `file`), `linked_directories`, each `mount`, the `watches` of a backend, `inotify` or
 //! `notify`, with their `pending_hints`, `unreadable_directories`,
 //! `nested_directories` (which has the `mount_table`), and the `work_queue`.
 //!
 //! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and whole
 //! directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content, `directory_watching` what is watched. `read_file`
 //! and `explanation` look at one file, once.
-//! `change_list` reads the entries of a Change List again, and `recent_keys` has what spares it some of that.
+//! `change_list` reads the entries of a Change List again, of which `read_file` keeps the keys that were read last.
 
 pub mod change_list;
 mod directories;
@@ -25,7 +25,6 @@ mod file;
 mod file_reading;
 mod file_status;
 mod file_system;
-mod ids;
 #[cfg(target_os = "linux")]
 mod inotify;
 mod linked_directories;
@@ -38,11 +37,8 @@ mod notify;
 mod observer;
 mod pending_hints;
 mod read_file;
-mod recent_keys;
 mod reports;
-mod slab;
 mod system_limit;
-mod tree_mounts;
 mod unreadable_directories;
 mod watches;
 mod work_queue;
@@ -74,8 +70,7 @@ use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
 
 pub use crate::tree::explanation::explain;
-pub use crate::tree::read_file::content;
-pub use crate::tree::recent_keys::RecentKeys;
+pub use crate::tree::read_file::{RecentKeys, content};
 pub use crate::tree::system_limit::SystemLimit;
 
 /// The tree of one source, and how it is watched.

@@ -2,10 +2,18 @@
 
 use std::sync::Arc;
 
+use slab::Slab;
+
 use crate::tree::directories::{Directories, Directory, TreeEntry};
 use crate::tree::file::{File, LinkTarget};
-use crate::tree::ids::{DirectoryId, FileId};
-use crate::tree::slab::Slab;
+
+/// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct DirectoryId(pub(super) u32);
+
+/// Number of a file, like that of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct FileId(pub(super) u32);
 
 /// All directories and files.
 ///
@@ -37,11 +45,11 @@ pub(super) struct RemovedFile {
 
 impl Model {
     pub(super) fn file(&self, id: FileId) -> Option<&File> {
-        self.files.get(id.0)
+        self.files.get(id.0 as usize)
     }
 
     pub(super) fn file_mut(&mut self, id: FileId) -> Option<&mut File> {
-        self.files.get_mut(id.0)
+        self.files.get_mut(id.0 as usize)
     }
 
     /// Returns the directory and the name of a file.
@@ -68,7 +76,7 @@ impl Model {
     pub(super) fn forget_writers_in(&mut self, id: DirectoryId) {
         let directory = self.directories.get(id).into_iter();
         for file in directory.flat_map(Directory::files) {
-            if let Some(file) = self.files.get_mut(file.0) {
+            if let Some(file) = self.files.get_mut(file.0 as usize) {
                 file.forget_writer();
             }
         }
@@ -76,7 +84,9 @@ impl Model {
 
     /// Forgets all writers.
     pub(super) fn forget_writers(&mut self) {
-        self.files.iter_mut().for_each(File::forget_writer);
+        for (_, file) in &mut self.files {
+            file.forget_writer();
+        }
     }
 
     // Names that come and go.
@@ -84,7 +94,7 @@ impl Model {
     pub(super) fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
         let name: Arc<[u8]> = name.into();
         let file = File::new(directory, Arc::clone(&name));
-        let id = FileId(self.files.insert(file));
+        let id = FileId(number(self.files.insert(file)));
         self.directories
             .set_entry(directory, name, TreeEntry::File(id));
         id
@@ -118,7 +128,7 @@ impl Model {
         let (directory, name) = self.name_of(id)?;
         let mount = self.directories.mount_of(directory)?;
         let below = self.directories.below_name(directory, &name);
-        let file = self.files.remove(id.0)?;
+        let file = self.files.try_remove(id.0 as usize)?;
         self.directories.remove_entry(directory, &name);
         Some(RemovedFile {
             id,
@@ -163,10 +173,15 @@ impl Model {
     }
 }
 
+/// Returns the number of an item, which takes four bytes rather than eight.
+pub(super) fn number(key: usize) -> u32 {
+    u32::try_from(key).expect("no tree has four billion candidates")
+}
+
 #[cfg(test)]
 mod tests {
     use crate::tree::directories::{Directory, TreeEntry};
-    use crate::tree::ids::DirectoryId;
+    use crate::tree::model::DirectoryId;
     use crate::tree::model::Model;
 
     /// A root and `a/b` in it.

@@ -1,7 +1,8 @@
 //! A mount of the settings: its root while it is there, what was known of it before, and the sweep that goes on.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,12 @@ use jiff::{SignedDuration, Timestamp};
 use crate::announce::candidates::PublishedPath;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::MountPlan;
+use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeSettings;
 use crate::tree::file::LastRead;
+use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::FileSystem;
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::watches::WatchKey;
 
 /// Maximum time that the kernel's coarse clock stands still.
@@ -123,6 +126,21 @@ impl TreeMount {
         }
     }
 
+    /// Returns the identity of the root that is there now, or why there is none that can be listed.
+    pub(super) fn found_root(&self) -> Result<Identity, String> {
+        let unreadable = |error| unreadable_root(&self.directory, &error);
+        let status = file_status::follow(&self.directory);
+        let status = status.map_err(|error| unreadable(error.into()))?;
+        if status.kind != FileKind::Directory {
+            return Err("it is not a directory".into());
+        }
+        // While it cannot be listed, it is not there.
+        if self.identity() != Some(status.identity) {
+            std::fs::read_dir(&self.directory).map_err(unreadable)?;
+        }
+        Ok(status.identity)
+    }
+
     pub(super) fn is_present(&self) -> bool {
         self.identity().is_some()
     }
@@ -213,11 +231,6 @@ impl TreeMount {
         }
     }
 
-    /// Takes note that the kernel gives hints for it, or none, as far as is known before it is swept.
-    pub(super) fn expect_hints(&mut self, gives_hints: bool) {
-        self.is_polled = !gives_hints;
-    }
-
     /// Takes note that a directory could not be watched. Returns true if it is the first one in this sweep.
     pub(super) fn lack_watch(&mut self) -> bool {
         !std::mem::replace(&mut self.has_unwatched, true)
@@ -290,6 +303,21 @@ impl RootPresence {
             is_reported: false,
             since: None,
         }
+    }
+}
+
+/// Returns why a root that cannot be read is not there for us, though it may be for others.
+pub(super) fn unreadable_root(root: &Path, error: &io::Error) -> String {
+    let failure = match error.kind() {
+        ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
+        ErrorKind::NotFound => Some(AccessFailure::Absent {
+            is_parent_there: root.parent().is_some_and(Path::exists),
+        }),
+        _ => None,
+    };
+    match failure.and_then(|failure| remedy(root, failure)) {
+        Some(remedy) => format!("{error}: {remedy}"),
+        None => error.to_string(),
     }
 }
 
@@ -475,7 +503,7 @@ mod tests {
         };
         let mut mount = mount(&[]);
         find(&mut mount, Timestamp::now(), true);
-        mount.expect_hints(true);
+        mount.is_polled = false;
         let ends = |mount: &mut TreeMount, gives_hints| {
             mount.sweep = None;
             mount.end_sweep(true, gives_hints, &settings);

@@ -1,113 +1,82 @@
 //! The kernel's table of mounts: it tells when something was mounted or unmounted, of which no event tells in a tree, and
-//! where.
+//! where. Systems other than Linux have none: there, sweeps find what was mounted.
 
-#[cfg(target_os = "linux")]
-pub(super) use self::linux::MountTable;
-#[cfg(not(target_os = "linux"))]
-pub(super) use self::other::MountTable;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-#[cfg(target_os = "linux")]
-mod linux {
-    use std::fs::{self, File};
-    use std::os::unix::ffi::OsStrExt;
-    use std::path::Path;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+const TABLE: &str = "/proc/self/mountinfo";
 
-    const TABLE: &str = "/proc/self/mountinfo";
+#[derive(Debug)]
+pub(super) struct MountTable {
+    /// Nothing where there is no `/proc`.
+    file: Option<File>,
+}
 
-    #[derive(Debug)]
-    pub(in crate::tree) struct MountTable {
-        /// Nothing where there is no `/proc`.
-        file: Option<File>,
-    }
-
-    impl MountTable {
-        pub(in crate::tree) fn open() -> MountTable {
-            MountTable {
-                file: File::open(TABLE).ok(),
-            }
-        }
-
-        /// Reads the table if something was mounted or unmounted anywhere since it was read last.
-        pub(in crate::tree) fn read_if_changed(&mut self) -> Option<Vec<u8>> {
-            let mut polled = [PollFd::new(self.file.as_ref()?, PollFlags::PRI)];
-            let changed = poll(&mut polled, Some(&Timespec::default())).ok()?;
-            (changed > 0).then(|| fs::read(TABLE).unwrap_or_default())
-        }
-
-        /// Returns the paths from a directory to the mount points below it.
-        pub(in crate::tree) fn below(table: &[u8], directory: &Path) -> Vec<Vec<u8>> {
-            let Ok(root) = fs::canonicalize(directory) else {
-                return Vec::new();
-            };
-            let mut prefix = root.as_os_str().as_bytes().to_vec();
-            if prefix.last() != Some(&b'/') {
-                prefix.push(b'/');
-            }
-            let lines = table.split(|&byte| byte == b'\n');
-            let points = lines.filter_map(mount_point);
-            points
-                .filter_map(|point| Some(point.strip_prefix(&*prefix)?.to_vec()))
-                .collect()
+impl MountTable {
+    pub(super) fn open() -> MountTable {
+        MountTable {
+            file: File::open(TABLE).ok(),
         }
     }
 
-    /// Returns the mount point in a line: the fifth field, in which some bytes are written in octal.
-    fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
-        let field = line.split(|&byte| byte == b' ').nth(4)?;
-        let mut point = Vec::with_capacity(field.len());
-        let mut rest = field;
-        while let Some((&byte, after)) = rest.split_first() {
-            let octal = after.get(..3).filter(|_| byte == b'\\');
-            let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-            let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-            point.push(escaped.unwrap_or(byte));
-            rest = match escaped {
-                Some(_) => &after[3..],
-                None => after,
-            };
-        }
-        Some(point)
+    /// Reads the table if something was mounted or unmounted anywhere since it was read last.
+    pub(super) fn read_if_changed(&mut self) -> Option<Vec<u8>> {
+        let mut polled = [PollFd::new(self.file.as_ref()?, PollFlags::PRI)];
+        let changed = poll(&mut polled, Some(&Timespec::default())).ok()?;
+        (changed > 0).then(|| fs::read(TABLE).unwrap_or_default())
     }
 
-    #[cfg(test)]
-    mod tests {
-        use super::mount_point;
-
-        #[test]
-        fn a_line_names_its_mount_point() {
-            for (point, wanted) in [
-                ("/srv/two\\040words", "/srv/two words"),
-                ("/srv/a\\134b\\0", "/srv/a\\b\\0"),
-            ] {
-                let line = format!("36 35 98:0 /r {point} rw,noatime master:1 - ext4 /dev/root rw");
-                assert_eq!(mount_point(line.as_bytes()), Some(wanted.into()));
-            }
-            assert_eq!(mount_point(b""), None);
+    /// Returns the paths from a directory to the mount points below it.
+    pub(super) fn below(table: &[u8], directory: &Path) -> Vec<Vec<u8>> {
+        let Ok(root) = fs::canonicalize(directory) else {
+            return Vec::new();
+        };
+        let mut prefix = root.as_os_str().as_bytes().to_vec();
+        if prefix.last() != Some(&b'/') {
+            prefix.push(b'/');
         }
+        let lines = table.split(|&byte| byte == b'\n');
+        let points = lines.filter_map(mount_point);
+        points
+            .filter_map(|point| Some(point.strip_prefix(&*prefix)?.to_vec()))
+            .collect()
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-mod other {
-    use std::path::Path;
+/// Returns the mount point in a line: the fifth field, in which some bytes are written in octal.
+fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
+    let field = line.split(|&byte| byte == b' ').nth(4)?;
+    let mut point = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| byte == b'\\');
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        point.push(escaped.unwrap_or(byte));
+        rest = match escaped {
+            Some(_) => &after[3..],
+            None => after,
+        };
+    }
+    Some(point)
+}
 
-    /// The mount table of systems other than Linux, which have none: sweeps find what was mounted.
-    #[derive(Debug)]
-    pub(in crate::tree) struct MountTable;
+#[cfg(test)]
+mod tests {
+    use super::mount_point;
 
-    impl MountTable {
-        pub(in crate::tree) fn open() -> MountTable {
-            MountTable
+    #[test]
+    fn a_line_names_its_mount_point() {
+        for (point, wanted) in [
+            ("/srv/two\\040words", "/srv/two words"),
+            ("/srv/a\\134b\\0", "/srv/a\\b\\0"),
+        ] {
+            let line = format!("36 35 98:0 /r {point} rw,noatime master:1 - ext4 /dev/root rw");
+            assert_eq!(mount_point(line.as_bytes()), Some(wanted.into()));
         }
-
-        pub(in crate::tree) fn read_if_changed(&mut self) -> Option<Vec<u8>> {
-            None
-        }
-
-        pub(in crate::tree) fn below(_: &[u8], _: &Path) -> Vec<Vec<u8>> {
-            Vec::new()
-        }
+        assert_eq!(mount_point(b""), None);
     }
 }

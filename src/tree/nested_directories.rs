@@ -10,10 +10,10 @@ use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSy
 use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::file_status;
-use crate::tree::ids::DirectoryId;
+use crate::tree::model::DirectoryId;
+use crate::tree::mount::TreeMount;
 use crate::tree::mount_table::MountTable;
 use crate::tree::reports::Reports;
-use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::work_queue::{Depth, WorkQueue};
 
 /// Delay of the sweep after a file system came or went, so that several cause one sweep.
@@ -105,7 +105,7 @@ impl NestedDirectories {
         &mut self,
         missing: impl Iterator<Item = &'a DocumentPath>,
         directories: &Directories,
-        mounts: &TreeMounts,
+        mounts: &[TreeMount],
         queue: &mut WorkQueue,
     ) {
         if self.directories.is_empty() {
@@ -138,7 +138,7 @@ impl NestedDirectories {
     pub(super) fn recheck_mount_table(
         &mut self,
         directories: &Directories,
-        mounts: &TreeMounts,
+        mounts: &[TreeMount],
         queue: &mut WorkQueue,
     ) {
         let Some(table) = self.mount_table.read_if_changed() else {
@@ -167,7 +167,7 @@ impl NestedDirectories {
     pub(super) fn report(
         &mut self,
         directories: &Directories,
-        mounts: &mut TreeMounts,
+        mounts: &mut [TreeMount],
         reports: &mut Reports<'_>,
     ) {
         while let Some(report) = self.pop_report(directories, |at| mounts[at].was_swept()) {
@@ -226,7 +226,7 @@ fn is_there(path: &Path, identity: Identity) -> bool {
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::directories::Directories;
-    use crate::tree::ids::DirectoryId;
+    use crate::tree::model::DirectoryId;
     use crate::tree::nested_directories::{NestedDirectories, NestedReport};
 
     /// A root and a directory in it, on these devices.

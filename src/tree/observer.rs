@@ -11,15 +11,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::tree::directories::TreeEntry;
 use crate::tree::explanation::explain;
-use crate::tree::ids::{DirectoryId, FileId};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::Model;
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::mount::{Sweep, TreeMount};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
 use crate::tree::reports::Reports;
-use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
@@ -27,6 +27,9 @@ use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
 
 /// Maximum duration of one round, before the next hints are taken.
 const TIME_SLICE: Duration = Duration::from_millis(5);
+
+/// Time between two checks of mounts and links without a hint.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 pub(super) struct Observer<'a> {
     pub(super) settings: TreeSettings,
@@ -37,7 +40,10 @@ pub(super) struct Observer<'a> {
     pub(super) links: LinkedDirectories,
     /// Files that may be written without an event, a bounded number.
     pub(super) silent: HashSet<FileId>,
-    pub(super) mounts: TreeMounts,
+    /// The mounts, by their position in the settings.
+    pub(super) mounts: Vec<TreeMount>,
+    /// Time of the next check of mounts and links.
+    heartbeat: Instant,
     pub(super) queue: WorkQueue,
     pub(super) unreadable: UnreadableDirectories,
     pub(super) nested: NestedDirectories,
@@ -49,12 +55,19 @@ pub(super) struct Observer<'a> {
 impl<'a> Observer<'a> {
     pub(super) fn new(
         settings: TreeSettings,
-        known: KnownFiles,
+        mut known: KnownFiles,
         watches: Watches,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + 'a,
     ) -> Observer<'a> {
         let mut model = Model::default();
-        let mounts = TreeMounts::new(&settings, known, &mut model);
+        let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
+            let mut unmet = known.0.remove(&plan.id).unwrap_or_default();
+            // A file that was excluded since is there nevertheless: it is forgotten, not missing.
+            let published = plan.published();
+            unmet.retain(|below, _| settings.candidates.accepts(&published, below));
+            TreeMount::new(plan, model.directories.add_root(at), unmet)
+        });
+        let mounts = mounts.collect();
         Observer {
             is_one_shot: false,
             watches,
@@ -63,6 +76,7 @@ impl<'a> Observer<'a> {
             links: LinkedDirectories::default(),
             silent: HashSet::new(),
             mounts,
+            heartbeat: Instant::now(),
             queue: WorkQueue::default(),
             unreadable: UnreadableDirectories::default(),
             nested: NestedDirectories::new(),
@@ -94,7 +108,7 @@ impl<'a> Observer<'a> {
         while !self.reports.is_stopped {
             self.work();
             self.flush();
-            let waits = self.mounts.sweeps().filter_map(Sweep::goes_on_at);
+            let waits = self.sweeps().filter_map(Sweep::goes_on_at);
             match waits.min() {
                 _ if self.has_work() => {}
                 Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
@@ -114,13 +128,20 @@ impl<'a> Observer<'a> {
     }
 
     fn has_work(&self) -> bool {
-        !self.queue.is_empty() || self.mounts.sweeps().any(Sweep::has_work)
+        !self.queue.is_empty() || self.sweeps().any(Sweep::has_work)
     }
 
+    /// Returns the sweeps that go on.
+    fn sweeps(&self) -> impl Iterator<Item = &Sweep> {
+        self.mounts.iter().filter_map(|mount| mount.sweep.as_ref())
+    }
+
+    /// Returns when a check, a sweep, a part of a sweep or a file is due next.
     fn next_deadline(&self) -> Instant {
-        let wake = self.mounts.next_wake();
-        let next = self.queue.times.peek();
-        next.map_or(wake, |Reverse((at, _))| wake.min(*at))
+        let present = self.mounts.iter().filter(|mount| mount.is_present());
+        let files = self.queue.times.peek().map(|Reverse((at, _))| *at);
+        let wakes = present.filter_map(TreeMount::wake).chain(files);
+        wakes.fold(self.heartbeat, Instant::min)
     }
 
     /// Turns hints into work.
@@ -147,7 +168,7 @@ impl<'a> Observer<'a> {
         for path in batch.requested {
             self.answer_request(path, false);
         }
-        self.queue.push_questions(batch.questions);
+        self.queue.questions.extend(batch.questions);
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
@@ -174,7 +195,11 @@ impl<'a> Observer<'a> {
             match named {
                 WatchedName::Mount(mount) => self.check_mount(mount),
                 WatchedName::Link(file) if hint.renamed => {
-                    if let Some(file) = self.recheck_link_to_file(file) {
+                    // The name where it ended stands for something else.
+                    if let Some((directory, name)) = self.model.name_of(file)
+                        && let Some(TreeEntry::File(file)) =
+                            self.update_link(directory, &name, None, None)
+                    {
                         self.hint(file, hint);
                     }
                 }
@@ -186,7 +211,8 @@ impl<'a> Observer<'a> {
     /// Queues the work that is due by time.
     fn keep_time(&mut self) {
         let now = Instant::now();
-        if self.mounts.is_check_due(now) {
+        if now >= self.heartbeat {
+            self.heartbeat = now + HEARTBEAT;
             self.check_mounts();
             self.recheck_some_links();
             self.recheck_silent_files();
@@ -198,9 +224,8 @@ impl<'a> Observer<'a> {
             self.report_unreadable();
         }
         self.queue.push_due_files(now);
-        for at in self.mounts.due_sweeps(now) {
-            self.mounts[at].begin_sweep();
-        }
+        let due = self.mounts.iter_mut().filter(|it| it.is_sweep_due(now));
+        due.for_each(TreeMount::begin_sweep);
     }
 
     /// Works for one time slice: tasks that hints and timers asked for, then sweeps, then questions.
@@ -222,16 +247,10 @@ impl<'a> Observer<'a> {
                 },
             }
         }
-        // Files that are written all the time do not keep a sweep from its end.
-        if !has_swept {
-            self.sweep_on();
-        }
-    }
-
-    /// Sweeps for one time slice.
-    fn sweep_on(&mut self) {
+        // Files that are written all the time do not keep a sweep from its end: it has a time slice of its own.
         let end = Instant::now() + TIME_SLICE;
-        while !self.reports.is_stopped
+        while !has_swept
+            && !self.reports.is_stopped
             && !self.reports.is_full()
             && self.continue_sweep()
             && Instant::now() < end
@@ -245,7 +264,10 @@ impl<'a> Observer<'a> {
             return;
         };
         match directory.parent {
-            None => self.relist_mount(directory.mount),
+            None => {
+                self.check_mount(directory.mount);
+                self.queue.push_directory(id, Depth::Subtree);
+            }
             Some(parent) => {
                 let name = Arc::clone(&directory.name);
                 self.check_name(parent, &name, Hint::RENAMED);
@@ -279,7 +301,7 @@ impl<'a> Observer<'a> {
             &mut self.queue,
         );
         if self.reports.withdraw_missing(&mut self.mounts) {
-            self.mounts.check_by(Instant::now());
+            self.heartbeat = self.heartbeat.min(Instant::now());
         }
         let directories = &self.model.directories;
         self.nested

@@ -10,7 +10,6 @@ use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, Look, NoDocument, Observation};
 use crate::tree::file_status;
 use crate::tree::mount::{TreeMount, UnmetFile};
-use crate::tree::tree_mounts::TreeMounts;
 use crate::tree::{TreeNotice, TreeReport};
 
 /// Maximum observations in one report.
@@ -62,7 +61,7 @@ impl<'a> Reports<'a> {
 
     /// Withdraws what was observed to be missing from mounts that are not there (R15): their files are unmet again.
     /// Returns true if there is such a mount.
-    pub(super) fn withdraw_missing(&mut self, mounts: &mut TreeMounts) -> bool {
+    pub(super) fn withdraw_missing(&mut self, mounts: &mut [TreeMount]) -> bool {
         let missing = std::mem::take(&mut self.missing);
         let mut is_mount_missing = false;
         for mount in mounts.iter_mut() {

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::announce::event::Event;
 use crate::announce::observation::UnreadableDirectory;
 use crate::tree::directories::{Directories, join};
-use crate::tree::ids::DirectoryId;
-use crate::tree::tree_mounts::TreeMounts;
+use crate::tree::model::DirectoryId;
+use crate::tree::mount::TreeMount;
 
 /// Delay of the first retry, doubled each time, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ impl UnreadableDirectories {
     pub(super) fn pop_report(
         &mut self,
         directories: &Directories,
-        mounts: &TreeMounts,
+        mounts: &[TreeMount],
     ) -> Option<Event> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::announce::candidates::Candidates;
-use crate::tree::ids::{DirectoryId, FileId};
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
+use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::Notify;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
 use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::announce::observation::DocumentPath;
-use crate::tree::ids::{DirectoryId, FileId};
+use crate::tree::model::{DirectoryId, FileId};
 
 /// Extent of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,10 +89,6 @@ impl WorkQueue {
                 self.push_file(id);
             }
         }
-    }
-
-    pub(super) fn push_questions(&mut self, paths: Vec<DocumentPath>) {
-        self.questions.extend(paths);
     }
 
     /// Takes the next task: directories before files, because a listing may make a read needless.

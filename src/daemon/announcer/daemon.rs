@@ -1,5 +1,6 @@
 //! `rsnotify run` started and reloaded: the parts are made from the configuration, and changed when it changes.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,12 +22,14 @@ use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::file::ConfigError;
-use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput, moment};
+use crate::daemon::announcer::submissions::Submissions;
+use crate::daemon::announcer::{Announcer, RunParts, SourceInput, moment};
 use crate::daemon::event_loop::hub_link::start_hub;
-use crate::daemon::event_loop::{EventLoop, Input};
-use crate::daemon::front::admin_pages;
+use crate::daemon::event_loop::{EventLoop, Input, Role};
+use crate::daemon::front::{Front, admin_pages};
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::{Daemon, Process};
+use crate::daemon::process::Process;
+use crate::daemon::{Daemon, configuration_status};
 use crate::state::hub::SavedRelays;
 use crate::state::open::StateFile;
 use crate::state::{self, last_time_saved};
@@ -62,22 +65,27 @@ impl Daemon<Announcer, Config> {
             let event = Event::Fetched(topic);
             let _ = inputs.send(Input::Work(SourceInput::Event(event)));
         });
-        let adaptors = Adaptors {
-            topics: topics.clone(),
+        let submissions = Submissions {
             submitter,
             brokers,
-            submission_runtime,
+            runtime: submission_runtime,
+            inputs: parts.inputs.clone(),
+            failpoints: parts.failpoints.clone(),
+            under_way: BTreeSet::new(),
         };
-        let mut event_loop = EventLoop::announce(
-            started,
-            &config,
-            adaptors,
-            parts,
-            process.readiness.clone(),
-            |parts| change_hub(parts, prepared_hub, saved, &topics),
-        )?;
-        event_loop.role.begin_to_reach(hubs);
-        let public = public.serve_public(topics.clone(), event_loop.parts.hub.subscribe());
+        let announcer = Announcer::new(started, topics.clone(), submissions, &parts);
+        let configuration = configuration_status(&config);
+        let readiness = process.readiness.clone();
+        let mut event_loop = EventLoop::new(announcer, parts, readiness, configuration);
+        let EventLoop { role, parts, .. } = &mut event_loop;
+        // No step yet: topics are served as they were saved. What it submits to the embedded hub, that must take once it is
+        // there: its deliveries contain the links of the topics, and it must exist before the first report of a tree.
+        role.perform(Vec::new(), parts);
+        change_hub(parts, prepared_hub, saved, &topics);
+        let Announcer { trees, engine, .. } = role;
+        trees.current = Some(trees.next_generation(&config, &engine.plan, engine.db())?);
+        role.reach.begin(hubs, &role.submissions.brokers);
+        let public = public.serve_public(topics, parts.hub.open.subscribe());
         Ok(process.into_daemon(event_loop, config, public, admin))
     }
 
@@ -86,7 +94,7 @@ impl Daemon<Announcer, Config> {
         let hubs = config.publish_settings()?;
         let clients = HubClients::new(hubs.clone())?;
         let brokers = config.broker_settings()?;
-        let (public, admin) = (self.front.public(), self.front.admin());
+        let Front { public, admin, .. } = &self.front;
         let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
         let new_admin = self.bound(admin, &config.server.admin_listen, ListenerRole::Admin)?;
         let tcp = match &new_public {
@@ -95,10 +103,13 @@ impl Daemon<Announcer, Config> {
         };
         let public_url = public_url(config, tcp)?;
         let prepared_hub = prepared_hub(config, &public_url)?;
-        let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked().is_none();
+        let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked.is_none();
         let saved = saved_subscriptions(&self.event_loop.parts.saver.file, is_first_hub)?;
         let plan = config.plan(&public_url);
-        let is_other_plan = plan != self.config.plan(self.event_loop.role.public_url())
+        let is_other_plan = plan
+            != self
+                .config
+                .plan(&self.event_loop.role.engine.plan.public_url)
             || config.sources != self.config.sources;
         if is_other_plan {
             self.event_loop.change_plan(config, plan)?;
@@ -106,8 +117,8 @@ impl Daemon<Announcer, Config> {
 
         // Nothing fails from here on.
         let EventLoop { role, parts, .. } = &mut self.event_loop;
-        role.change_adaptors(clients, brokers);
-        role.begin_to_reach(hubs);
+        role.submissions.change(clients, brokers);
+        role.reach.begin(hubs, &role.submissions.brokers);
         for hub in changed_hubs(&self.config, config) {
             role.keep(Event::HubChanged(hub), false);
         }
@@ -115,17 +126,20 @@ impl Daemon<Announcer, Config> {
         if !is_other_plan {
             role.keep(Event::Retry { only: None }, false);
         }
-        let topics = role.topics().clone();
+        let topics = role.topics.clone();
         change_hub(parts, prepared_hub, saved, &topics);
         if let Some(elsewhere) = new_public {
             elsewhere.log_address();
-            let public = elsewhere.serve_public(topics, parts.hub.subscribe());
-            self.front.replace_public(public);
+            let (public, task) = elsewhere.serve_public(topics, parts.hub.open.subscribe());
+            self.front.public = public;
+            self.front.add(task);
         }
         if let Some(elsewhere) = new_admin {
             elsewhere.log_address();
             let pages = admin_pages(&config.server, &self.readiness, &parts.inputs);
-            self.front.replace_admin(elsewhere.serve_admin(pages));
+            let (admin, task) = elsewhere.serve_admin(pages);
+            self.front.admin = admin;
+            self.front.add(task);
         }
         self.warn_of_ignored_addresses(config);
         Ok(())
@@ -138,20 +152,23 @@ impl Daemon<Announcer, Config> {
         address: &Address,
         role: ListenerRole,
     ) -> anyhow::Result<Option<BoundListener>> {
-        let elsewhere = (!served.is_at(address)).then(|| bind(address, role));
-        elsewhere
-            .map(|binding| self.runtime.block_on(binding))
-            .transpose()
+        // A listener that the service manager passed is always right.
+        let is_elsewhere = served
+            .address
+            .as_ref()
+            .is_some_and(|bound| bound != address);
+        let binding = is_elsewhere.then(|| self.runtime.block_on(bind(address, role)));
+        binding.transpose()
     }
 
     fn warn_of_ignored_addresses(&self, config: &Config) {
         let (old, new) = (&self.config.server, &config.server);
-        if self.front.public().is_activated() && old.listen != new.listen {
+        if self.front.public.address.is_none() && old.listen != new.listen {
             warn!(
                 "server.listen is ignored: the socket passed by the service manager stays in use"
             );
         }
-        if self.front.admin().is_activated() && old.admin_listen != new.admin_listen {
+        if self.front.admin.address.is_none() && old.admin_listen != new.admin_listen {
             warn!(
                 "server.admin_listen is ignored: the socket passed by the service manager stays in use"
             );

@@ -1,8 +1,9 @@
 //! Effects of the engine, performed once what came with them is saved.
 
+use std::mem;
+
 use websub::answer::Answer;
 
-use crate::announce::changes::round::TakeRequest;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
 use crate::daemon::announcer::{Announcer, RunParts};
@@ -14,29 +15,22 @@ impl Announcer {
     /// Withdraws topics that no channel has claimed under this plan, once every tree is known.
     pub(super) fn withdraw_unclaimed(&mut self, parts: &mut RunParts) {
         if self.is_settled() {
-            for topic in self.topics.take_unclaimed() {
+            for topic in mem::take(&mut self.unclaimed) {
                 self.perform_effect(Effect::Withdraw(topic), parts);
             }
         }
     }
 
-    /// Requests a reading of Change Lists.
-    fn take_changes(&self, request: TakeRequest, parts: &RunParts) {
-        let keys = parts.saver.file.path.clone();
-        let recent_keys = self.trees.recent_keys.clone();
-        let job = ReadJob::new(request, &self.engine.plan, keys, recent_keys);
-        self.change_reader.read(job);
-    }
-
     pub(super) fn perform_effect(&mut self, effect: Effect, parts: &mut RunParts) {
         match effect {
             Effect::Serve(page) => {
+                self.unclaimed.remove(&page.topic);
                 self.topics.serve(page);
                 parts.failpoints.pass(Failpoint::Served);
             }
             Effect::Withdraw(topic) => {
                 self.topics.withdraw(&topic);
-                if let Some(hub) = parts.hub.linked() {
+                if let Some(hub) = &parts.hub.linked {
                     hub.end_topic(&topic);
                 }
             }
@@ -45,7 +39,7 @@ impl Announcer {
             // The embedded hub accepts by owing each subscriber a delivery, which is saved with the acceptance: a crash
             // before that repeats it.
             Effect::Submit(submission) if submission.mode == Mode::Embedded => {
-                let Some(hub) = parts.hub.linked() else {
+                let Some(hub) = &parts.hub.linked else {
                     return;
                 };
                 let relay = hub.relay(submission.relayed());
@@ -61,7 +55,10 @@ impl Announcer {
             Effect::Submit(submission) => self.submissions.submit(submission),
             Effect::Take(request) => {
                 parts.failpoints.pass(Failpoint::Reading);
-                self.take_changes(*request, parts);
+                let keys = parts.saver.file.path.clone();
+                let recent_keys = self.trees.recent_keys.clone();
+                let job = ReadJob::new(*request, &self.engine.plan, keys, recent_keys);
+                self.change_reader.read(job);
             }
             Effect::Look(paths) => self.trees.trees().for_each(|tree| tree.look(paths.clone())),
             Effect::Explain(paths) => {

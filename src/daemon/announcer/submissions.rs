@@ -22,34 +22,17 @@ use crate::daemon::failpoints::{Failpoint, Failpoints};
 
 /// The submitter, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
-    submitter: Arc<Submitter>,
+    pub submitter: Arc<Submitter>,
     pub brokers: Arc<Brokers>,
-    /// Runtime that the submissions run on.
-    runtime: Handle,
-    inputs: Sender<RunInput>,
-    failpoints: Failpoints,
+    /// Runtime that the submissions run on: they are kept off the threads that serve.
+    pub runtime: Handle,
+    pub inputs: Sender<RunInput>,
+    pub failpoints: Failpoints,
     /// Those that have no answer yet.
     pub under_way: BTreeSet<SubmissionId>,
 }
 
 impl Submissions {
-    pub fn new(
-        submitter: Arc<Submitter>,
-        brokers: Arc<Brokers>,
-        runtime: Handle,
-        inputs: Sender<RunInput>,
-        failpoints: Failpoints,
-    ) -> Submissions {
-        Submissions {
-            submitter,
-            brokers,
-            runtime,
-            inputs,
-            failpoints,
-            under_way: BTreeSet::new(),
-        }
-    }
-
     /// Starts a submission.
     pub fn submit(&mut self, submission: Submission) {
         let Submission {

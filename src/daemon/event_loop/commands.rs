@@ -30,12 +30,6 @@ pub struct CommandReply {
     pub answer: CommandAnswer,
 }
 
-impl CommandReply {
-    pub fn new(reply: oneshot::Sender<ControlReply>, answer: CommandAnswer) -> CommandReply {
-        CommandReply { reply, answer }
-    }
-}
-
 /// Answers, unless the state cannot be saved because of some `trouble`, which is the answer then.
 pub fn send(reply: oneshot::Sender<ControlReply>, answer: ControlReply, trouble: Option<&str>) {
     let answer = match (trouble, answer) {

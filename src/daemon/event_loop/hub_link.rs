@@ -23,9 +23,9 @@ use crate::state::hub::SavedRelays;
 #[derive(Default)]
 pub struct HubLink {
     /// A hub that takes no subscriptions any more finishes what it has begun.
-    hub: Option<EmbeddedHub>,
-    /// The hub while it takes subscriptions.
-    open: watch::Sender<Option<EmbeddedHub>>,
+    pub linked: Option<EmbeddedHub>,
+    /// The hub while it takes subscriptions, for those who follow that it is opened and closed.
+    pub open: watch::Sender<Option<EmbeddedHub>>,
     pub is_draining: bool,
 }
 
@@ -34,7 +34,7 @@ impl HubLink {
     pub fn new(hub: EmbeddedHub) -> HubLink {
         HubLink {
             open: watch::Sender::new(Some(hub.clone())),
-            hub: Some(hub),
+            linked: Some(hub),
             is_draining: false,
         }
     }
@@ -45,7 +45,7 @@ impl HubLink {
         settings: Option<PreparedHub>,
         start: impl FnOnce(PreparedHub) -> EmbeddedHub,
     ) {
-        let open = settings.map(|settings| match &self.hub {
+        let open = settings.map(|settings| match &self.linked {
             Some(hub) => {
                 hub.apply(settings);
                 hub.clone()
@@ -53,7 +53,7 @@ impl HubLink {
             None => start(settings),
         });
         if open.is_some() {
-            self.hub.clone_from(&open);
+            self.linked.clone_from(&open);
         }
         self.open.send_replace(open);
     }
@@ -63,19 +63,11 @@ impl HubLink {
         self.open.borrow().clone()
     }
 
-    /// Returns the hub as it is opened and closed.
-    pub fn subscribe(&self) -> watch::Receiver<Option<EmbeddedHub>> {
-        self.open.subscribe()
-    }
-
-    /// Returns the hub, even if it takes no subscriptions.
-    pub fn linked(&self) -> Option<&EmbeddedHub> {
-        self.hub.as_ref()
-    }
-
     /// Starts to drain: no delivery is begun any more. [`Input::HubDrained`] follows.
     pub fn drain<I: Send + 'static>(&mut self, runtime: &Handle, inputs: &Sender<Input<I>>) {
-        let Some(hub) = self.hub.clone() else { return };
+        let Some(hub) = self.linked.clone() else {
+            return;
+        };
         self.is_draining = true;
         let inputs = inputs.clone();
         runtime.spawn(async move {
@@ -83,17 +75,12 @@ impl HubLink {
             let _ = inputs.send(Input::HubDrained);
         });
     }
-
-    /// Takes note that all deliveries have ended.
-    pub fn drained(&mut self) {
-        self.is_draining = false;
-    }
 }
 
 impl<I> LoopParts<I> {
     /// Dispatches deliveries that are saved.
     pub fn dispatch(&self, owed: Vec<Relay>) {
-        if let Some(hub) = self.hub.linked()
+        if let Some(hub) = &self.hub.linked
             && !owed.is_empty()
         {
             hub.dispatch(owed);

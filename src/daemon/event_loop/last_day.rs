@@ -16,7 +16,8 @@ const LENGTH: Duration = Duration::from_secs(INTERVAL.unsigned_abs());
 /// Counts by interval.
 #[derive(Debug, Clone)]
 pub struct LastDay {
-    intervals: VecDeque<IntervalView>,
+    /// The intervals since the first start, at most those of a day, the oldest first.
+    pub intervals: VecDeque<IntervalView>,
     last: IntervalView,
     /// True if something was counted since they were saved.
     is_unsaved: bool,
@@ -94,11 +95,6 @@ impl LastDay {
             next = later(next, LENGTH);
         }
     }
-
-    /// Returns the intervals since the first start, at most those of a day, the oldest first.
-    pub fn view(&self) -> Vec<IntervalView> {
-        self.intervals.iter().copied().collect()
-    }
 }
 
 /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
@@ -153,7 +149,7 @@ mod tests {
 
     /// Returns start, delivered, failed and pending of each interval.
     fn view(day: &LastDay) -> Vec<String> {
-        let view = day.view().into_iter();
+        let view = Vec::from(day.intervals.clone()).into_iter();
         let rows = view.map(|one| {
             let from = one.from.to_string();
             let (delivered, failed, pending) = (one.delivered, one.failed, one.pending);
@@ -181,7 +177,7 @@ mod tests {
         let mut day = LastDay::new(None, time("20T10:00:00"));
         day.note(totals("20T10:00:00", 1, 0, 1));
         day.note(totals("21T10:00:00", 2, 0, 1));
-        assert_eq!(day.view().len(), INTERVALS);
+        assert_eq!(Vec::from(day.intervals.clone()).len(), INTERVALS);
         assert_eq!(view(&day)[0], "10:15 0 0 1");
         day.note(totals("25T10:00:00", 4, 0, 0));
         assert_eq!(view(&day), ["10:00 2 0 1"]);
@@ -200,7 +196,7 @@ mod tests {
         let mut day = LastDay::new(saved.as_deref(), time("20T10:31:00"));
         day.note(totals("20T10:32:00", 3, 0, 0));
         assert_eq!(view(&day), ["10:07 4 2 1", "10:15 0 0 1", "10:30 3 0 1"]);
-        let all = day.view();
+        let all = Vec::from(day.intervals.clone());
         let starts: Vec<_> = all.iter().map(|one| (one.starts, one.retries)).collect();
         assert_eq!(starts, [(1, 1), (0, 0), (1, 0)]);
 

@@ -20,24 +20,6 @@ const SHRINK_INTERVAL: Duration = Duration::from_millis(50);
 /// Delay before a failed step is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether the file must answer although nothing changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreProbe {
-    /// At intervals.
-    WhenDue,
-    Now,
-}
-
-impl StoreProbe {
-    pub fn now_if(is_needed: bool) -> StoreProbe {
-        if is_needed {
-            StoreProbe::Now
-        } else {
-            StoreProbe::WhenDue
-        }
-    }
-}
-
 /// What the embedded hub and the status want saved, all of it or nothing.
 #[derive(Debug, Default)]
 pub struct Unsaved {
@@ -67,8 +49,8 @@ pub struct StateSaver {
     pub file: StateFile,
     /// What is saved with the next step.
     pub unsaved: Unsaved,
-    /// Error of the last step, until one succeeds.
-    trouble: Option<String>,
+    /// Reason why the state cannot be saved: the error of the last step, until one succeeds.
+    pub trouble: Option<String>,
     /// Time of the next probe or retry.
     probe_at: Instant,
     check_at: Instant,
@@ -86,34 +68,25 @@ impl StateSaver {
         }
     }
 
-    /// Returns why the state cannot be saved.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
-    }
-
     /// Returns when the loop must commit even if nothing changes.
     pub fn wake(&self) -> Instant {
         self.probe_at.min(self.check_at)
     }
 
-    /// Forgets an earlier failure, so that the next step is tried at once. Returns true if there was one.
-    pub fn forget_trouble(&mut self) -> bool {
-        self.trouble.take().is_some()
+    /// Has the file answer in the next step, although nothing may have changed, or the step before failed a moment ago.
+    pub fn probe_now(&mut self) {
+        self.probe_at = Instant::now();
     }
 
     /// Returns true if a step may be tried now: always, but for a while after one that failed.
-    pub fn may_try(&self, probe: StoreProbe) -> bool {
-        self.trouble.is_none() || probe == StoreProbe::Now || Instant::now() >= self.probe_at
+    pub fn may_try(&self) -> bool {
+        self.trouble.is_none() || Instant::now() >= self.probe_at
     }
 
     /// Does what is due where there is no step: a probe, a check, or a part of shrinking the file.
-    pub fn maintain(
-        &mut self,
-        connection: &Connection,
-        probe: StoreProbe,
-    ) -> Result<(), StateFileError> {
+    pub fn maintain(&mut self, connection: &Connection) -> Result<(), StateFileError> {
         let now = Instant::now();
-        if probe == StoreProbe::Now || now >= self.probe_at {
+        if now >= self.probe_at {
             return self.file.probe(connection);
         }
         if now < self.check_at {

@@ -32,7 +32,7 @@ pub struct StatusReporter {
     pub configuration: ConfigurationStatus,
     pub daemon: DaemonView,
     is_ready: bool,
-    last_day: LastDay,
+    pub last_day: LastDay,
     /// The time of the last addition to it.
     noted: Option<Instant>,
 }
@@ -69,40 +69,10 @@ impl StatusReporter {
         }
     }
 
-    /// Returns the counts of the last day as they are to be saved now, if they are; with `totals` when the daemon stops.
-    pub fn unsaved_day(&mut self, totals: Option<IntervalView>) -> Option<String> {
-        if let Some(totals) = totals {
-            self.last_day.note(totals);
-        }
-        self.last_day.unsaved(totals.is_some())
-    }
-
-    /// Returns the counts of the last day, with `totals` added to them.
-    pub fn last_day(&self, totals: IntervalView) -> Vec<IntervalView> {
-        let mut last_day = self.last_day.clone();
-        last_day.note(totals);
-        last_day.view()
-    }
-
     /// Takes note of a configuration that was loaded, or of one that was refused.
     pub fn note_configuration(&mut self, note: impl FnOnce(&mut ConfigurationStatus)) {
         note(&mut self.configuration);
         self.service_manager.status_may_differ();
-    }
-
-    /// Returns when the loop must step for the service manager's sake.
-    pub fn wake(&self) -> Option<Instant> {
-        self.service_manager.wake()
-    }
-
-    /// Answers the service manager's watchdog: the loop has stepped, and the store has answered.
-    pub fn ping(&mut self) {
-        self.service_manager.ping();
-    }
-
-    /// Tells the service manager that the daemon stops.
-    pub fn stopping(&mut self) {
-        self.service_manager.stopping();
     }
 
     /// Reports the end of a step to probes. Returns true if the daemon became ready with it.

@@ -1,13 +1,14 @@
 //! Mounts that are found, replaced or lost: what is reported of each, and what is looked at again.
 
+use std::time::Instant;
+
 use jiff::Timestamp;
 
 use crate::announce::event::Event;
 use crate::announce::observation::Identity;
 use crate::tree::file_system::file_system;
+use crate::tree::mount::SWAPPED_WITHIN;
 use crate::tree::observer::Observer;
-use crate::tree::tree_mounts::RootChange;
-use crate::tree::work_queue::Depth;
 use crate::tree::{TreeNotice, TreeReport};
 
 impl Observer<'_> {
@@ -20,32 +21,29 @@ impl Observer<'_> {
     /// Finds out whether a mount is there, and whether it is the same as before.
     pub(in crate::tree) fn check_mount(&mut self, at: usize) {
         self.watch_parent(at);
-        if let Some(change) = self.mounts.root_change(at) {
-            self.change_root(at, change);
+        match self.mounts[at].found_root() {
+            Ok(identity) if self.mounts[at].identity() == Some(identity) => {}
+            Ok(identity) => self.find_mount(at, identity),
+            Err(reason) => self.lose_mount(at, &reason),
         }
     }
 
-    /// Checks a mount after an event that may have ended the watch of its root, and lists all of it.
-    pub(super) fn relist_mount(&mut self, at: usize) {
-        self.check_mount(at);
-        self.queue
-            .push_directory(self.mounts[at].root, Depth::Subtree);
-    }
-
-    pub(in crate::tree) fn change_root(&mut self, at: usize, change: RootChange) {
-        match change {
-            RootChange::Found(identity) => self.find_mount(at, identity),
-            RootChange::Lost(reason) => self.lose_mount(at, &reason),
-        }
-    }
-
-    fn lose_mount(&mut self, at: usize, reason: &str) {
+    /// Takes note that the root of a mount is not there, and reports why: once for each reason, and not while another root may
+    /// be about to take its place.
+    pub(in crate::tree) fn lose_mount(&mut self, at: usize, reason: &str) {
         let was_present = self.leave_mount(at);
-        let reported = self.mounts.lose(at, reason, was_present);
+        let now = Instant::now();
+        if was_present {
+            // A link may be removed before its replacement is there.
+            self.heartbeat = self.heartbeat.min(now + SWAPPED_WITHIN);
+        }
+        let mount = &mut self.mounts[at];
+        let reason = format!("{}: {reason}", mount.directory.display());
+        let is_to_be_reported = mount.lose(&reason, was_present, now);
         self.report_unreadable();
-        let Some(reason) = reported else {
+        if !is_to_be_reported {
             return;
-        };
+        }
         let mount = &mut self.mounts[at];
         let requested = std::mem::take(&mut mount.requested);
         let mount = mount.id;

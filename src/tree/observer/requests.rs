@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
 use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::ids::FileId;
+use crate::tree::model::FileId;
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
@@ -14,7 +14,7 @@ impl Observer<'_> {
     /// Answers from a fresh look. A file that exists and has not been met yet is left to the next sweep, unless
     /// `is_last` says that this has been tried. Nothing is reported of a path that is no candidate: it is not missing.
     pub(super) fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
-        let Some(at) = self.mounts.position(path.mount) else {
+        let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
             return;
         };
         let mount = &mut self.mounts[at];

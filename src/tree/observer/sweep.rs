@@ -2,6 +2,7 @@
 //! known earlier.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use crate::announce::event::Event;
 use crate::tree::TreeReport;
@@ -12,26 +13,22 @@ use crate::tree::work_queue::{Depth, Trigger};
 impl Observer<'_> {
     /// Performs one step of a sweep. Returns false if there is none to perform.
     pub(super) fn continue_sweep(&mut self) -> bool {
-        let Some((at, step)) = self.mounts.next_sweep_step() else {
+        let mut sweeps = self.mounts.iter_mut().enumerate();
+        let next = sweeps.find_map(|(at, mount)| {
+            let sweep = mount.sweep.as_mut().filter(|sweep| sweep.has_work())?;
+            Some((at, mount.id, sweep.next_step(Instant::now()), sweep.met))
+        });
+        let Some((at, mount, step, files)) = next else {
             return false;
         };
         match step {
-            SweepStep::ReportProgress => self.report_progress(at),
+            SweepStep::ReportProgress => self.send(TreeReport::Sweeping { mount, files }),
             SweepStep::List(id) => self.list(id, Depth::Subtree, Trigger::Sweep),
             SweepStep::ReadFiles => self.read_next_of_sweep(at),
             SweepStep::ReadUnsettled(id) => self.read_if_due(id),
             SweepStep::End => self.end_sweep(at, true),
         }
         true
-    }
-
-    fn report_progress(&mut self, at: usize) {
-        let mount = &self.mounts[at];
-        let report = TreeReport::Sweeping {
-            mount: mount.id,
-            files: mount.sweep.as_ref().map_or(0, |sweep| sweep.met),
-        };
-        self.send(report);
     }
 
     /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.

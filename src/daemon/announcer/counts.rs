@@ -1,4 +1,4 @@
-//! The status of the engine's work, and the counts that it is made from.
+//! The counts that the status of the engine's work is made from.
 
 use std::time::Duration;
 
@@ -9,41 +9,11 @@ use resourcesync::uri::Topic;
 use crate::announce::changes::round::{TakeOutcome, TakeRequest};
 use crate::announce::event::Fact;
 use crate::announce::plan::{MountPlan, Plan};
-use crate::announce::time::earlier;
 use crate::daemon::announcer::{Announcer, RunParts};
-use crate::report;
 use crate::report::figures::Counts;
-use crate::report::status::{Detail, Status};
-use crate::state::StateError;
 use crate::tree::TreeReport;
 
-/// Time for which the status shows that a hub fell behind.
-const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
-
 impl Announcer {
-    /// Returns the status of sources and channels, with the figures that others counted.
-    pub(super) fn status_at(
-        &self,
-        detail: Detail,
-        now: Timestamp,
-        counts: &Counts,
-    ) -> Result<Status, StateError> {
-        let mut status = match detail {
-            Detail::Everything => report::status(&self.engine.reader(now))?,
-            Detail::Figures | Detail::Subscriptions => report::outline(&self.engine.reader(now))?,
-        };
-        let lately = earlier(now, FELL_BEHIND_FOR);
-        let fell_behind = counts.fell_behind.values();
-        let fell_behind = fell_behind.filter(|behind| behind.last > lately);
-        status.fell_behind = fell_behind.cloned().collect();
-        status.unreached = self.reach.unreached();
-        let figures = &mut status.figures;
-        figures.hints = self.trees.hints(&self.engine.plan, &counts.hints);
-        figures.attempts = self.submissions.durations();
-        figures.topics = self.topics.requests();
-        Ok(status)
-    }
-
     /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
     pub(super) fn carry_counts_over(&self, before: &Plan, counts: &mut Counts) {
         let plan = &self.engine.plan;
