@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 SITEMAP = "{http://www.sitemaps.org/schemas/sitemap/0.9}"
 RS = "{http://www.openarchives.org/rs/terms/}"
 GONE = (404, 410)
+LIBRARY = "/opt/resync"
 
 
 def arguments():
@@ -77,9 +78,10 @@ def subscribe(given):
 
 
 def resync_sync():
-    beside = os.path.join(os.path.dirname(sys.executable), "resync-sync")
-    program = beside if os.path.exists(beside) else shutil.which("resync-sync")
-    return program or sys.exit(f"there is no {beside}, and none on PATH: install the library resync, as README.md says")
+    beside = os.path.dirname(sys.executable)
+    places = [beside, os.environ.get("PATH", os.defpath), f"{LIBRARY}/bin"]
+    return shutil.which("resync-sync", path=os.pathsep.join(places)) or sys.exit(
+        f"there is no resync-sync in {LIBRARY}/bin, {beside} or PATH: install the library resync, as README.md says")
 
 
 def copy(given, program):
@@ -95,7 +97,9 @@ def copy(given, program):
     ElementTree.ElementTree(resources).write(names)
     command = ["setpriv", "--pdeathsig", "KILL", program, "--baseline", "--delete", "--ignore-failures", "--noauth",
                "--sitemap", names, f"{given.prefix.rstrip('/')}={given.directory}"]
-    copied = subprocess.run(command, cwd=given.state, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    environment = {"PYTHONPATH": LIBRARY, **os.environ}
+    copied = subprocess.run(command, cwd=given.state, env=environment, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT)
     # What is gone by now was deleted after the list was written.
     failed = [line for line in copied.stdout.splitlines() if "FatalError" in line
               or "Failed to GET" in line and not any(f"Error {status}" in line for status in GONE)]

@@ -46,7 +46,7 @@ pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> 
              it by chmod",
         ),
         AccessFailure::Absent { .. } if is_in(&TEMPORARY) => Some(
-            "a service with its own user (DynamicUser=) has a private directory there: keep the tree elsewhere",
+            "a service with PrivateTmp= has a private directory there: keep the tree elsewhere",
         ),
         AccessFailure::Absent { .. } => None,
     }
@@ -69,7 +69,7 @@ mod tests {
     #[case("/run/user/7/www", AccessFailure::Absent { is_parent_there: false }, Some("ProtectHome="))]
     #[case("/home/ann/www", AccessFailure::Absent { is_parent_there: true }, None)]
     #[case("/home/ann", AccessFailure::Absent { is_parent_there: true }, Some("ProtectHome="))]
-    #[case("/tmp/www", AccessFailure::Absent { is_parent_there: true }, Some("DynamicUser="))]
+    #[case("/tmp/www", AccessFailure::Absent { is_parent_there: true }, Some("PrivateTmp="))]
     #[case("/tmp/a/www", AccessFailure::Absent { is_parent_there: true }, None)]
     #[case("/tmp/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
     fn the_likely_reason_of_an_unreadable_directory_is_named(

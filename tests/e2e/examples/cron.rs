@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use resourcesync::listing::Listing;
 use tempfile::TempDir;
@@ -12,7 +13,6 @@ use tempfile::TempDir;
 use crate::support::daemon::{Setup, output};
 use crate::support::documents::{Site, URL};
 use crate::support::hub::FakeHub;
-use crate::support::needs;
 use crate::support::python::python;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/cron/publish");
@@ -31,9 +31,9 @@ struct Host {
 
 impl Host {
     fn new(hub: &str) -> Option<Host> {
-        let (python, _) = (python()?, needs::program("rsync")?);
+        let python = python()?;
         let site = Site::empty();
-        fs::create_dir_all(site.path("a/files")).unwrap();
+        fs::create_dir_all(site.path("a")).unwrap();
         Some(Host {
             setup: Setup::new(&site, &[hub.to_owned()], ""),
             site,
@@ -44,11 +44,11 @@ impl Host {
     }
 
     fn resource(&self, name: &str, content: &str) {
-        self.site.write(&format!("a/files/{name}.txt"), content);
+        self.site.write(&format!("a/{name}.txt"), content);
     }
 
     fn change_list(&self) -> String {
-        fs::read_to_string(self.site.path("a/changelist.xml")).unwrap()
+        fs::read_to_string(self.site.path("resourcesync/a/changelist.xml")).unwrap()
     }
 
     fn staging(&self) -> PathBuf {
@@ -61,7 +61,7 @@ impl Host {
         let script = fs::read_to_string(SCRIPT).unwrap();
         let line = script
             .lines()
-            .find_map(|line| line.strip_prefix("#   */5 * * * * "));
+            .find_map(|line| line.strip_prefix("#   * * * * * "));
         let python = self.python.parent().unwrap().to_str().unwrap();
         let line = line
             .unwrap()
@@ -96,10 +96,16 @@ fn a_cron_job_publishes_no_half_step_and_sends_no_mail() {
     host.resource("1", "one");
     let daemon = host.setup.start();
     host.publish();
-    let list = host.site.path("a/capabilitylist.xml");
+    let list = host.site.path("resourcesync/a/capabilitylist.xml");
     let first = fs::read_to_string(&list).unwrap();
-    assert!(first.contains("topics/main/a/capabilitylist/"), "{first}");
-    assert!(first.contains(&format!("{URL}a/changelist.xml")), "{first}");
+    assert!(
+        first.contains("topics/main/resourcesync/a/capabilitylist/"),
+        "{first}"
+    );
+    assert!(
+        first.contains(&format!("{URL}resourcesync/a/changelist.xml")),
+        "{first}"
+    );
     let place = || {
         let list = fs::metadata(&list).unwrap();
         (list.ino(), list.ctime(), list.ctime_nsec())
@@ -111,8 +117,8 @@ fn a_cron_job_publishes_no_half_step_and_sends_no_mail() {
     host.resource("2", "two");
     host.publish();
     let heard = hub.changes_until(&[
-        "updated changelist a/changelist.xml",
-        "updated resourcelist a/resourcelist.xml",
+        "updated changelist resourcesync/a/changelist.xml",
+        "updated resourcelist resourcesync/a/resourcelist.xml",
     ]);
     assert!(
         !heard
@@ -160,6 +166,42 @@ fn changes_of_earlier_runs_are_kept_for_a_mirror_that_was_off() {
 }
 
 #[test]
+fn a_file_that_is_touched_is_no_change_unless_content_is_not_compared() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    host.resource("1", "one");
+    host.publish();
+    let before = host.change_list();
+    let touch = |seconds| {
+        let file = fs::File::open(host.site.path("a/1.txt")).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        file.set_modified(time).unwrap();
+    };
+    touch(1_000_000_000);
+    host.publish();
+    assert_eq!(host.change_list(), before);
+
+    touch(1_100_000_000);
+    assert_eq!(host.run(&[("HASH", "")]), (Some(0), String::new()));
+    assert!(host.change_list().contains("updated"));
+}
+
+#[test]
+fn what_a_run_that_was_broken_off_has_made_is_not_published() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    host.resource("1", "one");
+    host.publish();
+    let before = host.change_list();
+    let staged = host.staging().join("www/resourcesync/a/changelist.xml");
+    fs::write(&staged, before.replace("</urlset>", "<url/></urlset>")).unwrap();
+    host.publish();
+    assert_eq!(host.change_list(), before);
+}
+
+#[test]
 fn a_change_list_of_the_cron_job_keeps_the_latest_50_000_changes() {
     let Some(host) = Host::new(HUB) else {
         return;
@@ -172,14 +214,14 @@ fn a_change_list_of_the_cron_job_keeps_the_latest_50_000_changes() {
     let earlier = (0..50_000).map(|number| {
         let time = now - jiff::SignedDuration::from_secs(60_000 - number);
         format!(
-            "<url><loc>{URL}a/files/{number}</loc><rs:md change=\"updated\" datetime=\"{time:.3}\"/></url>"
+            "<url><loc>{URL}a/{number}</loc><rs:md change=\"updated\" datetime=\"{time:.3}\"/></url>"
         )
     });
     let earlier: String = earlier.collect();
     let full = empty
         .replace("</urlset>", &format!("{earlier}</urlset>"))
         .replace(&from.unwrap().to_string(), "2026-01-01T00:00:00Z");
-    host.site.write("a/changelist.xml", &full);
+    host.site.write("resourcesync/a/changelist.xml", &full);
     host.resource("2", "two");
     host.publish();
     let list = Listing::parse(host.change_list().as_bytes()).unwrap();
@@ -206,7 +248,7 @@ fn a_cron_job_publishes_several_sets() {
     };
     host.sets = "a b";
     host.resource("1", "one");
-    host.site.write("b/files/2.txt", "two");
+    host.site.write("b/2.txt", "two");
     host.publish();
     let lists = |at: &str| {
         let list = fs::read(host.site.path(at)).unwrap();
@@ -216,10 +258,13 @@ fn a_cron_job_publishes_several_sets() {
     for (list, want) in [
         (
             ".well-known/resourcesync",
-            &["a/capabilitylist.xml", "b/capabilitylist.xml"][..],
+            &[
+                "resourcesync/a/capabilitylist.xml",
+                "resourcesync/b/capabilitylist.xml",
+            ][..],
         ),
-        ("a/resourcelist.xml", &["a/files/1.txt"]),
-        ("b/resourcelist.xml", &["b/files/2.txt"]),
+        ("resourcesync/a/resourcelist.xml", &["a/1.txt"]),
+        ("resourcesync/b/resourcelist.xml", &["b/2.txt"]),
     ] {
         let want: Vec<String> = want.iter().map(|path| format!("{URL}{path}")).collect();
         assert_eq!(lists(list).collect::<Vec<_>>(), want);
@@ -233,9 +278,9 @@ fn a_cron_job_needs_no_configuration_where_the_daemon_has_none() {
     };
     host.resource("1", "one");
     assert_eq!(host.run(&[("CONFIG", "")]), (Some(0), String::new()));
-    let list = fs::read_to_string(host.site.path("a/capabilitylist.xml")).unwrap();
+    let list = fs::read_to_string(host.site.path("resourcesync/a/capabilitylist.xml")).unwrap();
     assert!(
-        list.contains("http://127.0.0.1:8400/topics/main/a/capabilitylist/"),
+        list.contains("http://127.0.0.1:8400/topics/main/resourcesync/a/capabilitylist/"),
         "{list}"
     );
 }
@@ -245,14 +290,14 @@ fn resources_that_are_not_there_are_not_published_as_deleted() {
     let Some(host) = Host::new(HUB) else {
         return;
     };
-    let (files, away) = (host.site.path("a/files"), host.site.path("a/away"));
+    let (files, away) = (host.site.path("a"), host.site.path("away"));
     let fails = || {
         let (code, mail) = host.run(&[]);
         assert_eq!(code, Some(1), "{mail}");
         assert!(mail.contains("nothing is published"), "{mail}");
     };
     fails();
-    assert!(!host.site.path("a/capabilitylist.xml").exists());
+    assert!(!host.site.path("resourcesync/a/capabilitylist.xml").exists());
     host.resource("1", "one");
     host.publish();
     let before = host.change_list();
@@ -271,8 +316,8 @@ fn a_run_leaves_the_tree_to_the_one_before_it() {
     let lock = fs::File::create(host.staging().join("lock")).unwrap();
     lock.lock().unwrap();
     host.publish();
-    assert!(!host.site.path("a/capabilitylist.xml").exists());
+    assert!(!host.site.path("resourcesync/a/capabilitylist.xml").exists());
     drop(lock);
     host.publish();
-    assert!(host.site.path("a/capabilitylist.xml").exists());
+    assert!(host.site.path("resourcesync/a/capabilitylist.xml").exists());
 }
