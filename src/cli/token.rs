@@ -51,8 +51,8 @@ pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit
     print(|out| {
         writeln!(
             out,
-            "# Write this token into each file named below, which only rsnotify may read, as it is after\n\
-             # install -o rsnotify -m 400 /dev/stdin FILE:\n# {token}\n"
+            "# Write this token into each file named below, which only rsnotify may read \
+             (install -o rsnotify -m 400 /dev/stdin FILE):\n# {token}\n"
         )?;
         if written.is_none() {
             let file = Path::new("/etc/rsnotify").join(file_name(name));

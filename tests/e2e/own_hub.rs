@@ -916,7 +916,7 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
     assert!(token.len() >= 40 && token.chars().all(|c| c.is_ascii_alphanumeric()));
     assert!(
         secret.starts_with("# Write this token into each file named below, which only rsnotify")
-            && secret.contains("\n# install -o rsnotify -m 400 /dev/stdin FILE:\n"),
+            && secret.contains(" (install -o rsnotify -m 400 /dev/stdin FILE):\n"),
         "{secret}"
     );
     assert_ne!(run(&["token", "the \"library\""]).1, lines);
