@@ -17,6 +17,8 @@ from xml.etree import ElementTree
 SITEMAP = "{http://www.sitemaps.org/schemas/sitemap/0.9}"
 RS = "{http://www.openarchives.org/rs/terms/}"
 GONE = (404, 410)
+# Answers after which it is worth asking again.
+PASSING = (408, 425, 429)
 LIBRARY = "/opt/resync"
 
 
@@ -125,7 +127,12 @@ def entries(uri):
 
 
 def location(entry):
-    return entry.findtext(f"{SITEMAP}loc").strip()
+    return escaped(entry.findtext(f"{SITEMAP}loc").strip())
+
+
+def escaped(uri):
+    """The URI with escapes of the characters that no URI may have, which lists of file names have all the same."""
+    return urllib.parse.quote(uri, safe="%/:?#[]@!$&'()*+,;=")
 
 
 def apply(given, changed):
@@ -138,18 +145,22 @@ def apply(given, changed):
             with urllib.request.urlopen(uri, timeout=60) as reply:
                 replace(given, path, reply)
         except urllib.error.HTTPError as error:
-            if error.code not in GONE:
-                raise
-            if os.path.isfile(path):
-                os.remove(path)
+            if error.code in GONE:
+                if os.path.isfile(path):
+                    os.remove(path)
+            elif 400 <= error.code < 500 and error.code not in PASSING:
+                print(f"{uri} is not copied: {error}", file=sys.stderr)
+            else:
+                sys.exit(f"cannot get {uri}: {error}")
+        except urllib.error.URLError as error:
+            sys.exit(f"cannot get {uri}: {error.reason}")
 
 
 def path_of(given, uri):
     """The path of the copy, named as resync-sync names it; None if it would not lie in the directory."""
     rest = uri.removeprefix(given.prefix)
     names = urllib.parse.unquote(rest).split("/")
-    is_uri = uri.isascii() and uri.isprintable() and " " not in uri
-    if rest == uri or not is_uri or any(name in ("", ".", "..") or "\0" in name for name in names):
+    if rest == uri or "#" in uri or any(name in ("", ".", "..") or "\0" in name for name in names):
         print(f"{uri!r} names no file below {given.prefix}, and is not copied", file=sys.stderr)
         return None
     return os.path.join(given.directory, rest)
@@ -167,6 +178,6 @@ if __name__ == "__main__":
     given = arguments()
     if given.apply:
         with locked(given):
-            apply(given, [change["loc"] for line in sys.stdin for change in json.loads(line)["entries"]])
+            apply(given, [escaped(change["loc"]) for line in sys.stdin for change in json.loads(line)["entries"]])
     else:
         main(given)

@@ -272,6 +272,30 @@ fn a_cron_job_publishes_several_sets() {
 }
 
 #[test]
+fn names_of_files_are_escaped_in_their_uris() {
+    let Some(host) = Host::new(HUB) else {
+        return;
+    };
+    let name = "é 100%#a?b&c";
+    host.resource(name, "one");
+    host.publish();
+    let listed = |list: &str| {
+        let list = fs::read(host.site.path(list)).unwrap();
+        let entries = Listing::parse(&list).unwrap().unwrap().entries;
+        let uris = entries.into_iter().map(|entry| entry.loc.unwrap());
+        uris.collect::<Vec<String>>()
+    };
+    let uri = format!("{URL}a/%C3%A9%20100%25%23a%3Fb&c.txt");
+    assert_eq!(listed("resourcesync/a/resourcelist.xml"), [uri.as_str()]);
+    let before = host.change_list();
+    host.publish();
+    assert_eq!(host.change_list(), before);
+    host.resource(name, "another");
+    host.publish();
+    assert_eq!(listed("resourcesync/a/changelist.xml"), [uri]);
+}
+
+#[test]
 fn a_cron_job_needs_no_configuration_where_the_daemon_has_none() {
     let Some(host) = Host::new(HUB) else {
         return;

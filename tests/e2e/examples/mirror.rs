@@ -239,11 +239,11 @@ impl Destination {
             .args([self.path("copy"), self.path("state")]);
     }
 
-    /// Checks that the copy has one file, and that the victim is as it was.
+    /// Checks that the copy has these files, and that the victim is as it was.
     #[track_caller]
-    fn assert_has_only(&self, name: &str) {
+    fn assert_has_only(&self, wanted: &[&str]) {
         let names: Vec<String> = files(&self.path("copy")).into_keys().collect();
-        assert_eq!(names, [name]);
+        assert_eq!(names, wanted);
         assert_eq!(fs::read_to_string(self.path("victim")).unwrap(), "mine");
     }
 }
@@ -254,8 +254,11 @@ fn a_notification_changes_nothing_outside_the_copy() {
         return;
     };
     let (source, destination) = (Source::start(python), Destination::new());
+    source.site.write("a/files/é 2.txt", "two");
     let victim = destination.path("victim");
     let victim = victim.to_str().unwrap();
+    // The server has no names of that length.
+    let too_long = "x".repeat(70_000);
     let relative = [
         "../victim",
         "d/../../victim",
@@ -266,9 +269,11 @@ fn a_notification_changes_nothing_outside_the_copy() {
         "e%00",
         "d/",
         "",
+        "c#d.txt",
+        &too_long,
     ];
     let refused = relative.into_iter().chain([victim]);
-    let uris = refused.chain(["1.txt"]);
+    let uris = refused.chain(["1.txt", "é 2.txt"]);
     let entries = uris.map(|name| json!({ "loc": format!("{}a/files/{name}", source.url) }));
     let entries: Vec<Value> = entries.collect();
 
@@ -284,7 +289,7 @@ fn a_notification_changes_nothing_outside_the_copy() {
     let output = mirror.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    destination.assert_has_only("1.txt");
+    destination.assert_has_only(&["%C3%A9%202.txt", "1.txt"]);
     let refused = said.lines().filter(|line| line.contains("is not copied"));
     assert_eq!(refused.count(), relative.len() + 1, "{said}");
 }
@@ -309,7 +314,7 @@ fn the_first_copy_changes_nothing_outside_its_directory() {
     destination.add_arguments(&mut mirror, &source);
     let (status, out, err) = output(&mut mirror);
     assert_eq!(status, Some(0), "{out}{err}");
-    destination.assert_has_only("1.txt");
+    destination.assert_has_only(&["1.txt"]);
 }
 
 #[test]
