@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
-use websub::answer::{Answer, BrokerAnswer};
+use websub::answer::Answer;
 use websub::histogram::Histogram;
 
 use crate::announce::delivery::Submission;
@@ -89,7 +89,7 @@ impl Brokers {
         let sent = broker.send(submission).await;
         lock(&broker.durations).observe(began.elapsed());
         match sent {
-            Ok(()) => Answer::Broker(BrokerAnswer::Receipts),
+            Ok(()) => Answer::Receipts,
             Err(error) => error.answer(),
         }
     }

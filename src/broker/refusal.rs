@@ -1,7 +1,7 @@
 //! The meaning of an `ERROR`, and of a connection that fails (F7).
 
 use resourcesync::escape::excerpt;
-use websub::answer::{Answer, BrokerAnswer, BrokerRefusal};
+use websub::answer::{Answer, BrokerRefusal};
 use websub::secret::Mask;
 
 use crate::broker::frame::{Frame, FrameError};
@@ -71,10 +71,10 @@ impl BrokerError {
     /// Returns it as an answer for the engine.
     pub fn answer(self) -> Answer {
         match self {
-            BrokerError::Refused { refusal, text } => Answer::Broker(BrokerAnswer::Refused {
+            BrokerError::Refused { refusal, text } => Answer::BrokerError {
                 refusal,
                 excerpt: text,
-            }),
+            },
             error => Answer::Failed(error.to_string()),
         }
     }

@@ -18,7 +18,7 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Uri, rest_below};
 use tokio::runtime::Runtime;
-use websub::answer::{Answer, BrokerAnswer, BrokerRefusal};
+use websub::answer::{Answer, BrokerRefusal};
 use websub::secret::Secret;
 
 use crate::announce::delivery::Submission;
@@ -322,15 +322,18 @@ impl Resending<'_> {
             let mut waits = WAITS.into_iter();
             loop {
                 let (exit, wait, reason) = match self.brokers.submit(submission).await {
-                    Answer::Broker(BrokerAnswer::Receipts) => return Ok(()),
-                    Answer::Broker(BrokerAnswer::Refused { refusal, excerpt }) => {
-                        match refusal == BrokerRefusal::Other {
-                            true => (Exit::Temporary, waits.next(), excerpt),
-                            false => (Exit::Refused, None, excerpt),
-                        }
+                    Answer::Receipts => return Ok(()),
+                    Answer::BrokerError {
+                        refusal: BrokerRefusal::Credentials | BrokerRefusal::Destination,
+                        excerpt,
+                    } => (Exit::Refused, None, excerpt),
+                    Answer::Failed(reason)
+                    | Answer::Status {
+                        excerpt: reason, ..
                     }
-                    Answer::Failed(reason) => (Exit::Temporary, waits.next(), reason),
-                    Answer::Status { excerpt, .. } => (Exit::Temporary, waits.next(), excerpt),
+                    | Answer::BrokerError {
+                        excerpt: reason, ..
+                    } => (Exit::Temporary, waits.next(), reason),
                 };
                 let Some(wait) = wait else {
                     return Err(ResendFailure::Broker(exit, reason));

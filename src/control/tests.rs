@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
-use websub::publisher::reason::RefusalKind;
+use websub::publisher::reason::{Refusal, RefusalKind};
 
 use super::*;
-use crate::announce::delivery::attempt::{Attempt, Refusal};
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::plan::Mode;
 use crate::report::status::{BacklogView, Condition, HubView, WaitingView};
 

@@ -5,7 +5,7 @@ use url::Url;
 use websub::hub::publication::PUBLIC_HUB_GREETING;
 use websub::hub::request::HUB_GREETING;
 use websub::probe::{FailureCause, ProbeResult};
-use websub::publisher::redirect::next_hop;
+use websub::publisher::verdict::next_hop;
 
 use crate::announce::plan::is_broker_name;
 use crate::diagnostics::Diagnostic;

@@ -15,9 +15,9 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 use websub::hub::publisher_counts::{PublisherView, UnknownToken};
 use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
-use websub::publisher::reason::RefusalKind;
+use websub::publisher::reason::{Refusal, RefusalKind};
 
-use crate::announce::delivery::attempt::{Attempt, Refusal};
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::NotificationView;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::UnreadableDirectory;

@@ -13,7 +13,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Topic, Uri};
-use rsnotify::announce::delivery::attempt::{Attempt, Refusal};
+use rsnotify::announce::delivery::attempt::Attempt;
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::steps::cut::{bytes, times};
@@ -32,7 +32,7 @@ use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedTopic,
     Subscription,
 };
-use websub::publisher::reason::RefusalKind;
+use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::secret::Secret;
 
 mod integrity;

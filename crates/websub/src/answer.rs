@@ -24,17 +24,10 @@ pub enum Answer {
     },
     /// No answer: the error message.
     Failed(String),
-    /// Answer of a message broker.
-    Broker(BrokerAnswer),
-}
-
-/// The answer of a message broker to a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BrokerAnswer {
-    /// It has it: all receipts arrived.
+    /// A message broker has it: all receipts arrived.
     Receipts,
-    /// An `ERROR`, with the beginning of its text.
-    Refused {
+    /// A message broker answered with an `ERROR`.
+    BrokerError {
         /// Kind of refusal.
         refusal: BrokerRefusal,
         /// The beginning of its text.
@@ -72,7 +65,7 @@ impl Answer {
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         match self {
             Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
-            Answer::Failed(_) | Answer::Broker(_) => None,
+            _ => None,
         }
     }
 
@@ -80,8 +73,8 @@ impl Answer {
     pub fn leaves_doubt(&self) -> bool {
         match self {
             Answer::Status { status, .. } => matches!(status, 500 | 502 | 504),
-            Answer::Failed(_) => true,
-            Answer::Broker(answer) => *answer != BrokerAnswer::Receipts,
+            Answer::Failed(_) | Answer::BrokerError { .. } => true,
+            Answer::Receipts => false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Notifications to hubs, and the meaning of their answers.
 //!
-//! This file builds the request (R24). [`verdict`] judges an answer, with a [`reason`] if it is not accepted, and
-//! [`redirect`] decides about redirections.
+//! This file builds the request (R24). [`verdict`] judges an answer, with a [`reason`] if it is not accepted, and decides
+//! about redirections.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ pub mod http;
 #[cfg(feature = "publisher")]
 pub mod preview;
 pub mod reason;
-pub mod redirect;
 #[cfg(feature = "publisher")]
 pub mod settings;
 pub mod verdict;

@@ -406,7 +406,7 @@ impl Destination {
             }
             Answer::Failed(reason) => return Err(SubscribeError::NoAnswer { hub, reason }),
             // No HTTP server gives this answer.
-            Answer::Broker(_) => {
+            Answer::Receipts | Answer::BrokerError { .. } => {
                 let reason = String::new();
                 return Err(SubscribeError::NoAnswer { hub, reason });
             }

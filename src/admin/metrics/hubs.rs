@@ -180,9 +180,10 @@ fn of_hub(hub: &Hub) -> Label {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use websub::publisher::reason::Refusal;
 
     use super::*;
-    use crate::announce::delivery::attempt::{Attempt, Refusal};
+    use crate::announce::delivery::attempt::Attempt;
     use crate::report::status::HubView;
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.

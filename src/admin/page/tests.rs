@@ -8,12 +8,12 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::subscriptions::view::{
     HubStatus, LastAttempt, SubscriptionList, SubscriptionView,
 };
-use websub::publisher::reason::RefusalKind;
+use websub::publisher::reason::{Refusal, RefusalKind};
 
 use crate::admin::page::SubscriptionsPage;
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::announce::delivery::attempt::{Attempt, Refusal};
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use resourcesync::escape::printable;
 use serde::{Deserialize, Serialize};
-use websub::answer::{Answer, BrokerAnswer};
-use websub::publisher::reason::RefusalKind;
+use websub::answer::Answer;
+use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::publisher::verdict::says_nothing;
 
 use crate::state::{Columns, FromRow};
@@ -23,16 +23,6 @@ pub struct Attempt {
     pub refusal: Option<Refusal>,
 }
 
-/// The reason why a hub did not accept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    pub kind: RefusalKind,
-    pub reason: String,
-    /// True if it will not pass by itself. State files and JSON call this `needs_person`.
-    #[serde(rename = "needs_person")]
-    pub needs_operator: bool,
-}
-
 /// Reads the column of an account that has its last one.
 impl FromRow for Option<Attempt> {
     fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Attempt>> {
@@ -47,8 +37,8 @@ impl Attempt {
             Answer::Status {
                 status, excerpt, ..
             } => (Some(*status), printable(excerpt)),
-            Answer::Failed(_) | Answer::Broker(BrokerAnswer::Receipts) => (None, String::new()),
-            Answer::Broker(BrokerAnswer::Refused { excerpt, .. }) => (None, printable(excerpt)),
+            Answer::Failed(_) | Answer::Receipts => (None, String::new()),
+            Answer::BrokerError { excerpt, .. } => (None, printable(excerpt)),
         };
         Attempt {
             at,
@@ -118,16 +108,6 @@ impl Attempt {
     }
 }
 
-impl Refusal {
-    pub fn new(kind: RefusalKind, reason: &str, needs_operator: bool) -> Refusal {
-        Refusal {
-            kind,
-            reason: printable(reason),
-            needs_operator,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use resourcesync::escape::MAX_EXCERPT;
@@ -159,12 +139,12 @@ mod tests {
             let refusal = refusal.map(|kind| Refusal::new(kind, "", false));
             Attempt::new(1, answer, refusal, Timestamp::UNIX_EPOCH).answer()
         };
-        let receipts = Answer::Broker(BrokerAnswer::Receipts);
+        let receipts = Answer::Receipts;
         assert_eq!(answer(&receipts, None), "accepted");
-        let refused = Answer::Broker(BrokerAnswer::Refused {
+        let refused = Answer::BrokerError {
             refusal: BrokerRefusal::Destination,
             excerpt: "no such queue".to_owned(),
-        });
+        };
         let kind = RefusalKind::DestinationRefused;
         assert_eq!(answer(&refused, Some(kind)), "refused");
         let failed = Answer::Failed("timed out".to_owned());

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use websub::publisher::reason::RefusalKind;
+use websub::publisher::reason::{Refusal, RefusalKind};
 
-use crate::announce::delivery::attempt::Refusal;
 use crate::announce::ids::ChannelId;
 use crate::announce::time::later;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::announce::delivery::Submission;
-use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalScope};
+use crate::announce::delivery::attempt::{Attempt, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
 use crate::announce::difference::Version;
 use crate::announce::event::Fact;
@@ -15,7 +15,7 @@ use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use websub::answer::Answer;
-use websub::publisher::reason::RefusalKind;
+use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::publisher::verdict::{Verdict, verdict};
 
 use crate::announce::history::{Outcome, OutcomeView};
@@ -369,14 +369,7 @@ pub fn answered(
                 refused(step, &answered, later(step.now, TOO_LARGE_WAIT), refusal)
             }
         },
-        Verdict::Retry { at, reason } => {
-            let refusal = Refusal::new(reason.kind(), &reason.to_string(), false);
-            refused(step, &answered, at, refusal)
-        }
-        Verdict::NeedsOperator { at, reason } => {
-            let refusal = Refusal::new(reason.kind(), &reason.to_string(), true);
-            refused(step, &answered, at, refusal)
-        }
+        Verdict::Refused { at, refusal } => refused(step, &answered, at, refusal),
     }
 }
 

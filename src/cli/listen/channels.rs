@@ -7,8 +7,8 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::uri::{Hub, Topic};
 use url::Url;
-use websub::subscriber::discover::{DiscoverError, Discovery, discover};
-use websub::subscriber::retrieve::{AllowedOrigins, Retriever};
+use websub::subscriber::discover::{Discovery, discover};
+use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::cli::listen::exit::Failure;
 
@@ -99,7 +99,7 @@ async fn channels_at(
     if let Some(channel) = topic.and_then(|found| channel_of_topic(asked, found, hub)) {
         return Ok(channel.into());
     }
-    if let Err(error @ (DiscoverError::Url { .. } | DiscoverError::Request { .. })) = discovered {
+    if let Err(error @ (RetrieveError::Url { .. } | RetrieveError::Request { .. })) = discovered {
         return Err(error.into());
     }
     let retriever = Retriever::new(AllowedOrigins::any())?;

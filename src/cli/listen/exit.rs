@@ -3,7 +3,6 @@
 use anyhow::anyhow;
 use websub::hub::request::Rejection;
 use websub::subscriber::SubscribeError;
-use websub::subscriber::discover::DiscoverError;
 use websub::subscriber::retrieve::RetrieveError;
 
 use crate::cli::exit::Exit;
@@ -36,13 +35,6 @@ impl Failure {
             Exit::Failure
         };
         Failure { error, exit }
-    }
-}
-
-impl From<DiscoverError> for Failure {
-    fn from(error: DiscoverError) -> Failure {
-        let is_temporary = error.is_temporary();
-        Failure::new(error.into(), is_temporary)
     }
 }
 

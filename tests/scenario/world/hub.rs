@@ -9,7 +9,7 @@ use resourcesync::change_payload::ChangePayload;
 use resourcesync::payload::Payload;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::ids::ChannelId;
-use websub::answer::{Answer, BrokerAnswer, BrokerRefusal};
+use websub::answer::{Answer, BrokerRefusal};
 
 use crate::world::changes::HeardChanges;
 use crate::world::plan::SITE;
@@ -178,7 +178,7 @@ impl FakeHub {
             Reply::Hang => return None,
             Reply::Error(refusal) => {
                 let excerpt = "words".to_owned();
-                let answer = Answer::Broker(BrokerAnswer::Refused { refusal, excerpt });
+                let answer = Answer::BrokerError { refusal, excerpt };
                 return Some((Duration::ZERO, answer));
             }
             Reply::Fail(seconds) => {

@@ -78,9 +78,7 @@ impl DeliveryCounts {
             (DeliveryOutcome::Gone, _) => &mut self.gone,
             (DeliveryOutcome::Abandoned, _) => &mut self.abandoned,
             (DeliveryOutcome::Retry { .. }, Answer::Status { .. }) => &mut self.refused,
-            (DeliveryOutcome::Retry { .. }, Answer::Failed(_) | Answer::Broker(_)) => {
-                &mut self.failed
-            }
+            (DeliveryOutcome::Retry { .. }, _) => &mut self.failed,
         };
         *count += 1;
     }

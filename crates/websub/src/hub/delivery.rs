@@ -44,7 +44,7 @@ pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> D
         } => return DeliveryOutcome::Delivered,
         Answer::Status { status: 410, .. } => return DeliveryOutcome::Gone,
         Answer::Status { retry_after, .. } => retry_after.as_deref(),
-        Answer::Failed(_) | Answer::Broker(_) => None,
+        _ => None,
     };
     // The subscription stays until its lease ends.
     if attempts >= MAX_ATTEMPTS {

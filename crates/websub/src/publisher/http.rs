@@ -18,8 +18,8 @@ use crate::histogram::Histogram;
 use crate::http::client;
 use crate::http::lock;
 use crate::publisher::HubRequest;
-use crate::publisher::redirect::{next_hop, same_address};
 use crate::publisher::settings::{self, HubCredentials, PublishSettings, PublishSettingsError};
+use crate::publisher::verdict::{next_hop, same_address};
 use crate::secret::Mask;
 
 /// Maximum requests under way to one hub.

@@ -1,95 +1,28 @@
-//! The reasons why a hub did not accept a notification, with their usual causes (R23).
+//! The reasons why a hub or message broker did not accept a notification, with their usual causes (R23).
 
-use std::str::FromStr;
-
+use resourcesync::escape::printable;
 use serde::{Deserialize, Serialize};
 
-/// The reason why a hub did not accept, with the usual cause of such an answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    /// There was no answer; the error.
-    #[error("no answer: {0}")]
-    NoAnswer(String),
-    /// It is overloaded, or fails; the HTTP status.
-    #[error("it cannot take it now ({0})")]
-    Unavailable(u16),
-    /// A hub that forgets topics without subscribers answers so; the HTTP status.
-    #[error("probably nobody has subscribed ({0})")]
-    NoSubscribersLikely(u16),
-    /// It redirects to where nothing is sent.
-    #[error("{}", redirected(*status, to.as_deref()))]
-    Redirected {
-        /// HTTP status.
-        status: u16,
-        /// Value of the `Location` header.
-        to: Option<String>,
-    },
-    /// It does not understand the request; the HTTP status.
-    #[error("it wants the notification in another form ({0}): try another mode")]
-    WrongMode(u16),
-    /// It requires authorization; the HTTP status.
-    #[error("it wants credentials, or the topic to be registered first ({0})")]
-    NotAllowed(u16),
-    /// It refuses the credentials of the request, which are named.
-    #[error("it refuses the {0} (401)")]
-    WrongCredentials(&'static str),
-    /// The proxy requires authorization.
-    #[error(
-        "the proxy wants credentials (407): put them into the variable that names it, such as HTTPS_PROXY"
-    )]
-    NotAllowedByProxy,
-    /// Nothing is at the address; the HTTP status.
-    #[error("it takes no notifications at this address ({0}): correct url or publish_url")]
-    NotThere(u16),
-    /// The form of its answer denies the publication; its reason.
-    #[error("it denies the publication: {0}")]
-    Denied(String),
-    /// Any other HTTP status.
-    #[error("it refuses ({0})")]
-    Refused(u16),
-    /// A message broker refuses the login; its text.
-    #[error("it refuses user name, password or virtual host: {0}")]
-    BrokerLogin(String),
-    /// A message broker refuses the destination; its text.
-    #[error("it refuses the destination: {0}")]
-    Destination(String),
-    /// A message broker answers with any other `ERROR`; its text.
-    #[error("it answers with an error: {0}")]
-    BrokerFailure(String),
+/// The reason why a hub did not accept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Its kind, which has a usual cause.
+    pub kind: RefusalKind,
+    /// What the hub answered, in an operator's words.
+    pub reason: String,
+    /// True if it will not pass by itself. State files and JSON call this `needs_person`.
+    #[serde(rename = "needs_person")]
+    pub needs_operator: bool,
 }
 
-impl Reason {
-    /// Returns the kind of refusal.
-    pub fn kind(&self) -> RefusalKind {
-        match self {
-            Reason::NoAnswer(_) => RefusalKind::NoAnswer,
-            Reason::Unavailable(_) => RefusalKind::Unavailable,
-            Reason::NoSubscribersLikely(_) => RefusalKind::NoSubscribersLikely,
-            Reason::Redirected { .. } => RefusalKind::Redirected,
-            Reason::WrongMode(_) => RefusalKind::WrongMode,
-            Reason::NotAllowed(_) | Reason::WrongCredentials(_) => RefusalKind::NotAllowed,
-            Reason::NotAllowedByProxy => RefusalKind::NotAllowedByProxy,
-            Reason::NotThere(_) => RefusalKind::NotThere,
-            Reason::Denied(_) => RefusalKind::Denied,
-            Reason::Refused(_) => RefusalKind::Refused,
-            Reason::BrokerLogin(_) => RefusalKind::NotAllowed,
-            Reason::Destination(_) => RefusalKind::DestinationRefused,
-            Reason::BrokerFailure(_) => RefusalKind::Unavailable,
+impl Refusal {
+    /// Returns a refusal with the beginning of a reason, which may have been written elsewhere.
+    pub fn new(kind: RefusalKind, reason: &str, needs_operator: bool) -> Refusal {
+        Refusal {
+            kind,
+            reason: printable(reason),
+            needs_operator,
         }
-    }
-
-    /// Returns the name that metrics and JSON have for it.
-    pub fn name(&self) -> &'static str {
-        self.kind().as_str()
-    }
-}
-
-fn redirected(status: u16, to: Option<&str>) -> String {
-    match to {
-        Some(to) => format!(
-            "it redirects ({status}) to {to}, where nothing is sent: if that is the hub, make it url or publish_url"
-        ),
-        None => format!("it redirects ({status}) to nowhere: correct url or publish_url"),
     }
 }
 
@@ -97,29 +30,29 @@ fn redirected(status: u16, to: Option<&str>) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
-    /// See [`Reason::NoAnswer`].
+    /// There was no answer.
     NoAnswer,
-    /// See [`Reason::Unavailable`] and [`Reason::BrokerFailure`].
+    /// It is overloaded, or fails.
     Unavailable,
-    /// See [`Reason::NoSubscribersLikely`].
+    /// A hub that forgets topics without subscribers answers so.
     NoSubscribersLikely,
-    /// See [`Reason::Redirected`].
+    /// It redirects to where nothing is sent.
     Redirected,
-    /// See [`Reason::WrongMode`].
+    /// It does not understand the request.
     WrongMode,
-    /// See [`Reason::NotAllowed`] and [`Reason::BrokerLogin`].
+    /// It requires other credentials.
     NotAllowed,
-    /// See [`Reason::NotAllowedByProxy`].
+    /// The proxy requires credentials.
     NotAllowedByProxy,
-    /// See [`Reason::NotThere`].
+    /// Nothing is at the address.
     NotThere,
-    /// See [`Reason::Denied`].
+    /// The form of its answer denies the publication.
     Denied,
-    /// See [`Reason::Destination`].
+    /// A message broker refuses the destination.
     DestinationRefused,
     /// The notification is too large, and sent in parts.
     TooLarge,
-    /// See [`Reason::Refused`].
+    /// Any other status.
     Refused,
 }
 
@@ -215,21 +148,6 @@ impl RefusalKind {
     }
 }
 
-/// The error for an unknown kind of refusal.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no kind of refusal")]
-pub struct UnknownKind(String);
-
-impl FromStr for RefusalKind {
-    type Err = UnknownKind;
-
-    fn from_str(text: &str) -> Result<RefusalKind, UnknownKind> {
-        let mut kinds = RefusalKind::ALL.into_iter();
-        let known = kinds.find(|kind| kind.as_str() == text);
-        known.ok_or_else(|| UnknownKind(text.to_owned()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,10 +155,11 @@ mod tests {
     #[test]
     fn every_kind_is_read_as_it_is_written() {
         for kind in RefusalKind::ALL {
-            assert_eq!(kind.as_str().parse(), Ok(kind));
-            assert_eq!(serde_json::json!(kind), kind.as_str());
+            let name = serde_json::json!(kind);
+            assert_eq!(name, kind.as_str());
+            assert_eq!(serde_json::from_value::<RefusalKind>(name).unwrap(), kind);
         }
-        assert!("".parse::<RefusalKind>().is_err());
+        assert!(serde_json::from_value::<RefusalKind>("".into()).is_err());
     }
 
     #[test]

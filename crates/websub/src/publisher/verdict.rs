@@ -1,12 +1,14 @@
-//! The meaning of a hub's answer for the notification in flight (R23).
+//! The meaning of a hub's answer for the notification in flight, and the redirections that a submission follows: file
+//! content and foreign servers never decide where notifications are sent (R9, R23).
 
 use std::time::Duration;
 
 use jiff::Timestamp;
+use url::Url;
 
-use crate::answer::{Answer, BrokerAnswer, BrokerRefusal};
+use crate::answer::{Answer, BrokerRefusal};
 use crate::form::{form_value, is_form};
-use crate::publisher::reason::Reason;
+use crate::publisher::reason::{Refusal, RefusalKind};
 use crate::retry::{after, backoff, next_try};
 
 /// The outcome of a notification after an answer.
@@ -14,21 +16,14 @@ use crate::retry::{after, backoff, next_try};
 pub enum Verdict {
     /// The hub has it.
     Accepted,
-    /// It is retried, and this may pass by itself.
-    Retry {
-        /// The time of the next attempt.
-        at: Timestamp,
-        /// The reason for it.
-        reason: Reason,
-    },
     /// The notification is withdrawn, and half of it cut.
     TooLarge,
-    /// It is retried, but an operator must act.
-    NeedsOperator {
+    /// It is retried.
+    Refused {
         /// The time of the next attempt.
         at: Timestamp,
         /// The reason for it.
-        reason: Reason,
+        refusal: Refusal,
     },
 }
 
@@ -41,15 +36,38 @@ const OPERATOR_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Judges the answer to the `attempts`th try. `jitter` is random, from 0 to 1.
 pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> Verdict {
+    let refused = |at, kind, reason: &str, needs_operator| Verdict::Refused {
+        at,
+        refusal: Refusal::new(kind, reason, needs_operator),
+    };
+    let slowly = after(now, OPERATOR_WAIT);
+    let operator = |kind, reason: &str| refused(slowly, kind, reason, true);
+    let soon = |kind, reason: &str| {
+        let at = after(now, backoff(attempts, jitter));
+        refused(at, kind, reason, false)
+    };
     let (status, content_type, retry_after, excerpt, credentials) = match answer {
-        Answer::Failed(what) => {
-            let at = after(now, backoff(attempts, jitter));
-            return Verdict::Retry {
-                at,
-                reason: Reason::NoAnswer(what.clone()),
+        Answer::Failed(error) => {
+            return soon(RefusalKind::NoAnswer, &format!("no answer: {error}"));
+        }
+        Answer::Receipts => return Verdict::Accepted,
+        // F7.
+        Answer::BrokerError { refusal, excerpt } => {
+            return match refusal {
+                BrokerRefusal::Credentials => operator(
+                    RefusalKind::NotAllowed,
+                    &format!("it refuses user name, password or virtual host: {excerpt}"),
+                ),
+                BrokerRefusal::Destination => operator(
+                    RefusalKind::DestinationRefused,
+                    &format!("it refuses the destination: {excerpt}"),
+                ),
+                BrokerRefusal::Other => soon(
+                    RefusalKind::Unavailable,
+                    &format!("it answers with an error: {excerpt}"),
+                ),
             };
         }
-        Answer::Broker(answer) => return of_broker(answer, attempts, now, jitter),
         Answer::Status {
             status,
             content_type,
@@ -64,61 +82,69 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
             *credentials,
         ),
     };
-    let later = |reason| Verdict::Retry {
-        at: next_try(retry_after, attempts, now, jitter),
-        reason,
+    let later = |kind, reason: &str| {
+        let at = next_try(retry_after, attempts, now, jitter);
+        refused(at, kind, reason, false)
     };
-    let operator = |reason| Verdict::NeedsOperator {
-        at: after(now, OPERATOR_WAIT),
-        reason,
-    };
+    let nobody_subscribed = format!("probably nobody has subscribed ({status})");
     match status {
         200..=299 => match denial(content_type, excerpt) {
-            Some(why) => operator(Reason::Denied(why)),
+            Some(why) => operator(
+                RefusalKind::Denied,
+                &format!("it denies the publication: {why}"),
+            ),
             None => Verdict::Accepted,
         },
         413 => Verdict::TooLarge,
         500 if says_nobody_subscribed(excerpt) || says_nothing(excerpt) => {
-            later(Reason::NoSubscribersLikely(status))
+            later(RefusalKind::NoSubscribersLikely, &nobody_subscribed)
         }
         // No operator can correct this, so there is no alert, and the hub is retried slowly.
-        400 if says_nobody_subscribed(excerpt) => Verdict::Retry {
-            at: after(now, OPERATOR_WAIT),
-            reason: Reason::NoSubscribersLikely(status),
-        },
-        408 | 425 | 429 | 500..=599 => later(Reason::Unavailable(status)),
-        300..=399 => operator(Reason::Redirected {
-            status,
-            to: excerpt
-                .strip_prefix(LOCATION)
-                .filter(|to| !to.is_empty())
-                .map(str::to_owned),
-        }),
-        400 | 405 | 406 | 415 => operator(Reason::WrongMode(status)),
-        401 | 403 => operator(match credentials {
-            Some(refused) if status == 401 => Reason::WrongCredentials(refused),
-            _ => Reason::NotAllowed(status),
-        }),
-        407 => operator(Reason::NotAllowedByProxy),
-        404 | 410 => operator(Reason::NotThere(status)),
-        _ => operator(Reason::Refused(status)),
-    }
-}
-
-/// Judges the answer of a message broker (F7).
-fn of_broker(answer: &BrokerAnswer, attempts: u32, now: Timestamp, jitter: f64) -> Verdict {
-    let BrokerAnswer::Refused { refusal, excerpt } = answer else {
-        return Verdict::Accepted;
-    };
-    let (text, at) = (excerpt.clone(), after(now, OPERATOR_WAIT));
-    let operator = |reason| Verdict::NeedsOperator { at, reason };
-    match refusal {
-        BrokerRefusal::Credentials => operator(Reason::BrokerLogin(text)),
-        BrokerRefusal::Destination => operator(Reason::Destination(text)),
-        BrokerRefusal::Other => Verdict::Retry {
-            at: after(now, backoff(attempts, jitter)),
-            reason: Reason::BrokerFailure(text),
-        },
+        400 if says_nobody_subscribed(excerpt) => refused(
+            slowly,
+            RefusalKind::NoSubscribersLikely,
+            &nobody_subscribed,
+            false,
+        ),
+        408 | 425 | 429 | 500..=599 => later(
+            RefusalKind::Unavailable,
+            &format!("it cannot take it now ({status})"),
+        ),
+        300..=399 => {
+            let to = excerpt.strip_prefix(LOCATION).filter(|to| !to.is_empty());
+            let reason = match to {
+                Some(to) => format!(
+                    "it redirects ({status}) to {to}, where nothing is sent: if that is the hub, make it url or \
+                     publish_url"
+                ),
+                None => format!("it redirects ({status}) to nowhere: correct url or publish_url"),
+            };
+            operator(RefusalKind::Redirected, &reason)
+        }
+        400 | 405 | 406 | 415 => operator(
+            RefusalKind::WrongMode,
+            &format!("it wants the notification in another form ({status}): try another mode"),
+        ),
+        401 | 403 => {
+            let reason = match credentials {
+                Some(refused) if status == 401 => format!("it refuses the {refused} (401)"),
+                _ => {
+                    format!("it wants credentials, or the topic to be registered first ({status})")
+                }
+            };
+            operator(RefusalKind::NotAllowed, &reason)
+        }
+        407 => operator(
+            RefusalKind::NotAllowedByProxy,
+            "the proxy wants credentials (407): put them into the variable that names it, such as HTTPS_PROXY",
+        ),
+        404 | 410 => operator(
+            RefusalKind::NotThere,
+            &format!(
+                "it takes no notifications at this address ({status}): correct url or publish_url"
+            ),
+        ),
+        _ => operator(RefusalKind::Refused, &format!("it refuses ({status})")),
     }
 }
 
@@ -150,6 +176,37 @@ fn says_nobody_subscribed(body: &str) -> bool {
         && !body.contains("hub.callback")
 }
 
+/// Redirections that one submission follows.
+pub const MAX_HOPS: u32 = 3;
+
+/// Returns the address at which an answer to a request sent to `from`, after `hops` redirections, asks for the same request
+/// again; nothing if this answer is the last. `configured` are the addresses of all configured hubs.
+pub fn next_hop(
+    status: u16,
+    location: Option<&str>,
+    from: &Url,
+    hops: u32,
+    configured: &[Url],
+) -> Option<Url> {
+    let target = from.join(location?.trim()).ok()?;
+    let keeps_method = matches!(status, 307 | 308);
+    (keeps_method && hops < MAX_HOPS && may_follow(from, &target, configured)).then_some(target)
+}
+
+/// Returns true if two addresses are one resource, whatever their queries: a `content-query` hub's carries the topic.
+pub fn same_address(one: &Url, other: &Url) -> bool {
+    one.origin() == other.origin() && one.path() == other.path()
+}
+
+fn may_follow(from: &Url, target: &Url, configured: &[Url]) -> bool {
+    let is_http = matches!(target.scheme(), "http" | "https");
+    let has_credentials = !target.username().is_empty() || target.password().is_some();
+    is_http
+        && !has_credentials
+        && (from.origin() == target.origin()
+            || configured.iter().any(|hub| same_address(hub, target)))
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -172,10 +229,24 @@ mod tests {
 
     fn seconds(verdict: &Verdict) -> Option<i64> {
         match verdict {
-            Verdict::Retry { at, .. } | Verdict::NeedsOperator { at, .. } => {
-                Some(at.duration_since(now()).as_secs())
-            }
+            Verdict::Refused { at, .. } => Some(at.duration_since(now()).as_secs()),
             Verdict::Accepted | Verdict::TooLarge => None,
+        }
+    }
+
+    /// Returns the verdict in short.
+    fn said(verdict: &Verdict) -> String {
+        match verdict {
+            Verdict::Accepted => "accepted".to_owned(),
+            Verdict::TooLarge => "too large".to_owned(),
+            Verdict::Refused { refusal, .. } => {
+                let who = if refusal.needs_operator {
+                    "operator"
+                } else {
+                    "retry"
+                };
+                format!("{who} {}", refusal.kind.as_str())
+            }
         }
     }
 
@@ -211,23 +282,18 @@ mod tests {
         #[case] wait: Option<i64>,
     ) {
         let verdict = verdict(&status(answered), 3, now(), 1.0);
-        let said = match &verdict {
-            Verdict::Accepted => "accepted".to_owned(),
-            Verdict::TooLarge => "too large".to_owned(),
-            Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
-            Verdict::NeedsOperator { reason, .. } => format!("operator {}", reason.name()),
-        };
-        assert_eq!(said, want);
+        assert_eq!(said(&verdict), want);
         assert_eq!(seconds(&verdict), wait);
     }
 
     #[test]
     fn no_answer_is_retried_and_says_what_failed() {
         let verdict = verdict(&Answer::Failed("connection refused".into()), 1, now(), 0.0);
-        let Verdict::Retry { reason, .. } = &verdict else {
+        let Verdict::Refused { refusal, .. } = &verdict else {
             panic!("{verdict:?}")
         };
-        assert_eq!(reason.to_string(), "no answer: connection refused");
+        assert_eq!(refusal.reason, "no answer: connection refused");
+        assert_eq!(said(&verdict), "retry no_answer");
         assert_eq!(seconds(&verdict), Some(1));
     }
 
@@ -241,20 +307,15 @@ mod tests {
         #[case] wait: Option<i64>,
     ) {
         let excerpt = "words".to_owned();
-        let answer = Answer::Broker(BrokerAnswer::Refused { refusal, excerpt });
+        let answer = Answer::BrokerError { refusal, excerpt };
         let verdict = verdict(&answer, 3, now(), 1.0);
-        let said = match &verdict {
-            Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
-            Verdict::NeedsOperator { reason, .. } => format!("operator {}", reason.name()),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(said, want);
+        assert_eq!(said(&verdict), want);
         assert_eq!(seconds(&verdict), wait);
     }
 
     #[test]
     fn a_broker_accepts_by_its_receipts() {
-        let answer = Answer::Broker(BrokerAnswer::Receipts);
+        let answer = Answer::Receipts;
         assert_eq!(verdict(&answer, 1, now(), 0.5), Verdict::Accepted);
         assert!(!answer.leaves_doubt());
     }
@@ -284,9 +345,13 @@ mod tests {
             excerpt: body.into(),
             credentials: None,
         };
-        let want = want.map_or(Verdict::Accepted, |why| Verdict::NeedsOperator {
+        let want = want.map_or(Verdict::Accepted, |why| Verdict::Refused {
             at: now() + OPERATOR_WAIT,
-            reason: Reason::Denied(why.into()),
+            refusal: Refusal {
+                kind: RefusalKind::Denied,
+                reason: format!("it denies the publication: {why}"),
+                needs_operator: true,
+            },
         });
         assert_eq!(verdict(&answer, 1, now(), 0.5), want);
     }
@@ -315,12 +380,52 @@ mod tests {
             excerpt: excerpt.into(),
             credentials: None,
         };
-        let (reason, calls) = match verdict(&answer, 1, now(), 0.5) {
-            Verdict::Retry { reason, .. } => (reason, false),
-            Verdict::NeedsOperator { reason, .. } => (reason, true),
-            other => panic!("{other:?}"),
+        let who = if want == "wrong_mode" {
+            "operator"
+        } else {
+            "retry"
         };
-        assert_eq!(reason.name(), want);
-        assert_eq!(calls, want == "wrong_mode");
+        assert_eq!(
+            said(&verdict(&answer, 1, now(), 0.5)),
+            format!("{who} {want}")
+        );
+    }
+
+    #[rstest]
+    #[case(307, "/b", 0, Some("https://hub.org/b"))]
+    #[case(308, "b?x=1", 2, Some("https://hub.org/a/b?x=1"))]
+    #[case(308, "https://hub.org:443/b", 0, Some("https://hub.org/b"))]
+    #[case(308, "https://other.org/publish", 0, Some("https://other.org/publish"))]
+    #[case(
+        308,
+        "https://other.org/publish?hub.mode=publish",
+        0,
+        Some("https://other.org/publish?hub.mode=publish")
+    )]
+    #[case(308, "https://other.org/elsewhere", 0, None)]
+    #[case(308, "http://hub.org/b", 0, None)]
+    #[case(308, "https://hub.org:8443/b", 0, None)]
+    #[case(308, "https://user:pw@hub.org/b", 0, None)]
+    #[case(308, "file:///etc/passwd", 0, None)]
+    #[case(308, "//evil.org/", 0, None)]
+    #[case(307, "/b", 3, None)]
+    #[case(301, "/b", 0, None)]
+    #[case(302, "/b", 0, None)]
+    #[case(303, "/b", 0, None)]
+    #[case(200, "/b", 0, None)]
+    fn only_307_and_308_lead_to_the_same_origin_or_a_configured_hub(
+        #[case] status: u16,
+        #[case] location: &str,
+        #[case] hops: u32,
+        #[case] want: Option<&str>,
+    ) {
+        let from = Url::parse("https://hub.org/a/").unwrap();
+        let configured = [Url::parse("https://other.org/publish").unwrap()];
+        let want = want.map(|url| Url::parse(url).unwrap());
+        assert_eq!(
+            next_hop(status, Some(location), &from, hops, &configured),
+            want
+        );
+        assert_eq!(next_hop(status, None, &from, hops, &configured), None);
     }
 }

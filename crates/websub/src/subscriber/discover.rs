@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use hyper::header::{HeaderMap, LINK};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method};
 use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
 
-use crate::answer::is_temporary;
 use crate::http::client;
 use crate::http::failure::describe;
 use crate::link::{parse_links, targets};
+use crate::subscriber::retrieve::RetrieveError;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -26,58 +26,17 @@ pub struct Discovery {
     pub capability_list: Option<Uri>,
 }
 
-/// An error of discovery.
-#[derive(Debug, thiserror::Error)]
-pub enum DiscoverError {
-    /// The topic is no URL.
-    #[error("{topic} is no URL")]
-    Url {
-        /// The topic.
-        topic: Topic,
-        /// Cause.
-        source: url::ParseError,
-    },
-    /// There is no answer.
-    #[error("cannot read {topic}: {reason}")]
-    Request {
-        /// The topic.
-        topic: Topic,
-        /// The error in words.
-        reason: String,
-    },
-    /// The answer is an error.
-    #[error("{topic} answers {status}")]
-    Status {
-        /// The topic.
-        topic: Topic,
-        /// HTTP status.
-        status: StatusCode,
-    },
-}
-
-impl DiscoverError {
-    /// Returns true if the same request may succeed later.
-    pub fn is_temporary(&self) -> bool {
-        match self {
-            DiscoverError::Url { .. } => false,
-            DiscoverError::Request { .. } => true,
-            DiscoverError::Status { status, .. } => is_temporary(status.as_u16()),
-        }
-    }
-}
-
 /// Reads the links of a topic with `HEAD`, or with `GET` if that names no hub.
 ///
 /// # Errors
 ///
 /// If it is no URL, or there is no answer, or an error.
-pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
-    let asked = Url::parse(topic.as_str()).map_err(|source| DiscoverError::Url {
-        topic: topic.clone(),
-        source,
-    })?;
-    let failed = |error| DiscoverError::Request {
-        topic: topic.clone(),
+pub async fn discover(topic: &Topic) -> Result<Discovery, RetrieveError> {
+    let url = || topic.to_string();
+    let asked =
+        Url::parse(topic.as_str()).map_err(|source| RetrieveError::Url { url: url(), source })?;
+    let failed = |error| RetrieveError::Request {
+        url: url(),
         reason: describe(error),
     };
     let make = || client::builder(TIMEOUT).redirect(Policy::limited(5));
@@ -87,15 +46,16 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
         let response = answered.map_err(failed)?;
         match response.status() {
             status if status.is_success() => Ok(read(topic, response.url(), response.headers())),
-            status => Err(DiscoverError::Status {
-                topic: topic.clone(),
+            status => Err(RetrieveError::Status {
+                url: url(),
                 status,
+                retry_after: None,
             }),
         }
     };
     match ask(Method::HEAD).await {
         Ok(discovery) if !discovery.hubs.is_empty() => Ok(discovery),
-        Err(error @ DiscoverError::Request { .. }) => Err(error),
+        Err(error @ RetrieveError::Request { .. }) => Err(error),
         by_head => ask(Method::GET)
             .await
             .or_else(|error| by_head.map_err(|_| error)),

@@ -22,7 +22,7 @@ const MAX_REDIRECTIONS: usize = 5;
 /// Maximum number of nested compressions: a list may be a compressed file, which a server compresses once more.
 const MAX_COMPRESSIONS: usize = 2;
 
-/// An error of retrieving a document.
+/// An error of discovery, or of retrieving a document.
 #[derive(Debug, thiserror::Error)]
 pub enum RetrieveError {
     /// The text is no URL.

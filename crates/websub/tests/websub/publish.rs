@@ -30,8 +30,10 @@ fn name(answer: &Answer) -> String {
     match verdict(answer, 1, Timestamp::now(), 0.5) {
         Verdict::Accepted => "accepted".into(),
         Verdict::TooLarge => "too_large".into(),
-        Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
-        Verdict::NeedsOperator { reason, .. } => format!("operator {}", reason.name()),
+        Verdict::Refused { refusal, .. } if refusal.needs_operator => {
+            format!("operator {}", refusal.kind.as_str())
+        }
+        Verdict::Refused { refusal, .. } => format!("retry {}", refusal.kind.as_str()),
     }
 }
 
@@ -43,9 +45,13 @@ fn judged(answer: &Answer) -> String {
     match verdict(answer, 3, now, 1.0) {
         Verdict::Accepted => "accepted".into(),
         Verdict::TooLarge => "too large".into(),
-        Verdict::Retry { at, reason } => format!("in {} s: {reason}", seconds(at)),
-        Verdict::NeedsOperator { at, reason } => {
-            format!("in {} s, by an operator: {reason}", seconds(at))
+        Verdict::Refused { at, refusal } => {
+            let who = if refusal.needs_operator {
+                ", by an operator"
+            } else {
+                ""
+            };
+            format!("in {} s{who}: {}", seconds(at), refusal.reason)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::delivery::signature;
 use websub::secret::Secret;
-use websub::subscriber::discover::{DiscoverError, discover};
+use websub::subscriber::discover::discover;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{
     CallbackKey, CallbackRequest, CallbackSubscription, Decision, Destination, SubscribeError,
@@ -113,7 +113,7 @@ async fn what_is_no_topic_says_why() {
         let topic = Topic::new(peer.url(path));
         async move { discover(&topic).await.unwrap_err() }
     };
-    assert!(matches!(why("/none").await, DiscoverError::Status { .. }));
+    assert!(matches!(why("/none").await, RetrieveError::Status { .. }));
     let free = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()

@@ -97,7 +97,7 @@ impl LastAttempt {
             Answer::Status { status, .. } => (Some(*status), None),
             Answer::Failed(reason) => (None, Some(printable(reason).into())),
             // No subscriber is a message broker.
-            Answer::Broker(_) => (None, None),
+            Answer::Receipts | Answer::BrokerError { .. } => (None, None),
         };
         LastAttempt {
             at,
