@@ -17,7 +17,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use resourcesync::escape::escaped_lines;
 use serde::Serialize;
 use tokio::sync::oneshot;
-use websub::host::is_addressed_to;
+use websub::headers::is_addressed_to;
 
 use crate::admin::metrics::ExpositionFormat;
 use crate::report::JSON_VERSION;

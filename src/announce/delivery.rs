@@ -8,8 +8,7 @@ use std::sync::Arc;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::uri::{Hub, Topic, Uri};
-use websub::hub::RelayHeaders;
-use websub::hub::subscriptions::NotificationToRelay;
+use websub::hub::{Relay, RelayHeaders, RelayId};
 use websub::publisher::HubRequest;
 
 use crate::announce::ids::ChannelId;
@@ -52,8 +51,9 @@ impl Submission {
     }
 
     /// Returns what the embedded hub relays.
-    pub fn relayed(&self) -> NotificationToRelay {
-        NotificationToRelay {
+    pub fn relayed(&self) -> Relay {
+        Relay {
+            id: RelayId::default(),
             topic: self.topic.clone(),
             seq: self.seq,
             body: Arc::clone(&self.body),

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use websub::answer::Answer;
-use websub::histogram::Histogram;
+use websub::counts::Histogram;
 
 use crate::announce::delivery::Submission;
 use crate::broker::feeds::message::{

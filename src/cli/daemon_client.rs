@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use resourcesync::escape::{escaped, escaped_lines};
 use resourcesync::uri::Uri;
 use rusqlite::Connection;
-use websub::http::clock::Clock;
+use websub::http::Clock;
 use websub::hub::published_topics::PublishedTopics;
 use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 use rusqlite::Connection;
-use websub::http::clock::Clock;
+use websub::http::Clock;
 
 use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Incomplete, Look, Observation};

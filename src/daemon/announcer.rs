@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use tracing::warn;
-use websub::http::clock::Clock;
+use websub::http::Clock;
 use websub::hub::Relay;
 use websub::topics::http::Topics;
 

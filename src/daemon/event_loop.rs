@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
-use websub::http::clock::Clock;
+use websub::http::Clock;
 use websub::hub::{HubRecord, Relay};
 
 use crate::admin::Readiness;

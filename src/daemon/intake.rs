@@ -19,9 +19,8 @@ use websub::hub::publication::http::{AcceptedRequest, PublicHub};
 use websub::hub::published_topics::directory::TopicDirectory;
 use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use websub::hub::publisher_counts::{PublisherView, views};
-use websub::hub::subscriptions::NotificationToRelay;
-use websub::hub::{HubRecord, Relay};
-use websub::retention::end_of;
+use websub::hub::{HubRecord, Relay, RelayId};
+use websub::retry::end_of;
 
 use crate::announce::time::{elapsed, later};
 use crate::control::{ControlReply, ControlRequest};
@@ -172,7 +171,8 @@ impl Intake {
         let kind = match published {
             Published::New { seq, saved } => {
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
-                let owed = self.hub.embedded.relay_new(NotificationToRelay {
+                let owed = self.hub.embedded.relay_new(Relay {
+                    id: RelayId::default(),
                     topic: topic.clone(),
                     seq,
                     body,

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
-use websub::http::clock::Clock;
+use websub::http::Clock;
 
 use crate::admin::Readiness;
 use crate::config::reload::DaemonConfig;

@@ -7,9 +7,8 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
-use websub::histogram::Histogram;
+use websub::counts::{Histogram, TopicRequests};
 use websub::publisher::reason::RefusalKind;
-use websub::topics::TopicRequests;
 
 use crate::report::documents::DocumentState;
 use crate::report::status::FellBehindView;

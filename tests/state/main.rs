@@ -25,7 +25,7 @@ use rsnotify::state::{
     save_time,
 };
 use rusqlite::Connection;
-use websub::http::clock::Clock;
+use websub::http::Clock;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
 use websub::hub::request::{Action, SubscriptionRequest};
 use websub::hub::{

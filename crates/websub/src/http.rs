@@ -1,9 +1,11 @@
-//! The basis of publisher, hub and subscriber over HTTP: client, server, and the words for failures.
+//! The basis of publisher, hub and subscriber over HTTP: client, server, clock, and the words for failures.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
 
 pub mod client;
-pub mod clock;
 mod connection_slots;
 pub mod failure;
 pub mod server;
@@ -11,4 +13,56 @@ pub mod server;
 /// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A value that is replaced as a whole, such as settings by a reload.
+#[derive(Debug)]
+pub struct Current<T>(Mutex<Arc<T>>);
+
+impl<T> Current<T> {
+    /// Puts the first value into effect.
+    pub fn new(value: T) -> Current<T> {
+        Current(Mutex::new(Arc::new(value)))
+    }
+
+    /// Returns the value in effect.
+    pub fn get(&self) -> Arc<T> {
+        Arc::clone(&lock(&self.0))
+    }
+
+    /// Replaces the value in effect.
+    pub fn replace(&self, value: T) {
+        *lock(&self.0) = Arc::new(value);
+    }
+}
+
+/// The clock that nobody sets, of which a process has one: the time of the wall clock when the process began, and what has passed since by a monotonic clock. It never goes back
+/// and never jumps, and stands still while the machine is suspended.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// The time at which the process began.
+    pub began: Timestamp,
+    started: Instant,
+}
+
+impl Clock {
+    /// Starts the clock, not before the time that it showed when a process saved it last.
+    pub fn start(saved: Option<Timestamp>) -> Clock {
+        let wall = Timestamp::now();
+        Clock {
+            began: saved.map_or(wall, |saved| wall.max(saved)),
+            started: Instant::now(),
+        }
+    }
+
+    /// Returns the time since the process began.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Returns the time.
+    pub fn now(&self) -> Timestamp {
+        let now = self.began.checked_add(self.elapsed());
+        now.unwrap_or(Timestamp::MAX)
+    }
 }

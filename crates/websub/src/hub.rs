@@ -6,8 +6,8 @@
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
 //! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`lookups`] handles.
 //! In a hub for many Sources, [`publication`] reads what publishers send, [`publisher`] decides who may publish, and
-//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher. [`counts`] has the counters
-//! for metrics, [`log_limit`] limits log lines. `http` joins the parts, and `topic_hub` has them all in memory.
+//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher. `http` joins the parts, and
+//! `topic_hub` has them all in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,13 +27,11 @@ pub mod address;
 pub mod admission;
 pub mod callback;
 pub mod client_address;
-pub mod counts;
 pub mod delivery;
 pub mod fair_queue;
 #[cfg(feature = "hub")]
 pub mod http;
 pub mod limits;
-pub mod log_limit;
 #[cfg(feature = "hub")]
 pub mod lookups;
 pub mod network;
@@ -151,7 +149,7 @@ pub const PART_BYTES: usize = 64 * 1024;
 /// A notification to deliver to each subscriber of a topic that has not received it. In memory only until it is saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
-    /// Its number in the state file.
+    /// Its number in the state file; none until it is numbered.
     pub id: RelayId,
     /// The topic that it is delivered for.
     pub topic: Topic,

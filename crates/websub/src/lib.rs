@@ -41,16 +41,13 @@
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
 pub mod answer;
-pub mod form;
-pub mod histogram;
-pub mod host;
+pub mod counts;
+pub mod headers;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod hub;
-pub mod link;
 pub mod probe;
 pub mod publisher;
-pub mod retention;
 pub mod retry;
 pub mod secret;
 #[cfg(feature = "subscriber")]

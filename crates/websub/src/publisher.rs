@@ -9,8 +9,7 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
 
-use crate::form::{FORM_TYPE, encode_form, with_parameters};
-use crate::link::link_header;
+use crate::headers::{FORM_TYPE, encode_form, link_header, with_parameters};
 
 #[cfg(feature = "publisher")]
 pub mod http;

@@ -1,9 +1,9 @@
-//! Retry times of failed attempts (R23): `Retry-After`, or exponential backoff.
-
-use std::time::Duration;
+//! Retry times of failed attempts (R23): `Retry-After`, or exponential backoff; and the end of what is kept for a while,
+//! such as a lease, although nothing ran meanwhile.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use std::time::Duration;
 
 /// The minimum wait.
 const MIN_WAIT: Duration = Duration::from_secs(1);
@@ -64,12 +64,22 @@ fn wait(text: &str, now: Timestamp) -> Option<Duration> {
         .filter(|wait| !wait.is_zero())
 }
 
+/// Time for which a run ends nothing that an earlier one left: its renewal needs a while, and a wall clock that was
+/// wrong at the start of either may have moved its end.
+const FIRST_HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// Returns when something ends that is due to end at `due`, after it has lasted for `lasts`: not before the run that `began`
+/// then has lasted for as long, or for an hour.
+pub fn end_of(due: Timestamp, lasts: Duration, began: Timestamp) -> Timestamp {
+    let first_hour = began.checked_add(lasts.min(FIRST_HOUR));
+    due.max(first_hour.unwrap_or(Timestamp::MAX))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use proptest::prelude::*;
     use rstest::rstest;
-
-    use super::*;
 
     fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
@@ -106,6 +116,24 @@ mod tests {
             let at = next_try(Some(&text), attempts, now(), 0.5);
             let wait = at.duration_since(now()).as_secs();
             prop_assert!((1..=3600).contains(&wait), "{wait}");
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_is_kept_for_an_hour() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        // The run began after ten hours. Each row: since when, for how long, and the end, in minutes.
+        for (since, lasts, end) in [
+            (0, 120_i64, 660),
+            (0, 20, 620),
+            (590, 20, 620),
+            (500, 600, 1_100),
+            (600, 20, 620),
+            (700, 20, 720),
+        ] {
+            let lasts_for = Duration::from_secs(lasts.unsigned_abs() * 60);
+            let found = end_of(at(since + lasts), lasts_for, at(600));
+            assert_eq!(found, at(end), "{since} {lasts}");
         }
     }
 }

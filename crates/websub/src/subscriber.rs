@@ -17,10 +17,9 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::answer::{Answer, is_temporary};
-use crate::form::{FORM_TYPE, encode_form};
-use crate::http::client;
-use crate::http::lock;
+use crate::headers::{FORM_TYPE, encode_form};
 use crate::http::server::{self, Listener, ServerLimits};
+use crate::http::{client, lock};
 use crate::secret::{Mask, Secret};
 
 mod callback;

@@ -1,6 +1,6 @@
 //! Metrics of the embedded hub. Counters start at zero with the daemon.
 
-use websub::hub::counts::EmbeddedHubCounts;
+use websub::counts::EmbeddedHubCounts;
 use websub::hub::subscriptions::view::HubStatus;
 
 use crate::admin::metrics::count;

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
-use websub::histogram::Histogram;
+use websub::counts::Histogram;
 
 /// Exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use jiff::Timestamp;
-use websub::form::encode_form;
+use websub::headers::encode_form;
 
 use crate::admin::page::parameter;
 use crate::admin::page::parts::{self, PER_PAGE};

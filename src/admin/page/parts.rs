@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 pub use resourcesync::escape::escaped;
 use resourcesync::uri::Topic;
-use websub::form::encode_form;
+use websub::headers::encode_form;
 use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::announce::history::{NotificationView, Outcome};

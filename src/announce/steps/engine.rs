@@ -13,7 +13,7 @@ use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::Connection;
-use websub::retention::end_of;
+use websub::retry::end_of;
 
 use crate::announce::steps::live::{Live, LiveHub, LiveSource};
 use crate::announce::steps::step::Step;

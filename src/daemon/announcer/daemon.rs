@@ -9,7 +9,7 @@ use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
 use tracing::warn;
 use url::Url;
-use websub::http::clock::Clock;
+use websub::http::Clock;
 use websub::hub::SavedHub;
 use websub::hub::http::settings::{EmbeddedHubSettings, HubError, PreparedHub};
 use websub::hub::published_topics::directory::HubTopics;

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tracing::debug;
-use websub::histogram::Histogram;
+use websub::counts::Histogram;
 use websub::publisher::http::{HubClients, Submitter};
 
 use crate::announce::delivery::Submission;

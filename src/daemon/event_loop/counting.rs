@@ -139,7 +139,7 @@ fn add<const N: usize>(sums: &mut [u64; N], numbers: [usize; N]) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use websub::histogram::Histogram;
+    use websub::counts::Histogram;
 
     use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::warn;
-use websub::http::clock::Clock;
+use websub::http::Clock;
 use websub::hub::delivery::bodies::RelayFile;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::PreparedHub;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use websub::http::clock::Clock;
+use websub::http::Clock;
 use websub::hub::http::fetches::Fetches;
 use websub::hub::http::settings::PreparedHub;
 use websub::hub::http::topic_client::TopicClient;

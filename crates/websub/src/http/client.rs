@@ -10,7 +10,7 @@ use reqwest::{Client, ClientBuilder, Response};
 use resourcesync::escape::excerpt;
 
 use crate::answer::Answer;
-use crate::form::FORM_TYPE;
+use crate::headers::FORM_TYPE;
 use crate::http::failure::describe;
 use crate::publisher::verdict::LOCATION;
 use crate::secret::Mask;

@@ -11,10 +11,9 @@ use ipnet::IpNet;
 use resourcesync::uri::is_clean;
 use url::{Host, Url};
 
-use crate::hub::Callback;
 use crate::hub::address::{destination, is_public};
-use crate::hub::network;
 use crate::hub::request::Rejection;
+use crate::hub::{Callback, network};
 
 #[cfg(feature = "hub")]
 pub(crate) mod http;

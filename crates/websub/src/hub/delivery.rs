@@ -10,8 +10,8 @@ use resourcesync::uri::{Hub, Topic};
 use sha2::{Sha256, Sha384, Sha512};
 
 use crate::answer::Answer;
+use crate::headers::link_header;
 use crate::hub::RelayHeaders;
-use crate::link::link_header;
 use crate::retry::{MAX_ATTEMPTS, next_try};
 use crate::secret::Secret;
 

@@ -9,9 +9,8 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
-use crate::form::{FORM_TYPE, form_value, is_form, media_type};
+use crate::headers::{FORM_TYPE, Link, form_value, is_form, media_type, parse_links, targets};
 use crate::hub::publisher::checked_topic;
-use crate::link::{Link, parse_links, targets};
 
 #[cfg(feature = "hub")]
 pub mod http;

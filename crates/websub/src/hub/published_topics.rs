@@ -9,8 +9,7 @@ use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
 use crate::hub::RelayHeaders;
-use crate::hub::publication::BodyDigest;
-use crate::hub::publication::{PublicationRefusal, PublishedTopic};
+use crate::hub::publication::{BodyDigest, PublicationRefusal, PublishedTopic};
 use crate::hub::usage::decrement;
 use crate::topics::normalized;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode;
 use url::form_urlencoded;
 
-use crate::form::form_value;
+use crate::headers::form_value;
 use crate::hub::Callback;
 use crate::hub::callback::CallbackPolicy;
 use crate::secret::Secret;

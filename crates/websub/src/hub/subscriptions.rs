@@ -5,7 +5,6 @@
 //! memory does not grow with what subscribers are behind.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
@@ -18,13 +17,10 @@ use crate::hub::subscriptions::backlog::{Extent, TopicBacklog};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::usage::{QuotaKey, Usage};
 use crate::hub::{
-    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
-    SavedTopic, Subscription, SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub, SavedTopic,
+    Subscription, SubscriptionKey,
 };
 use crate::secret::Secret;
-
-#[cfg(feature = "hub")]
-pub(crate) mod table;
 
 pub mod backlog;
 pub mod view;
@@ -50,19 +46,6 @@ struct TopicSubscribers {
     /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
     /// pending.
     last: Option<BodyDigest>,
-}
-
-/// A notification that came for a topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotificationToRelay {
-    /// The topic.
-    pub topic: Topic,
-    /// Its number in its channel.
-    pub seq: u64,
-    /// Content of the topic.
-    pub body: Arc<[u8]>,
-    /// Header values to deliver with it.
-    pub headers: RelayHeaders,
 }
 
 /// There may be a hundred thousand: what one at rest does not need is apart.
@@ -240,24 +223,20 @@ impl Subscriptions {
 
     /// Relays as [`relay`](Subscriptions::relay) does, unless it is the notification that was relayed last: it is
     /// submitted again after a crash before its acceptance was saved.
-    pub fn relay_once(
-        &mut self,
-        notification: NotificationToRelay,
-        now: Timestamp,
-    ) -> Option<Relay> {
-        let on_topic = self.topics.get_mut(&notification.topic)?;
-        let digest = Some(BodyDigest::of(&notification.body));
+    pub fn relay_once(&mut self, relay: Relay, now: Timestamp) -> Option<Relay> {
+        let on_topic = self.topics.get_mut(&relay.topic)?;
+        let digest = Some(BodyDigest::of(&relay.body));
         if on_topic.last == digest {
             return None;
         }
         on_topic.last = digest;
-        self.relay(notification, now)
+        self.relay(relay, now)
     }
 
     /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then calls
     /// [`saved`](Subscriptions::saved).
-    pub fn relay(&mut self, notification: NotificationToRelay, now: Timestamp) -> Option<Relay> {
-        let on_topic = self.topics.get_mut(&notification.topic)?;
+    pub fn relay(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
+        let on_topic = self.topics.get_mut(&relay.topic)?;
         on_topic
             .subscribers
             .values()
@@ -266,16 +245,11 @@ impl Subscriptions {
         let before = on_topic.backlog.size().bytes;
         on_topic.backlog.relay(PendingRelay {
             id: self.last,
-            size: notification.body.len() as u64,
+            size: relay.body.len() as u64,
         });
         self.backlog_bytes += on_topic.backlog.size().bytes - before;
-        Some(Relay {
-            id: self.last,
-            topic: notification.topic,
-            seq: notification.seq,
-            body: notification.body,
-            headers: notification.headers,
-        })
+        relay.id = self.last;
+        Some(relay)
     }
 
     /// Takes note that a notification is saved: it may be delivered.

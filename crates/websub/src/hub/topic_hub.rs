@@ -9,16 +9,14 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::http::clock::Clock;
-use crate::http::lock;
 use crate::http::server::{Listener, ServerLimits};
+use crate::http::{Clock, lock};
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::delivery::bodies::RelayFile;
 use crate::hub::http::EmbeddedHub;
 use crate::hub::http::public::serve_public;
 use crate::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
 use crate::hub::published_topics::directory::HubTopics;
-use crate::hub::subscriptions::NotificationToRelay;
 use crate::hub::{Callback, HubRecord, Relay, RelayHeaders, RelayId, SavedHub};
 use crate::topics::TopicPage;
 use crate::topics::http::Topics;
@@ -102,7 +100,8 @@ impl TopicHub {
         self.seq += 1;
         self.page.body = body.into();
         self.topics.serve(self.page.clone());
-        let notification = NotificationToRelay {
+        let notification = Relay {
+            id: RelayId::default(),
             topic: self.page.topic.clone(),
             seq: self.seq,
             body: Arc::clone(&self.page.body),

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use crate::hub::Callback;
 use crate::hub::address::destination;
 use crate::hub::client_address::Requester;
 use crate::hub::limits::LimitScope;
-use crate::hub::network;
+use crate::hub::{Callback, network};
 
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,23 +12,20 @@ use tokio::runtime::Handle;
 use tracing::debug;
 use uuid::Uuid;
 
-use crate::form::with_parameters;
-use crate::http::client;
+use crate::headers::with_parameters;
 use crate::http::failure::describe;
-use crate::http::lock;
+use crate::http::{client, lock};
 use crate::hub::admission::VerificationKind;
 use crate::hub::callback::http::CallbackLocation;
 use crate::hub::client_address::Requester;
-use crate::hub::counts::VerificationCounts;
 use crate::hub::delivery::http::{CUT_OFF, Deliveries};
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
-use crate::hub::http::SharedAdmission;
-use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
+use crate::hub::http::settings::PreparedHub;
+use crate::hub::http::state::HubState;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::{Action, SubscriptionRequest};
-use crate::hub::subscriptions::table::SubscriptionTable;
 use crate::hub::usage::QuotaKey;
 use crate::hub::{Callback, Subscription, SubscriptionKey};
 use crate::retry::{after, backoff};
@@ -44,16 +41,12 @@ const LIMITED_WAIT: Duration = Duration::from_secs(1);
 
 /// The verifications that are pending or under way.
 pub struct Verifications {
-    settings: Arc<EffectiveSettings>,
-    topics: HubTopics,
-    admission: Arc<SharedAdmission>,
-    table: Arc<SubscriptionTable>,
+    state: Arc<HubState>,
+    pub topics: HubTopics,
     deliveries: Arc<Deliveries>,
     /// The requests for each topic and callback, in order, whose first is under way.
     queues: Mutex<HashMap<SubscriptionKey, VecDeque<PendingVerification>>>,
     pub slots: Arc<FairSlots>,
-    /// Locked only to count.
-    pub counts: Mutex<VerificationCounts>,
     runtime: Handle,
 }
 
@@ -77,23 +70,15 @@ enum VerificationOutcome {
 
 impl Verifications {
     /// Must be called within a tokio runtime.
-    pub fn new(
-        settings: Arc<EffectiveSettings>,
-        topics: HubTopics,
-        admission: Arc<SharedAdmission>,
-        table: Arc<SubscriptionTable>,
-        deliveries: Arc<Deliveries>,
-    ) -> Verifications {
-        let count = settings.current().settings.concurrent_verifications;
+    pub fn new(topics: HubTopics, deliveries: Arc<Deliveries>) -> Verifications {
+        let state = Arc::clone(&deliveries.state);
+        let count = state.settings.get().settings.concurrent_verifications;
         Verifications {
-            settings,
+            state,
             topics,
-            admission,
-            table,
             deliveries,
             queues: Mutex::default(),
             slots: FairSlots::new(count),
-            counts: Mutex::default(),
             runtime: Handle::current(),
         }
     }
@@ -106,8 +91,8 @@ impl Verifications {
         requester: Option<Requester>,
     ) -> Result<(), LimitExceeded> {
         let quota_key = QuotaKey::new(&key.callback, requester);
-        let kind = self.table.with(|subscriptions| {
-            self.admission.with(|admission, now| {
+        let kind = self.state.with(|subscriptions| {
+            self.state.admission(|admission, now| {
                 if subscriptions.contains(&key) {
                     admission.begin(&quota_key, VerificationKind::Renewal, now)?;
                     return Ok(VerificationKind::Renewal);
@@ -179,20 +164,20 @@ impl Verifications {
                             expires: after(sent_at, lease),
                             requester,
                         };
-                        self.table.subscribe(subscription);
+                        self.state.subscribe(subscription);
                         // Its lease may have ended with something pending.
                         self.deliveries.begin_one(&key);
                     }
                     Action::Unsubscribe => {
-                        self.table.end("it unsubscribed", |subscriptions| {
+                        self.state.end("it unsubscribed", |subscriptions| {
                             subscriptions.unsubscribe(&key)
                         });
                     }
                 }
             }
             let quota_key = QuotaKey::new(&key.callback, requester);
-            self.admission
-                .with(|admission, _| admission.end(&quota_key, kind));
+            self.state
+                .admission(|admission, _| admission.end(&quota_key, kind));
             let mut queues = lock(&self.queues);
             let queue = queues.get_mut(&key).filter(|queue| queue.len() > 1);
             let Some(queue) = queue else {
@@ -206,12 +191,12 @@ impl Verifications {
     /// Sends a denial until it is answered; any answer will do.
     async fn send_denial(self: Arc<Self>, key: SubscriptionKey, reason: &'static str) {
         let url = denial_url(&key.callback, key.topic.as_str(), reason);
-        for attempt in 1..=self.settings.current().settings.verification_attempts {
+        for attempt in 1..=self.state.settings.get().settings.verification_attempts {
             let priority = match attempt {
                 1 => Priority::First,
                 _ => Priority::Retry,
             };
-            let prepared = self.settings.current();
+            let prepared = self.state.settings.get();
             if let Ok(location) = prepared.client.resolve(&key.callback, priority).await {
                 let taken = self.slots.acquire(&location.host, priority);
                 let mut slot = taken.await;
@@ -233,11 +218,11 @@ impl Verifications {
         while started.elapsed() < VERIFICATION_TIMEOUT {
             match self.attempt(pending, attempts).await {
                 VerificationOutcome::Confirmed(sent_at, slot) => {
-                    lock(&self.counts).confirmed += 1;
+                    lock(&self.state.counts).verifications.confirmed += 1;
                     return Some((sent_at, slot));
                 }
                 VerificationOutcome::Refused(status) => {
-                    lock(&self.counts).refused += 1;
+                    lock(&self.state.counts).verifications.refused += 1;
                     debug!(%callback, status, "the callback {callback} did not confirm the verification: it answered {status}");
                     return None;
                 }
@@ -257,17 +242,17 @@ impl Verifications {
                     );
                 }
             }
-            let allowed = self.settings.current().settings.verification_attempts;
+            let allowed = self.state.settings.get().settings.verification_attempts;
             let is_new = pending.kind == VerificationKind::New;
             if attempts >= allowed
-                || is_new && self.admission.with(|admission, _| admission.is_full())
+                || is_new && self.state.admission(|admission, _| admission.is_full())
             {
                 break;
             }
             tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
             attempts += 1;
         }
-        lock(&self.counts).failed += 1;
+        lock(&self.state.counts).verifications.failed += 1;
         None
     }
 
@@ -275,7 +260,7 @@ impl Verifications {
     /// wait, as after any other failed attempt.
     async fn may_wait(&self, wait: Duration) -> bool {
         let until = Instant::now() + wait.max(LIMITED_WAIT);
-        while !self.admission.with(|admission, _| admission.is_full()) {
+        while !self.state.admission(|admission, _| admission.is_full()) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
@@ -293,7 +278,7 @@ impl Verifications {
             (VerificationKind::New, _) => Priority::Retry,
         };
         let (prepared, location, mut slot) = loop {
-            let prepared = self.settings.current();
+            let prepared = self.state.settings.get();
             let location = match prepared.client.resolve(&request.callback, priority).await {
                 Ok(location) => location,
                 Err(error) => return VerificationOutcome::Failed(error.to_string()),
@@ -301,8 +286,8 @@ impl Verifications {
             // An address in the URL was counted with the request.
             if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
                 let connected = self
-                    .admission
-                    .with(|admission, now| admission.connect(address, now));
+                    .state
+                    .admission(|admission, now| admission.connect(address, now));
                 if let Err(exceeded) = connected {
                     return VerificationOutcome::Limited(exceeded);
                 }
@@ -310,14 +295,14 @@ impl Verifications {
             let taken = self.slots.acquire(&location.host, priority);
             let slot = taken.await;
             // Otherwise the policy has changed since the addresses were checked.
-            if self.settings.is_current(&prepared) {
+            if Arc::ptr_eq(&prepared, &self.state.settings.get()) {
                 break (prepared, location, slot);
             }
         };
         // Each attempt has its own challenge.
         let challenge = Uuid::new_v4().to_string();
         let url = verification_url(request, &challenge);
-        let sent_at = self.table.clock.now();
+        let sent_at = self.state.clock.now();
         // One byte more than the challenge, to notice anything after it.
         let max_bytes = challenge.len() + 1;
         match send(&prepared, &url, &location, &mut slot).await {

@@ -10,16 +10,14 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use resourcesync::uri::{Hub, Topic};
 use tokio::task::JoinSet;
 
-use crate::form::{FORM_TYPE, encode_form};
+use crate::headers::{FORM_TYPE, encode_form, parse_links, targets};
 use crate::http::client;
 use crate::http::failure::{cause, in_its_own_words};
 use crate::hub::publication::CHECK_MODE;
-use crate::link::{parse_links, targets};
 use crate::probe::{
     FailureCause, ProbeError, ProbeReply, ProbeResult, ReplyBody, ReplyLinks, TopicReplies,
 };
-use crate::publisher::settings::mask;
-use crate::publisher::settings::{PublishSettings, PublishSettingsError};
+use crate::publisher::settings::{PublishSettings, PublishSettingsError, mask};
 use crate::secret::Mask;
 
 /// Maximum topics requested at the same time.

@@ -14,9 +14,8 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::answer::Answer;
-use crate::histogram::Histogram;
-use crate::http::client;
-use crate::http::lock;
+use crate::counts::Histogram;
+use crate::http::{client, lock};
 use crate::publisher::HubRequest;
 use crate::publisher::settings::{self, HubCredentials, PublishSettings, PublishSettingsError};
 use crate::publisher::verdict::{next_hop, same_address};

@@ -7,8 +7,7 @@ use url::Url;
 
 use crate::http::client::USER_AGENT;
 use crate::publisher::HubRequest;
-use crate::publisher::settings::mask;
-use crate::publisher::settings::{HubCredentials, PublishSettings};
+use crate::publisher::settings::{HubCredentials, PublishSettings, mask};
 use crate::secret::MASKED;
 
 /// A `POST` request as text.

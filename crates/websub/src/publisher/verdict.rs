@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use crate::answer::{Answer, BrokerRefusal};
-use crate::form::{form_value, is_form};
+use crate::headers::{form_value, is_form};
 use crate::publisher::reason::{Refusal, RefusalKind};
 use crate::retry::{after, backoff, next_try};
 

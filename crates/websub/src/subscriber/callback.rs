@@ -9,12 +9,11 @@ use hyper::{Method, Request, StatusCode};
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 
-use crate::form::form_value;
+use crate::headers::{form_value, parse_links, targets};
 use crate::http::client::header_values;
 use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::hub::delivery::is_signed;
-use crate::link::{parse_links, targets};
 use crate::subscriber::{CallbackRequest, Callbacks, Decision, Intent, ReceivedNotification};
 
 /// Maximum size of a notification.

@@ -8,9 +8,9 @@ use reqwest::{Client, Method};
 use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
 
+use crate::headers::{parse_links, targets};
 use crate::http::client;
 use crate::http::failure::describe;
-use crate::link::{parse_links, targets};
 use crate::subscriber::retrieve::RetrieveError;
 
 const TIMEOUT: Duration = Duration::from_secs(30);

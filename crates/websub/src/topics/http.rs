@@ -11,12 +11,11 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValu
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 
+use crate::counts::TopicRequests;
+use crate::headers::link_header;
 use crate::http::lock;
 use crate::http::server::{FullResponse, text};
-use crate::link::link_header;
-use crate::topics::NO_SUCH_TOPIC;
-use crate::topics::TopicPage;
-use crate::topics::{TopicRequests, normalized};
+use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 
 /// The topics served. Clones share them.
 #[derive(Clone)]

@@ -15,7 +15,6 @@ use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
 use websub::hub::publication::BodyDigest;
 use websub::hub::published_topics::directory::HubTopics;
-use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub, SavedTopic,
     Subscription, SubscriptionKey,
@@ -112,7 +111,7 @@ async fn start_with(restored: Restored, set: impl Fn(&mut EmbeddedHubSettings)) 
         restored,
         RelayFile::in_memory(&saved),
         HubTopics::Served(topics.clone()),
-        websub::http::clock::Clock::start(None),
+        websub::http::Clock::start(None),
         record,
     );
     let address = serve_at(listener, &topics, Some(hub.clone()));
@@ -145,7 +144,7 @@ impl Running {
         soon(self.records.recv()).await.expect("the hub lives")
     }
 
-    fn send(&self, notification: NotificationToRelay) -> Option<Relay> {
+    fn send(&self, notification: Relay) -> Option<Relay> {
         let relay = self.hub.relay(notification);
         self.dispatch(relay.iter().cloned().collect());
         relay
@@ -157,8 +156,8 @@ impl Running {
         self.hub.dispatch(relays);
     }
 
-    fn notification(&self, seq: u64) -> NotificationToRelay {
-        NotificationToRelay {
+    fn notification(&self, seq: u64) -> Relay {
+        Relay {
             body: format!("<urlset>{seq}</urlset>").into_bytes().into(),
             ..to_relay(seq)
         }

@@ -10,10 +10,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use websub::http::server::{Listener, ServerLimits};
-use websub::hub::RelayHeaders;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::public::serve_public;
-use websub::hub::subscriptions::NotificationToRelay;
+use websub::hub::{Relay, RelayHeaders, RelayId};
 use websub::publisher::HubRequest;
 use websub::topics::TopicPage;
 use websub::topics::http::Topics;
@@ -320,8 +319,9 @@ pub fn topic() -> Topic {
 }
 
 /// A notification for an embedded hub.
-pub fn to_relay(seq: u64) -> NotificationToRelay {
-    NotificationToRelay {
+pub fn to_relay(seq: u64) -> Relay {
+    Relay {
+        id: RelayId::default(),
         topic: topic(),
         seq,
         body: BODY.into(),

@@ -11,14 +11,13 @@ use tracing::info;
 use url::Url;
 
 use crate::http::client;
-use crate::hub::Callback;
 use crate::hub::address::destination;
 use crate::hub::callback::{CallbackPolicy, literal_address};
 use crate::hub::fair_queue::Priority;
-use crate::hub::log_limit::LogLimit;
+use crate::hub::limits::LogLimit;
 use crate::hub::lookups::{LookupError, Lookups, ResolvedName, Resolver};
-use crate::hub::network;
 use crate::hub::request::Rejection;
+use crate::hub::{Callback, network};
 
 /// Log lines per interval about forbidden addresses.
 const FORBIDDEN_LINES: u64 = 10;

@@ -1,7 +1,7 @@
 //! Deliveries of notifications: to each subscriber in order, to different subscribers concurrently.
 
 use std::fmt::Display;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
@@ -11,19 +11,16 @@ use tokio::sync::watch;
 use tracing::{debug, error, warn};
 
 use crate::answer::Answer;
-use crate::histogram::Histogram;
-use crate::http::client;
-use crate::http::lock;
+use crate::http::{client, lock};
 use crate::hub::SubscriptionKey;
 use crate::hub::callback::http::{CallbackError, CallbackLocation};
-use crate::hub::counts::DeliveryCounts;
-use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayReader};
+use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayFile, RelayReader};
 use crate::hub::delivery::{DeliveryOutcome, headers, outcome, timeout};
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
-use crate::hub::http::settings::{EffectiveSettings, PreparedHub};
-use crate::hub::log_limit::LogLimit;
+use crate::hub::http::settings::PreparedHub;
+use crate::hub::http::state::HubState;
+use crate::hub::limits::LogLimit;
 use crate::hub::subscriptions::backlog::Extent;
-use crate::hub::subscriptions::table::SubscriptionTable;
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Assignment, Delivery};
 use crate::retry::MAX_ATTEMPTS;
@@ -36,35 +33,23 @@ const BATCH: usize = 100;
 /// Log lines per interval about abandoned deliveries.
 const ABANDONED_LINES: u64 = 10;
 
-/// The deliveries of what is pending in the table.
+/// The deliveries of what is pending.
 pub struct Deliveries {
-    settings: Arc<EffectiveSettings>,
-    table: Arc<SubscriptionTable>,
+    pub state: Arc<HubState>,
     relays: RelayReader,
     pub slots: Arc<FairSlots>,
-    /// Locked only to count.
-    pub counts: Mutex<DeliveryCounts>,
-    /// The time that the successful ones took. Locked only to count.
-    pub latency: Mutex<Histogram>,
     abandoned_lines: LogLimit,
     runtime: Handle,
 }
 
 impl Deliveries {
     /// Must be called within a tokio runtime.
-    pub fn new(
-        settings: Arc<EffectiveSettings>,
-        table: Arc<SubscriptionTable>,
-        relays: RelayReader,
-    ) -> Deliveries {
-        let count = settings.current().settings.concurrent_deliveries;
+    pub fn new(state: Arc<HubState>, relays: RelayFile) -> Deliveries {
+        let count = state.settings.get().settings.concurrent_deliveries;
         Deliveries {
-            settings,
-            table,
-            relays,
+            state,
+            relays: RelayReader::new(relays),
             slots: FairSlots::new(count),
-            counts: Mutex::default(),
-            latency: Mutex::default(),
             abandoned_lines: LogLimit::new(ABANDONED_LINES),
             runtime: Handle::current(),
         }
@@ -73,15 +58,15 @@ impl Deliveries {
     /// Ends the subscriptions that are owed most until no more than `max_backlog` is pending in all. Returns them, to
     /// notify the subscribers.
     pub fn cut_off(&self) -> Vec<SubscriptionKey> {
-        let max = self.settings.current().settings.limits.backlog_bytes;
+        let max = self.state.settings.get().settings.limits.backlog_bytes;
         let mut ended = Vec::new();
         while let Some((keys, Extent { count, bytes })) = self
-            .table
+            .state
             .with(|subscriptions| subscriptions.largest_debt(max))
         {
             for key in keys {
                 let SubscriptionKey { topic, callback } = &key;
-                lock(&self.counts).cut_off += 1;
+                lock(&self.state.counts).deliveries.cut_off += 1;
                 if self.abandoned_lines.allow() {
                     warn!(
                         %topic, %callback, notifications = count, bytes,
@@ -89,7 +74,7 @@ impl Deliveries {
                          {bytes} bytes, the most of all, and more than max_backlog in all"
                     );
                 }
-                self.table
+                self.state
                     .change(|subscriptions| subscriptions.unsubscribe(&key));
                 ended.push(key);
             }
@@ -99,7 +84,7 @@ impl Deliveries {
 
     /// Begins to deliver what is pending for a topic to the subscribers that have no delivery under way.
     pub fn begin(self: &Arc<Self>, topic: &Topic) {
-        let assignments = self.table.with(|subscriptions| subscriptions.assign(topic));
+        let assignments = self.state.with(|subscriptions| subscriptions.assign(topic));
         self.runtime
             .spawn(Arc::clone(self).deliver_to_all(assignments));
     }
@@ -107,7 +92,7 @@ impl Deliveries {
     /// Begins to deliver what is pending for one subscriber, if it has no delivery under way.
     pub fn begin_one(self: &Arc<Self>, key: &SubscriptionKey) {
         let assignment = self
-            .table
+            .state
             .with(|subscriptions| subscriptions.assign_one(key));
         if let Some(assignment) = assignment {
             self.runtime.spawn(Arc::clone(self).deliver_all(assignment));
@@ -116,8 +101,8 @@ impl Deliveries {
 
     /// Logs the numbers of lines that were suppressed.
     pub fn log_suppressed(&self) {
-        self.settings.current().client.log_suppressed();
-        self.table.log_suppressed();
+        self.state.settings.get().client.log_suppressed();
+        self.state.log_suppressed();
         let abandoned = self.abandoned_lines.next_interval();
         if abandoned > 0 {
             warn!(
@@ -140,11 +125,11 @@ impl Deliveries {
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
     async fn deliver_all(self: Arc<Self>, assignment: Assignment) {
-        let woken = self.table.register(&assignment.key);
-        while let Some(next) = self.table.next_delivery(&assignment) {
+        let woken = self.state.register(&assignment.key);
+        while let Some(next) = self.state.next_delivery(&assignment) {
             let at = next.progress.next_try;
             let wait = at
-                .and_then(|at| Duration::try_from(at.duration_since(self.table.clock.now())).ok());
+                .and_then(|at| Duration::try_from(at.duration_since(self.state.clock.now())).ok());
             if let Some(wait) = wait {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
@@ -152,7 +137,7 @@ impl Deliveries {
                     () = woken.notified() => continue,
                 }
             }
-            let (callback, prepared) = (&assignment.key.callback, self.settings.current());
+            let (callback, prepared) = (&assignment.key.callback, self.state.settings.get());
             let resolving = prepared.client.resolve(callback, next.priority);
             let location = Box::pin(resolving).await;
             let host = location.as_ref().map(|location| location.host.clone());
@@ -165,13 +150,13 @@ impl Deliveries {
                 Err(_) if self.slots.is_draining() => return,
                 Err(_) => None,
             };
-            if !self.settings.is_current(&prepared) {
+            if !Arc::ptr_eq(&prepared, &self.state.settings.get()) {
                 // The policy has changed since the addresses were checked.
                 continue;
             }
             Box::pin(self.attempt(&prepared, &assignment, location, slot)).await;
         }
-        self.table.unregister(&assignment.key, &woken);
+        self.state.unregister(&assignment.key, &woken);
     }
 
     /// Makes one attempt to deliver.
@@ -185,7 +170,7 @@ impl Deliveries {
         // Read at the last moment: the subscription may have ended, or have a new secret.
         let Some(Delivery {
             secret, progress, ..
-        }) = self.table.next_delivery(assignment)
+        }) = self.state.next_delivery(assignment)
         else {
             return;
         };
@@ -227,10 +212,10 @@ impl Deliveries {
         answer: Result<Answer, String>,
     ) {
         let SubscriptionKey { topic, callback } = &assignment.key;
-        let now = self.table.clock.now();
+        let now = self.state.clock.now();
         // Read now: a renewal during the attempt ended the count of those before.
         let progress = self
-            .table
+            .state
             .with(|subscriptions| subscriptions.progress(assignment));
         let attempts = progress.attempts + 1;
         let (answer, judged) = match answer {
@@ -240,11 +225,13 @@ impl Deliveries {
         };
         let outcome = outcome(&answer, judged, now, fastrand::f64());
         let last = LastAttempt::new(&answer, now);
-        let took = relay.and_then(|relay| self.table.age(relay.stored.id));
-        lock(&self.counts).attempted(&answer, outcome, attempts);
+        let took = relay.and_then(|relay| self.state.age(relay.stored.id));
+        let mut counts = lock(&self.state.counts);
+        counts.deliveries.attempted(&answer, outcome, attempts);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
-            lock(&self.latency).observe(took);
+            counts.latency.observe(took);
         }
+        drop(counts);
         let seq = relay.map_or(0, |relay| relay.stored.seq);
         match outcome {
             DeliveryOutcome::Delivered => debug!(
@@ -265,7 +252,7 @@ impl Deliveries {
                 }
             }
         }
-        self.table.end("it is gone (410)", |subscriptions| {
+        self.state.end("it is gone (410)", |subscriptions| {
             let relay = relay.map(LoadedRelay::pending).unwrap_or_default();
             subscriptions.answered(assignment, relay, last, outcome)
         });

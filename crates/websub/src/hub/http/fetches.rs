@@ -9,8 +9,7 @@ use resourcesync::uri::Topic;
 use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
-use crate::http::clock::Clock;
-use crate::http::lock;
+use crate::http::{Clock, lock};
 use crate::hub::http::topic_client::{FetchedTopic, TopicClient};
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::directory::TopicDirectory;

@@ -24,10 +24,10 @@ pub async fn serve_public(
     let handler = move |request: Request<Incoming>| {
         let topics = topics.clone();
         let hub = hub.borrow().clone();
-        let hub = hub.filter(|hub| hub.endpoint.is_at(request.uri().path()));
+        let hub = hub.filter(|hub| hub.is_at(request.uri().path()));
         async move {
             match hub {
-                Some(hub) => hub.endpoint.answer(request, body_timeout).await,
+                Some(hub) => hub.answer(request, body_timeout).await,
                 None => topics.answer(&request),
             }
         }
@@ -50,7 +50,7 @@ pub async fn serve_hub(
     let handler = move |request: Request<Incoming>| {
         let hub = hub.clone();
         async move {
-            if hub.embedded.endpoint.is_at(request.uri().path()) {
+            if hub.embedded.is_at(request.uri().path()) {
                 hub.answer(request, body_timeout).await
             } else {
                 text(StatusCode::NOT_FOUND, NOT_HERE)

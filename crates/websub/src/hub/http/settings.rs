@@ -1,12 +1,10 @@
 //! The hub's settings, with the client built from them. A reload replaces both at once.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use resourcesync::uri::Hub;
 
-use crate::http::lock;
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::callback::http::CallbackClient;
 use crate::hub::limits::HubLimits;
@@ -95,36 +93,6 @@ impl PreparedHub {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot build the HTTP client of the embedded hub")]
 pub struct HubError(#[from] reqwest::Error);
-
-/// The settings in effect, which a reload replaces.
-#[derive(Debug)]
-pub struct EffectiveSettings {
-    prepared: Mutex<Arc<PreparedHub>>,
-}
-
-impl EffectiveSettings {
-    /// Puts settings into effect.
-    pub fn new(prepared: PreparedHub) -> EffectiveSettings {
-        EffectiveSettings {
-            prepared: Mutex::new(Arc::new(prepared)),
-        }
-    }
-
-    /// Returns the settings in effect.
-    pub fn current(&self) -> Arc<PreparedHub> {
-        Arc::clone(&lock(&self.prepared))
-    }
-
-    /// Returns true unless these settings were replaced.
-    pub fn is_current(&self, prepared: &Arc<PreparedHub>) -> bool {
-        Arc::ptr_eq(prepared, &self.current())
-    }
-
-    /// Replaces the settings in effect.
-    pub fn replace(&self, prepared: PreparedHub) {
-        *lock(&self.prepared) = Arc::new(prepared);
-    }
-}
 
 fn path(hub: &Hub) -> String {
     let uri = hub.as_str();

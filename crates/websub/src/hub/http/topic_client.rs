@@ -17,15 +17,14 @@ use resourcesync::uri::{Hub, Topic};
 use url::Url;
 
 use crate::answer::is_temporary;
-use crate::http::client;
+use crate::headers::{Link, parse_links, targets};
 use crate::http::failure::describe;
-use crate::http::lock;
+use crate::http::{client, lock};
 use crate::hub::RelayHeaders;
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::callback::http::is_local;
 use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
 use crate::hub::publisher::Publishers;
-use crate::link::{Link, parse_links, targets};
 
 /// Timeout of one request, including the body.
 const TIMEOUT: Duration = Duration::from_secs(30);

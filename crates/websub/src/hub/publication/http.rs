@@ -26,11 +26,10 @@ use crate::hub::RelayHeaders;
 use crate::hub::client_address::Requester;
 use crate::hub::http::EmbeddedHub;
 use crate::hub::http::topic_client::TopicClient;
-use crate::hub::log_limit::LogLimit;
-use crate::hub::publication::PUBLIC_HUB_GREETING;
+use crate::hub::limits::LogLimit;
 use crate::hub::publication::{
-    FormRequest, PublicationRefusal, RequestKind, bearer_token, form_request, kind, links,
-    verify_plain,
+    FormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, RequestKind, bearer_token, form_request,
+    kind, links, verify_plain,
 };
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::directory::TopicDirectory;
@@ -258,9 +257,7 @@ impl PublicHub {
         let payer = &credentials.payer;
         let charged = self.charge(payer, 1).inspect_err(|refused| {
             if matches!((&kind, payer), (Ok(RequestKind::Form), Payer::Address(_))) {
-                self.embedded
-                    .endpoint
-                    .count_request(refused.status().as_u16());
+                self.embedded.count_request(refused.status().as_u16());
             }
         });
         let refused = match (charged, kind) {
@@ -290,7 +287,7 @@ impl PublicHub {
             .and_then(|token| publishers.with_token(token));
         let payer = match publisher {
             Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
-            None => Payer::Address(self.embedded.endpoint.requester(request)),
+            None => Payer::Address(self.embedded.requester(request)),
         };
         Credentials {
             publishers,
@@ -341,7 +338,6 @@ impl PublicHub {
             }
             Payer::Address(requester) => self
                 .embedded
-                .endpoint
                 .admit(*requester, count)
                 .map_err(|exceeded| Box::new(limit_exceeded(&exceeded))),
         }
@@ -410,14 +406,14 @@ impl PublicHub {
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
-        let requester = self.embedded.endpoint.requester(&request);
+        let requester = self.embedded.requester(&request);
         let form = match small_body(request.into_body(), FORM_BYTES, body_timeout).await {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
         let answered = match form_request(&form) {
             Ok(FormRequest::Subscription) => {
-                return self.embedded.endpoint.answer_form(&form, requester);
+                return self.embedded.answer_form(&form, requester);
             }
             Ok(FormRequest::Ping(topics)) => self.take_topics(credentials, topics, false).await,
             Ok(FormRequest::Check(topics)) => self.take_topics(credentials, topics, true).await,

@@ -1,8 +1,7 @@
 //! The hub's HTTP endpoint: answers subscription requests, with 202 before verification.
 
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -10,21 +9,15 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER}
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tracing::warn;
 
-use crate::form::{FORM_TYPE, is_form};
-use crate::host::is_addressed_to;
+use crate::headers::{FORM_TYPE, is_addressed_to, is_form};
 use crate::http::lock;
 use crate::http::server::{FullResponse, Peer, small_body, text};
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
 use crate::hub::client_address::{Requester, forwarded_for};
-use crate::hub::counts::RequestCounts;
-use crate::hub::http::SharedAdmission;
-use crate::hub::http::settings::EffectiveSettings;
+use crate::hub::http::EmbeddedHub;
 use crate::hub::limits::LimitExceeded;
-use crate::hub::published_topics::directory::HubTopics;
-use crate::hub::request::HUB_GREETING;
-use crate::hub::request::{Rejection, parse};
-use crate::hub::verification::Verifications;
+use crate::hub::request::{HUB_GREETING, Rejection, parse};
 
 /// The answer to a request under another host name, or from a page of another origin.
 const NOT_OWN: &str =
@@ -32,41 +25,18 @@ const NOT_OWN: &str =
 /// Maximum size of a subscription form.
 pub const FORM_BYTES: usize = 16 * 1024;
 
-/// The endpoint for subscription requests.
-pub struct SubscriptionEndpoint {
-    settings: Arc<EffectiveSettings>,
-    topics: HubTopics,
-    admission: Arc<SharedAdmission>,
-    verifications: Arc<Verifications>,
-    /// Locked only to count.
-    pub counts: Mutex<RequestCounts>,
-    proxy_was_reported: AtomicBool,
-}
-
-impl SubscriptionEndpoint {
-    pub fn new(
-        settings: Arc<EffectiveSettings>,
-        topics: HubTopics,
-        admission: Arc<SharedAdmission>,
-        verifications: Arc<Verifications>,
-    ) -> SubscriptionEndpoint {
-        SubscriptionEndpoint {
-            settings,
-            topics,
-            admission,
-            verifications,
-            counts: Mutex::default(),
-            proxy_was_reported: AtomicBool::new(false),
-        }
-    }
-
+impl EmbeddedHub {
     /// Returns true if this is the path of the endpoint.
-    pub fn is_at(&self, path: &str) -> bool {
-        self.settings.current().path == path
+    pub(crate) fn is_at(&self, path: &str) -> bool {
+        self.state.settings.get().path == path
     }
 
     /// Answers a request for the hub's path.
-    pub async fn answer(&self, request: Request<Incoming>, body_timeout: Duration) -> FullResponse {
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        body_timeout: Duration,
+    ) -> FullResponse {
         if *request.method() != Method::POST {
             return only_post(HUB_GREETING);
         }
@@ -100,21 +70,25 @@ impl SubscriptionEndpoint {
     }
 
     /// Counts as many requests of any kind for the address that they come from, or none of them beyond a limit.
-    pub fn admit(&self, requester: Option<Requester>, count: u32) -> Result<(), LimitExceeded> {
-        self.admission
-            .with(|admission, now| admission.requests(requester, count, now))
+    pub(crate) fn admit(
+        &self,
+        requester: Option<Requester>,
+        count: u32,
+    ) -> Result<(), LimitExceeded> {
+        self.state
+            .admission(|admission, now| admission.requests(requester, count, now))
     }
 
     /// Answers a subscription form that was admitted.
-    pub fn answer_form(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
+    pub(crate) fn answer_form(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
         let reply = self.reply_to(form, requester);
         self.count_request(reply.status().as_u16());
         reply
     }
 
     /// Counts a subscription request by the status of its answer.
-    pub fn count_request(&self, status: u16) {
-        lock(&self.counts).answered(status);
+    pub(crate) fn count_request(&self, status: u16) {
+        lock(&self.state.counts).requests.answered(status);
     }
 
     fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
@@ -132,9 +106,13 @@ impl SubscriptionEndpoint {
         form: &[u8],
         requester: Option<Requester>,
     ) -> Result<Option<String>, NotAccepted> {
-        let request = parse(form, &self.settings.current().settings.policy)?;
-        let topic = self.topics.find(&request.topic).ok_or(Rejection::Topic)?;
-        let caution = self.topics.caution(&topic);
+        let request = parse(form, &self.state.settings.get().settings.policy)?;
+        let topic = self
+            .verifications
+            .topics
+            .find(&request.topic)
+            .ok_or(Rejection::Topic)?;
+        let caution = self.verifications.topics.caution(&topic);
         let key = SubscriptionKey::new(&topic, &request.callback);
         self.verifications.begin(key, request, requester)?;
         Ok(caution)
@@ -143,7 +121,7 @@ impl SubscriptionEndpoint {
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
     /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
     fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
-        let prepared = self.settings.current();
+        let prepared = self.state.settings.get();
         let Some(own_hosts) = &prepared.settings.own_hosts else {
             return true;
         };
@@ -155,7 +133,7 @@ impl SubscriptionEndpoint {
     }
 
     /// Returns the address that a request comes from.
-    pub fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
+    pub(crate) fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
         let values = |name: &str| -> Vec<&str> {
             let values = request.headers().get_all(name).iter();
             // A value that is not text is no address either, and hides those before it.
@@ -168,12 +146,12 @@ impl SubscriptionEndpoint {
             .get::<Peer>()
             .and_then(|Peer(peer)| *peer);
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
-        let prepared = self.settings.current();
+        let prepared = self.state.settings.get();
         let trusted = &prepared.settings.trusted_proxies;
         let client = forwarded_for(peer, trusted, &forwarded, &x_forwarded_for);
         if let (Some(peer), None) = (peer, client)
             && !(is_public(peer) || forwarded.is_empty() && x_forwarded_for.is_empty())
-            && !self.proxy_was_reported.swap(true, Ordering::Relaxed)
+            && !self.state.proxy_was_reported.swap(true, Ordering::Relaxed)
         {
             warn!(
                 %peer,

@@ -2,11 +2,13 @@
 //! pending ones.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
 use super::*;
+use crate::hub::RelayHeaders;
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
@@ -170,7 +172,8 @@ impl World {
             }
             Act::Relay { topic: number } => {
                 self.seq += 1;
-                let notification = NotificationToRelay {
+                let notification = Relay {
+                    id: RelayId::default(),
                     topic: topic(number),
                     seq: self.seq,
                     body: Arc::from(self.seq.to_string().into_bytes()),
@@ -333,7 +336,8 @@ fn a_renewal_just_after_the_lease_ended_goes_on_with_what_is_pending() {
     };
     let mut subscriptions = Subscriptions::default();
     subscriptions.subscribe(subscription(10));
-    let notification = NotificationToRelay {
+    let notification = Relay {
+        id: RelayId::default(),
         topic: topic(0),
         seq: 1,
         body: b"1".as_slice().into(),

@@ -9,7 +9,7 @@ use resourcesync::uri::Topic;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
-use crate::hub::counts::EmbeddedHubCounts;
+use crate::counts::EmbeddedHubCounts;
 use crate::hub::subscriptions::{Subscriber, Subscriptions, TopicSubscribers};
 use crate::hub::{Callback, RelayId, SubscriptionKey};
 

@@ -9,7 +9,6 @@ use resourcesync::uri::Topic;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use websub::hub::delivery::signature;
-use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
@@ -134,7 +133,7 @@ async fn nothing_accepted_is_dropped_for_a_subscriber_that_takes_it() {
     let notification = |seq: u64| {
         let mut body = vec![b' '; 16 * 1024];
         body.extend(seq.to_string().into_bytes());
-        NotificationToRelay {
+        Relay {
             body: body.into(),
             ..to_relay(seq)
         }
@@ -157,7 +156,7 @@ async fn a_large_body_is_sent_and_signed_part_by_part() {
     peer.next().await;
     running.record().await;
     let body: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
-    let notification = NotificationToRelay {
+    let notification = Relay {
         body: body.clone().into(),
         ..to_relay(1)
     };
@@ -346,7 +345,7 @@ async fn a_subscriber_that_takes_a_large_body_slowly_has_time_for_it() {
     .await;
     let subscription = running.subscribe(&callback).await;
     let begun = Instant::now();
-    let large = NotificationToRelay {
+    let large = Relay {
         body: vec![b' '; SIZE].into(),
         ..to_relay(1)
     };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::uri::Topic;
-use websub::hub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
+use websub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
 use websub::hub::limits::Quota;
 use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{Callback, DeliveryProgress, Relay, RelayHeaders, RelayId, Subscription};

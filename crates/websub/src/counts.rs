@@ -1,8 +1,8 @@
-//! The embedded hub's counters since the daemon started.
+//! Counters and histograms since the daemon started, for metrics.
 
 use crate::answer::Answer;
-use crate::histogram::Histogram;
 use crate::hub::delivery::DeliveryOutcome;
+use std::time::Duration;
 
 /// All counters.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -84,11 +84,66 @@ impl DeliveryCounts {
     }
 }
 
+/// Upper bounds of the buckets, in seconds.
+const SECONDS: [f64; 15] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0,
+];
+
+/// Durations of an operation since the daemon started.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Histogram {
+    /// The sum in seconds.
+    pub sum: f64,
+    /// The number in each bucket; the last is beyond all bounds.
+    counts: [u64; SECONDS.len() + 1],
+}
+
+impl Histogram {
+    /// Counts a duration.
+    pub fn observe(&mut self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        self.sum += seconds;
+        self.counts[SECONDS.partition_point(|bound| *bound < seconds)] += 1;
+    }
+
+    /// Returns the number of durations.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the upper bound and the number of each bucket.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        let bounds = SECONDS.into_iter().chain([f64::INFINITY]);
+        bounds.zip(self.counts)
+    }
+}
+
+/// Requests for topics, by the class of what they were answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TopicRequests {
+    /// Answered with content.
+    pub answered: u64,
+    /// Answered 304.
+    pub not_modified: u64,
+    /// Answered with an error.
+    pub refused: u64,
+}
+
+impl TopicRequests {
+    /// Counts an answer by its HTTP status.
+    pub fn count(&mut self, status: u16) {
+        match status {
+            200..=299 => self.answered += 1,
+            300..=399 => self.not_modified += 1,
+            _ => self.refused += 1,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
+    use jiff::Timestamp;
 
     #[test]
     fn each_attempt_counts_once_under_its_outcome() {
@@ -136,5 +191,22 @@ mod tests {
             limited: 2,
         };
         assert_eq!(requests, want);
+    }
+
+    #[test]
+    fn a_duration_lies_in_the_lowest_bucket_that_holds_it() {
+        let mut durations = Histogram::default();
+        for seconds in [0.0, 0.005, 0.006, 3600.0, 86_400.0] {
+            durations.observe(Duration::from_secs_f64(seconds));
+        }
+        let held: Vec<(f64, u64)> = durations
+            .buckets()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        assert_eq!(
+            held,
+            [(0.005, 2), (0.01, 1), (3600.0, 1), (f64::INFINITY, 1)]
+        );
+        assert_eq!((durations.count(), durations.sum), (5, 90_000.011));
     }
 }

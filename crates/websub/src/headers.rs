@@ -1,6 +1,11 @@
-//! `Link` headers (RFC 8288): writes them, and parses them leniently, since servers do not always follow the RFC.
+//! Header fields and forms: `Link` (RFC 8288), parsed leniently, since servers do not always follow the RFC; `Host` and
+//! `Origin`, which tell DNS rebinding and cross-origin requests; URL-encoded forms and query parameters.
+
+// The address alone: `core` has no sockets.
+use core::net::IpAddr;
 
 use resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use url::form_urlencoded;
 
 /// Returns the `Link` header of a topic and its notifications: one line, no space before `;`, which some readers reject.
 /// URIs that would break the header are left out (R8).
@@ -100,12 +105,70 @@ fn value(text: &str) -> (String, &str) {
     (value, "")
 }
 
+/// Returns true if a request with this `Host`, and this `Origin` if it has one, is addressed to a server with these host
+/// names. IP addresses and `localhost` always are. Only browsers send `Origin`, with requests that pages make.
+pub fn is_addressed_to(hosts: &[String], host: &str, origin: Option<&str>) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let is_own = bare.unwrap_or(name).parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
+    let is_same = |origin: &str| {
+        let rest = origin.split_once("://").map(|(_, rest)| rest);
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
+    };
+    (is_own || name.is_empty()) && origin.is_none_or(is_same)
+}
+
+/// Content type of a form.
+pub const FORM_TYPE: &str = "application/x-www-form-urlencoded";
+
+/// Returns `url` with parameters appended to its own query, which stays as it is.
+pub fn with_parameters(url: &str, parameters: &[(&str, &str)]) -> String {
+    let url = url.split('#').next().unwrap_or(url);
+    let join = match url.split_once('?') {
+        None => "?",
+        Some((_, "")) => "",
+        Some((_, query)) if query.ends_with('&') => "",
+        Some(_) => "&",
+    };
+    format!("{url}{join}{}", encode_form(parameters))
+}
+
+/// Returns the first value of a name.
+pub fn form_value(form: &[u8], name: &str) -> Option<String> {
+    let mut pairs = form_urlencoded::parse(form);
+    let (_, value) = pairs.find(|(found, _)| found == name)?;
+    Some(value.into_owned())
+}
+
+/// Returns a content type without its parameters.
+pub fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// Returns true if a body of this content type is a form.
+pub fn is_form(content_type: &str) -> bool {
+    media_type(content_type).eq_ignore_ascii_case(FORM_TYPE)
+}
+
+/// Returns URL-encoded name-value pairs.
+pub fn encode_form(parameters: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(parameters)
+        .finish()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use proptest::prelude::*;
     use rstest::rstest;
-
-    use super::*;
 
     #[rstest]
     #[case(&["<a>; rel=\"self\", <b>; rel=\"hub\""], "a self|b hub")]
@@ -151,5 +214,32 @@ mod tests {
         fn any_header_is_parsed(value in "[<>;=,\" \\\\a-cé]{0,40}") {
             parse_links([value.as_str()]);
         }
+    }
+
+    #[rstest]
+    #[case("127.0.0.1:8400", None, true)]
+    #[case("[::1]:8400", None, true)]
+    #[case("192.0.2.7", None, true)]
+    #[case("localhost:8400", None, true)]
+    #[case("LOCALHOST", None, true)]
+    #[case("hub.example:80", None, true)]
+    #[case("", None, true)]
+    #[case("evil.example", None, false)]
+    #[case("evil.example:8400", None, false)]
+    #[case("localhost.evil.example:8400", None, false)]
+    #[case("127.0.0.1.evil.example", None, false)]
+    #[case("127.0.0.1:8400", Some("http://127.0.0.1:8400"), true)]
+    #[case("127.0.0.1:8400", Some("http://127.0.0.1:3000"), false)]
+    #[case("127.0.0.1:8400", Some("https://evil.example"), false)]
+    #[case("127.0.0.1:8400", Some("null"), false)]
+    #[case("127.0.0.1:8400", Some(""), false)]
+    #[case("evil.example:8400", Some("http://evil.example:8400"), false)]
+    fn only_requests_to_our_hosts_and_not_from_pages_of_other_origins_are_accepted(
+        #[case] host: &str,
+        #[case] origin: Option<&str>,
+        #[case] want: bool,
+    ) {
+        let hosts = ["hub.example".to_owned()];
+        assert_eq!(is_addressed_to(&hosts, host, origin), want);
     }
 }

@@ -1,6 +1,8 @@
-//! The subscriptions, changed together with the records to save.
+//! What the parts of a hub share: settings, limits, counters, and the subscriptions, changed together with the records
+//! to save.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -8,9 +10,11 @@ use resourcesync::uri::Topic;
 use tokio::sync::Notify;
 use tracing::{debug, info};
 
-use crate::http::clock::Clock;
-use crate::http::lock;
-use crate::hub::log_limit::LogLimit;
+use crate::counts::EmbeddedHubCounts;
+use crate::http::{Clock, Current, lock};
+use crate::hub::admission::Admission;
+use crate::hub::http::settings::PreparedHub;
+use crate::hub::limits::LogLimit;
 use crate::hub::subscriptions::{Assignment, Delivery, Subscriptions};
 use crate::hub::{HubRecord, RelayId, SavedHub, Subscription, SubscriptionKey};
 
@@ -20,51 +24,62 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Notifications whose time is remembered.
 const MAX_RELAYED: usize = 10_000;
 
-/// The subscriptions. Records are emitted while they are locked, so that they are in the order of the changes.
-pub struct SubscriptionTable {
+/// The state of a hub. Records are emitted while the subscriptions are locked, so that they are in the order of the
+/// changes.
+pub struct HubState {
+    pub settings: Current<PreparedHub>,
     pub clock: Clock,
-    state: Mutex<TableState>,
+    /// Locked only to count.
+    pub counts: Mutex<EmbeddedHubCounts>,
+    subscriptions: Mutex<Subscriptions>,
+    /// Locked after the subscriptions where both are.
+    admission: Mutex<Admission>,
+    /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
+    relayed: Mutex<BTreeMap<RelayId, Instant>>,
     records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     /// The signals that end the waits of deliveries for a retry.
     wakers: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,
     /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
     begun: LogLimit,
     ended: LogLimit,
+    pub proxy_was_reported: AtomicBool,
 }
 
-struct TableState {
-    subscriptions: Subscriptions,
-    /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
-    relayed: BTreeMap<RelayId, Instant>,
-}
-
-impl SubscriptionTable {
+impl HubState {
     /// Restores the state of earlier runs, and emits the records that remove what is obsolete.
     pub fn restore(
+        prepared: PreparedHub,
         saved: SavedHub,
         clock: Clock,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
-    ) -> SubscriptionTable {
+    ) -> HubState {
         let (subscriptions, obsolete) = Subscriptions::restore(saved);
         if !obsolete.is_empty() {
             records(obsolete);
         }
-        SubscriptionTable {
+        HubState {
+            admission: Mutex::new(Admission::new(prepared.settings.limits.clone())),
+            settings: Current::new(prepared),
             clock,
-            state: Mutex::new(TableState {
-                subscriptions,
-                relayed: BTreeMap::new(),
-            }),
+            counts: Mutex::default(),
+            subscriptions: Mutex::new(subscriptions),
+            relayed: Mutex::default(),
             records: Box::new(records),
             wakers: Mutex::default(),
             begun: LogLimit::new(50),
             ended: LogLimit::new(50),
+            proxy_was_reported: AtomicBool::new(false),
         }
+    }
+
+    /// Calls a function with admission, which is locked meanwhile, and the time by its clock.
+    pub fn admission<T>(&self, act: impl FnOnce(&mut Admission, Duration) -> T) -> T {
+        act(&mut lock(&self.admission), self.clock.elapsed())
     }
 
     /// Emits a record that changes no subscription.
     pub fn record(&self, record: HubRecord) {
-        let _state = lock(&self.state);
+        let _subscriptions = lock(&self.subscriptions);
         (self.records)(vec![record]);
     }
 
@@ -89,18 +104,18 @@ impl SubscriptionTable {
 
     /// Takes note that a notification is saved: it may be delivered.
     pub fn saved(&self, topic: &Topic, id: RelayId) {
-        let mut state = lock(&self.state);
-        state.relayed.insert(id, Instant::now());
-        if state.relayed.len() > MAX_RELAYED {
-            state.relayed.pop_first();
+        let mut relayed = lock(&self.relayed);
+        relayed.insert(id, Instant::now());
+        if relayed.len() > MAX_RELAYED {
+            relayed.pop_first();
         }
-        drop(state);
+        drop(relayed);
         self.change(|subscriptions| subscriptions.saved(topic, id).into_iter().collect());
     }
 
     /// Returns the time since a notification was relayed.
     pub fn age(&self, relay: RelayId) -> Option<Duration> {
-        lock(&self.state).relayed.get(&relay).map(Instant::elapsed)
+        lock(&self.relayed).get(&relay).map(Instant::elapsed)
     }
 
     /// Makes a change that ends subscriptions, and logs each with the reason.
@@ -118,8 +133,8 @@ impl SubscriptionTable {
         &self,
         change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
     ) -> Vec<SubscriptionKey> {
-        let mut state = lock(&self.state);
-        let records = change(&mut state.subscriptions);
+        let mut subscriptions = lock(&self.subscriptions);
+        let records = change(&mut subscriptions);
         let ended = |record: &HubRecord| match record {
             HubRecord::Unsubscribed(key) => Some(key.clone()),
             _ => None,
@@ -133,7 +148,7 @@ impl SubscriptionTable {
 
     /// Calls a function with the subscriptions, which are locked meanwhile. It makes no change that is saved.
     pub fn with<T>(&self, act: impl FnOnce(&mut Subscriptions) -> T) -> T {
-        act(&mut lock(&self.state).subscriptions)
+        act(&mut lock(&self.subscriptions))
     }
 
     /// Returns the next delivery of an assignment.
@@ -172,12 +187,12 @@ impl SubscriptionTable {
 }
 
 /// Removes subscriptions whose leases have ended.
-pub async fn expire(table: Weak<SubscriptionTable>) {
+pub async fn expire(state: Weak<HubState>) {
     loop {
         tokio::time::sleep(EXPIRY_INTERVAL).await;
-        let Some(table) = table.upgrade() else { return };
-        table.end("its lease has ended", |subscriptions| {
-            subscriptions.end_leases(table.clock.now())
+        let Some(state) = state.upgrade() else { return };
+        state.end("its lease has ended", |subscriptions| {
+            subscriptions.end_leases(state.clock.now())
         });
     }
 }
