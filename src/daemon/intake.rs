@@ -169,7 +169,8 @@ impl Intake {
             ..
         } = publication;
         let kind = match published {
-            Published::New { seq, saved } => {
+            Published::New(saved) => {
+                let seq = saved.seq;
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
                 let owed = self.hub.embedded.relay_new(Relay {
                     id: RelayId::default(),
@@ -290,7 +291,7 @@ impl Intake {
     }
 
     fn begin_fetches(&mut self, parts: &HubParts) {
-        let max = self.hub.settings().max_body;
+        let max = self.hub.settings.get().max_body;
         let _context = parts.runtime.enter();
         for (topic, publisher) in self.pings.drain(..) {
             self.fetches.begin(topic, publisher, max);
@@ -298,7 +299,7 @@ impl Intake {
     }
 
     fn publishers(&self) -> Vec<PublisherView> {
-        let publishers = self.directory.publishers();
+        let publishers = self.directory.publishers.get();
         let counted = publishers
             .iter()
             .map(|publisher| (publisher, self.hub.counts(&publisher.name)));
@@ -420,7 +421,7 @@ impl Role for Intake {
 
 /// Ends the subscriptions to topics that no publisher may publish any more.
 fn end_foreign_topics(hub: &PublicHub, directory: &TopicDirectory) {
-    let publishers = directory.publishers();
+    let publishers = directory.publishers.get();
     let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
     let foreign: Vec<Topic> = hub.embedded.inspect(|subscriptions| {
         let foreign = subscriptions.topics().filter(is_foreign);

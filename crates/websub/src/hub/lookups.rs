@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::http::lock;
+use crate::hub::callback::http::CallbackError;
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 
@@ -37,25 +37,6 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// An error of a lookup.
-#[derive(Debug, thiserror::Error)]
-pub enum LookupError {
-    /// It took too long; the name.
-    #[error("the lookup of {0} timed out")]
-    Timeout(String),
-    /// The name failed a moment ago, and is not looked up again yet.
-    #[error("the lookup of {0} failed a moment ago")]
-    Known(String),
-    /// The resolver failed.
-    #[error("the lookup of {name} failed: {source}")]
-    Failed {
-        /// The name.
-        name: String,
-        /// Cause.
-        source: io::Error,
-    },
-}
-
 /// Lookups, and the addresses they found for requests under way.
 #[derive(Debug)]
 pub struct Lookups {
@@ -63,14 +44,7 @@ pub struct Lookups {
     slots: Arc<FairSlots>,
     started: Instant,
     failed: Mutex<FailedLookups>,
-    found: Mutex<HashMap<String, Vec<ResolvedEntry>>>,
-    last: AtomicU64,
-}
-
-#[derive(Debug)]
-struct ResolvedEntry {
-    number: u64,
-    addresses: Vec<IpAddr>,
+    found: Mutex<HashMap<String, Vec<Arc<[IpAddr]>>>>,
 }
 
 /// The addresses of a name, to which requests may connect until this is dropped.
@@ -78,9 +52,8 @@ struct ResolvedEntry {
 pub struct ResolvedName {
     lookups: Arc<Lookups>,
     name: String,
-    number: u64,
     /// The addresses.
-    pub addresses: Vec<IpAddr>,
+    pub addresses: Arc<[IpAddr]>,
 }
 
 impl Lookups {
@@ -92,7 +65,6 @@ impl Lookups {
             started: Instant::now(),
             failed: Mutex::default(),
             found: Mutex::default(),
-            last: AtomicU64::default(),
         })
     }
 
@@ -105,15 +77,15 @@ impl Lookups {
         self: &Arc<Self>,
         name: &str,
         priority: Priority,
-    ) -> Result<ResolvedName, LookupError> {
+    ) -> Result<ResolvedName, CallbackError> {
         let has_failed = || lock(&self.failed).contains(name, self.started.elapsed());
         if has_failed() {
-            return Err(LookupError::Known(name.to_owned()));
+            return Err(CallbackError::FailedBefore(name.to_owned()));
         }
         let slot = self.slots.acquire(registrable(name), priority).await;
         // Another lookup may have failed meanwhile.
         if has_failed() {
-            return Err(LookupError::Known(name.to_owned()));
+            return Err(CallbackError::FailedBefore(name.to_owned()));
         }
         let outcome = tokio::time::timeout(TIMEOUT, self.look_up(name, slot)).await;
         let mut failed = lock(&self.failed);
@@ -124,13 +96,13 @@ impl Lookups {
         }
         failed.insert(&name, self.started.elapsed());
         Err(match outcome {
-            Ok(Err(source)) => LookupError::Failed { name, source },
-            _ => LookupError::Timeout(name),
+            Ok(Err(source)) => CallbackError::Lookup { name, source },
+            _ => CallbackError::LookupTimeout(name),
         })
     }
 
     async fn look_up(&self, name: &str, mut slot: FairSlot) -> io::Result<Vec<IpAddr>> {
-        let (name, resolver) = (name.to_owned(), self.resolver.clone());
+        let (name, resolver, began) = (name.to_owned(), self.resolver.clone(), Instant::now());
         let lookup = tokio::task::spawn_blocking(move || {
             let found = match resolver {
                 Resolver::Given(addresses) => Ok(addresses(&name)),
@@ -140,35 +112,30 @@ impl Lookups {
             };
             // The thread was in use until now, even if the request timed out. A name server that says there is no
             // such name has answered too.
-            slot.answered_within(TIMEOUT);
+            slot.was_answered = began.elapsed() < TIMEOUT;
+            drop(slot);
             found
         });
         lookup.await.map_err(io::Error::other)?
     }
 
     fn keep(self: &Arc<Self>, name: String, addresses: Vec<IpAddr>) -> ResolvedName {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
-        let found = ResolvedEntry {
-            number,
-            addresses: addresses.clone(),
-        };
-        let mut all = lock(&self.found);
-        all.entry(name.clone()).or_default().push(found);
+        let addresses = Arc::from(addresses);
+        let mut found = lock(&self.found);
+        let of_name = found.entry(name.clone()).or_default();
+        of_name.push(Arc::clone(&addresses));
         ResolvedName {
             lookups: Arc::clone(self),
             name,
-            number,
             addresses,
         }
     }
 
     /// Returns the addresses of a name for a request under way; none if there is no such request any more.
-    pub fn resolved(&self, name: &str) -> Vec<IpAddr> {
+    pub fn resolved(&self, name: &str) -> Arc<[IpAddr]> {
         let found = lock(&self.found);
         let latest = found.get(name).and_then(|found| found.last());
-        latest
-            .map(|found| found.addresses.clone())
-            .unwrap_or_default()
+        latest.cloned().unwrap_or_default()
     }
 }
 
@@ -176,7 +143,7 @@ impl Drop for ResolvedName {
     fn drop(&mut self) {
         let mut found = lock(&self.lookups.found);
         if let Some(entries) = found.get_mut(&self.name) {
-            entries.retain(|entry| entry.number != self.number);
+            entries.retain(|entry| !Arc::ptr_eq(entry, &self.addresses));
             if entries.is_empty() {
                 found.remove(&self.name);
             }
@@ -213,37 +180,28 @@ pub fn registrable(name: &str) -> &str {
 /// Names whose lookups failed. Times count from any one start.
 #[derive(Debug, Default)]
 pub struct FailedLookups {
-    names: BTreeMap<String, FailedLookup>,
-}
-
-#[derive(Debug)]
-struct FailedLookup {
-    until: Duration,
-    wait: Duration,
+    /// The ends of the waits, and their lengths.
+    names: BTreeMap<String, (Duration, Duration)>,
 }
 
 impl FailedLookups {
     /// Returns true if a name is not to be looked up yet.
     pub fn contains(&self, name: &str, now: Duration) -> bool {
-        self.names
-            .get(name)
-            .is_some_and(|failed| now < failed.until)
+        self.names.get(name).is_some_and(|(until, _)| now < *until)
     }
 
     /// Records a failed lookup.
     pub fn insert(&mut self, name: &str, now: Duration) {
         if self.names.len() >= MAX_NAMES {
-            self.names.retain(|_, failed| now < failed.until);
+            self.names.retain(|_, (until, _)| now < *until);
         }
         if self.names.len() >= MAX_NAMES {
             // Too many to remember all; begin anew.
             self.names.clear();
         }
         let known = self.names.get(name);
-        let wait = known.map_or(MIN_WAIT, |failed| (failed.wait * 2).min(MAX_WAIT));
-        let until = now + wait;
-        self.names
-            .insert(name.to_owned(), FailedLookup { until, wait });
+        let wait = known.map_or(MIN_WAIT, |(_, wait)| (*wait * 2).min(MAX_WAIT));
+        self.names.insert(name.to_owned(), (now + wait, wait));
     }
 
     /// Forgets a name that was resolved.
@@ -268,10 +226,16 @@ mod tests {
         let lookups = Lookups::new(Resolver::Given(Arc::new(slow)), 2);
         let begun = Instant::now();
         let first = lookups.resolve("slow.example", Priority::First).await;
-        assert!(matches!(first, Err(LookupError::Timeout(_))), "{first:?}");
+        assert!(
+            matches!(first, Err(CallbackError::LookupTimeout(_))),
+            "{first:?}"
+        );
         assert!(begun.elapsed() < SLOW);
         let again = lookups.resolve("slow.example", Priority::First).await;
-        assert!(matches!(again, Err(LookupError::Known(_))), "{again:?}");
+        assert!(
+            matches!(again, Err(CallbackError::FailedBefore(_))),
+            "{again:?}"
+        );
     }
 
     use rstest::rstest;

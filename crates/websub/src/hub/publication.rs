@@ -180,7 +180,7 @@ impl PublishedLinks {
 /// # Errors
 /// 400 without a topic, with two different ones, or with one that is no plain URI.
 pub fn links(
-    link_headers: &[&str],
+    link_headers: &[impl AsRef<str>],
     query: Option<&str>,
 ) -> Result<PublishedLinks, PublicationRefusal> {
     let links = parse_links(link_headers);

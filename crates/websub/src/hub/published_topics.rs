@@ -42,13 +42,8 @@ pub struct Publication {
 /// The meaning of a publication for its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {
-    /// To be relayed, with this number, once the entry is saved.
-    New {
-        /// Number of the notification on its topic.
-        seq: u64,
-        /// The entry to save.
-        saved: PublishedTopic,
-    },
+    /// To be relayed, with the number of this entry, once it is saved.
+    New(PublishedTopic),
     /// The body is the topic's last one: to be accepted and not relayed. The entry, if any, is to be saved.
     Repeat(Option<PublishedTopic>),
 }
@@ -153,10 +148,7 @@ impl PublishedTopics {
         entry.digest = digest;
         entry.seq += 1;
         entry.published = now;
-        Published::New {
-            seq: entry.seq,
-            saved: entry.clone(),
-        }
+        Published::New(entry.clone())
     }
 
     /// Takes note of a ping, whose fetch follows. Returns the entry to save.
@@ -263,7 +255,7 @@ mod tests {
 
     fn seq(published: &Published) -> Option<u64> {
         match published {
-            Published::New { seq, .. } => Some(*seq),
+            Published::New(saved) => Some(saved.seq),
             Published::Repeat(_) => None,
         }
     }
@@ -288,7 +280,7 @@ mod tests {
     fn a_repeat_is_recognised_after_a_restart_and_saved_once_a_day() {
         let mut topics = PublishedTopics::default();
         let published = topics.publish(&publication("a"), at("2026-01-01T00:00:00Z"));
-        let Published::New { saved, .. } = published else {
+        let Published::New(saved) = published else {
             panic!("{published:?}")
         };
         let mut topics = PublishedTopics::restore(vec![saved]);

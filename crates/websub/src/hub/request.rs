@@ -8,6 +8,7 @@ use url::form_urlencoded;
 use crate::headers::form_value;
 use crate::hub::Callback;
 use crate::hub::callback::CallbackPolicy;
+use crate::hub::limits::LimitExceeded;
 use crate::secret::Secret;
 
 #[cfg(feature = "hub")]
@@ -80,6 +81,8 @@ pub enum Rejection {
     Address,
     #[error("hub.topic is not a topic of this hub")]
     Topic,
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
 }
 
 impl Rejection {
@@ -88,6 +91,7 @@ impl Rejection {
         match self {
             Rejection::Publish | Rejection::Https | Rejection::Port | Rejection::Address => 403,
             Rejection::Topic => 404,
+            Rejection::Limit(exceeded) => exceeded.status(),
             _ => 400,
         }
     }

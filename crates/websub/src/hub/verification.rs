@@ -330,7 +330,7 @@ async fn send(
     let request = prepared.client.request(Method::GET, url, location);
     match slot.unless_cut_off(request.send()).await {
         Some(Ok(response)) => {
-            slot.answered();
+            slot.was_answered = true;
             Ok(response)
         }
         Some(Err(error)) => Err(describe(error)),

@@ -1,5 +1,6 @@
 //! The HTTP client for callbacks, which strangers name: it connects only to addresses that the policy permits.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::hub::address::destination;
 use crate::hub::callback::{CallbackPolicy, literal_address};
 use crate::hub::fair_queue::Priority;
 use crate::hub::limits::LogLimit;
-use crate::hub::lookups::{LookupError, Lookups, ResolvedName, Resolver};
+use crate::hub::lookups::{Lookups, ResolvedName, Resolver};
 use crate::hub::request::Rejection;
 use crate::hub::{Callback, network};
 
@@ -35,8 +36,13 @@ pub enum CallbackError {
     Port(u16, IpAddr),
     #[error("{0} has no address")]
     NoAddress(String),
-    #[error(transparent)]
-    Lookup(#[from] LookupError),
+    #[error("the lookup of {0} timed out")]
+    LookupTimeout(String),
+    /// It is not looked up again yet.
+    #[error("the lookup of {0} failed a moment ago")]
+    FailedBefore(String),
+    #[error("the lookup of {name} failed: {source}")]
+    Lookup { name: String, source: io::Error },
 }
 
 /// A client for requests to callbacks.
@@ -159,10 +165,11 @@ impl Resolve for AddressGuard {
             let addresses = guard.lookups.resolved(name.as_str());
             guard.check(name.as_str(), &addresses)?;
             // The client replaces port 0 by the URL's port.
-            let addresses = addresses
-                .into_iter()
-                .map(|address| SocketAddr::new(address, 0));
-            Ok(Box::new(addresses) as Addrs)
+            let addresses: Vec<SocketAddr> = addresses
+                .iter()
+                .map(|address| SocketAddr::new(*address, 0))
+                .collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }

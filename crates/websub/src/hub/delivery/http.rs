@@ -193,7 +193,7 @@ impl Deliveries {
                 let answer = slot.unless_cut_off(posted).await;
                 let answer = answer.unwrap_or_else(|| Err(CUT_OFF.to_owned()));
                 if let Ok(Answer::Status { .. }) = answer {
-                    slot.answered();
+                    slot.was_answered = true;
                 }
                 answer
             }

@@ -37,8 +37,8 @@ pub struct FairSlot {
     ticket: Ticket,
     host: String,
     priority: Priority,
-    granted_at: Instant,
-    was_answered: bool,
+    /// True if the host has answered, which raises its number of slots.
+    pub was_answered: bool,
     must_release: oneshot::Receiver<()>,
 }
 
@@ -58,7 +58,7 @@ impl FairSlots {
     pub async fn acquire(self: &Arc<Self>, host: &str, priority: Priority) -> FairSlot {
         let (sender, granted) = oneshot::channel();
         let (revoke, must_release) = oneshot::channel();
-        let mut slot = {
+        let slot = {
             let mut state = lock(&self.state);
             let ticket = state.queue.enqueue(host, priority);
             state.waiting.insert(ticket, sender);
@@ -68,7 +68,6 @@ impl FairSlots {
                 ticket,
                 host: host.to_owned(),
                 priority,
-                granted_at: Instant::now(),
                 was_answered: false,
                 must_release,
             }
@@ -76,7 +75,6 @@ impl FairSlots {
         self.grant();
         // The sender lives as long as the request waits.
         let _ = granted.await;
-        slot.granted_at = Instant::now();
         slot
     }
 
@@ -153,16 +151,6 @@ impl fmt::Debug for FairSlots {
 }
 
 impl FairSlot {
-    /// Records that the host has answered, which raises its number of slots.
-    pub fn answered(&mut self) {
-        self.was_answered = true;
-    }
-
-    /// Records that the host has answered, if it did so within this time.
-    pub fn answered_within(&mut self, time: Duration) {
-        self.was_answered = self.granted_at.elapsed() < time;
-    }
-
     /// Awaits the outcome of a request. Returns none if the slot has to be released first.
     pub async fn unless_cut_off<T>(&mut self, outcome: impl Future<Output = T>) -> Option<T> {
         tokio::select! {

@@ -155,12 +155,8 @@ impl Fetches {
                 return report(FetchOutcome::Withdrawn);
             }
             match self.attempt(topic, publisher, max).await {
-                Ok(FetchedTopic::Unchanged) => return report(FetchOutcome::Unchanged),
-                Ok(FetchedTopic::Content {
-                    body,
-                    headers,
-                    etag,
-                }) => {
+                Ok(None) => return report(FetchOutcome::Unchanged),
+                Ok(Some((body, headers, etag))) => {
                     return report(FetchOutcome::Fetched(Publication {
                         topic: topic.clone(),
                         publisher: Arc::clone(publisher),
@@ -195,7 +191,7 @@ impl Fetches {
         topic: &Topic,
         publisher: &Arc<str>,
         max: usize,
-    ) -> Result<FetchedTopic, String> {
+    ) -> Result<Option<FetchedTopic>, String> {
         let slots = self.slots_of(publisher);
         // It is never closed.
         let _slot = slots.acquire().await;

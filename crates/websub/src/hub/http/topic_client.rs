@@ -40,7 +40,8 @@ const MAX_CACHED: usize = 10_000;
 pub struct TopicClient {
     client: Client,
     hosts: TopicHosts,
-    verified: Mutex<HashMap<Topic, Verified>>,
+    /// Whether topics name this hub, and the time until which that is not asked again.
+    verified: Mutex<HashMap<Topic, (bool, Instant)>>,
 }
 
 /// The hosts of publishers with what permits their addresses. Also the client's resolver, so that it connects to the addresses
@@ -71,27 +72,8 @@ impl Resolve for TopicHosts {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Verified {
-    names_us: bool,
-    until: Instant,
-}
-
-/// The content of a topic.
-#[derive(Debug, PartialEq, Eq)]
-pub enum FetchedTopic {
-    /// New content.
-    Content {
-        /// Content of the topic.
-        body: Arc<[u8]>,
-        /// Header values to deliver with it.
-        headers: RelayHeaders,
-        /// Its `ETag`.
-        etag: Option<String>,
-    },
-    /// 304.
-    Unchanged,
-}
+/// The content of a topic, the header values to deliver with it, and its `ETag`.
+pub type FetchedTopic = (Arc<[u8]>, RelayHeaders, Option<String>);
 
 impl TopicClient {
     /// Builds the client.
@@ -123,17 +105,19 @@ impl TopicClient {
     /// 403 if it names another hub or none, 503 if it cannot be read at the moment.
     pub async fn verify(&self, topic: &Topic, hub: &Hub) -> Result<(), PublicationRefusal> {
         let verified = lock(&self.verified).get(topic).copied();
-        let verified = match verified.filter(|verified| Instant::now() < verified.until) {
-            Some(verified) => verified,
-            None => self.remember(topic, self.ask(topic, hub).await?),
+        let names_us = match verified.filter(|(_, until)| Instant::now() < *until) {
+            Some((names_us, _)) => names_us,
+            None => {
+                let names_us = self.ask(topic, hub).await?;
+                self.remember(topic, names_us);
+                names_us
+            }
         };
-        if verified.names_us {
-            Ok(())
-        } else {
-            Err(PublicationRefusal::OtherHub {
+        names_us
+            .then_some(())
+            .ok_or_else(|| PublicationRefusal::OtherHub {
                 topic: topic.clone(),
             })
-        }
     }
 
     /// Takes the networks that topics may be in, and forgets which topics name which hub.
@@ -153,21 +137,16 @@ impl TopicClient {
         lock(&self.verified).clear();
     }
 
-    fn remember(&self, topic: &Topic, names_us: bool) -> Verified {
+    fn remember(&self, topic: &Topic, names_us: bool) {
         let now = Instant::now();
         let kept = if names_us { CACHED } else { CACHED_REFUSAL };
-        let verified = Verified {
-            names_us,
-            until: now + kept,
-        };
         let mut cache = lock(&self.verified);
         if cache.len() >= MAX_CACHED {
-            cache.retain(|_, verified| now < verified.until);
+            cache.retain(|_, (_, until)| now < *until);
         }
         if cache.len() < MAX_CACHED {
-            cache.insert(topic.clone(), verified);
+            cache.insert(topic.clone(), (names_us, now + kept));
         }
-        verified
     }
 
     /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
@@ -206,7 +185,7 @@ impl TopicClient {
         }
     }
 
-    /// Fetches a topic of at most `max` bytes, unless it still has this `ETag`. The error is for the operator.
+    /// Fetches a topic of at most `max` bytes; none if it still has this `ETag`. The error is for the operator.
     ///
     /// # Errors
     ///
@@ -216,7 +195,7 @@ impl TopicClient {
         topic: &Topic,
         etag: Option<&str>,
         max: usize,
-    ) -> Result<FetchedTopic, String> {
+    ) -> Result<Option<FetchedTopic>, String> {
         let failed = |error| format!("cannot read {topic}: {}", describe(error));
         let accepted = format!("{PAYLOAD_TYPE}, */*;q=0.5");
         let get = self.client.get(topic.as_str()).header(ACCEPT, accepted);
@@ -227,7 +206,7 @@ impl TopicClient {
         let mut response = get.send().await.map_err(failed)?;
         let status = response.status();
         if status == StatusCode::NOT_MODIFIED && etag.is_some() {
-            return Ok(FetchedTopic::Unchanged);
+            return Ok(None);
         }
         if status != StatusCode::OK {
             return Err(format!("{topic} answers {status}"));
@@ -252,14 +231,13 @@ impl TopicClient {
             (_, Some(error)) => Err(failed(error)),
             (body, None) if body.len() > max => Err(format!("{topic} is larger than {max} bytes")),
             (body, None) if body.is_empty() => Err(format!("{topic} has no content")),
-            (body, None) => Ok(FetchedTopic::Content {
-                body: body.into(),
-                headers: RelayHeaders {
+            (body, None) => {
+                let headers = RelayHeaders {
                     content_type,
                     capability_list: capability_list(&links),
-                },
-                etag,
-            }),
+                };
+                Ok(Some((body.into(), headers, etag)))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue,
-    LINK, RETRY_AFTER, WWW_AUTHENTICATE,
+    LINK, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use ipnet::{IpNet, Ipv6Net};
@@ -20,8 +20,8 @@ use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::http::client::header_values;
-use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
+use crate::http::{Current, lock};
 use crate::hub::RelayHeaders;
 use crate::hub::client_address::Requester;
 use crate::hub::http::EmbeddedHub;
@@ -99,7 +99,8 @@ enum Stage {
 pub struct PublicHub {
     /// The part that serves subscribers.
     pub embedded: EmbeddedHub,
-    settings: Mutex<Arc<IntakeSettings>>,
+    /// The settings in effect.
+    pub settings: Current<IntakeSettings>,
     directory: Arc<TopicDirectory>,
     client: Arc<TopicClient>,
     accept: Box<Accept>,
@@ -113,6 +114,12 @@ pub struct PublicHub {
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
     stage: watch::Sender<Stage>,
+}
+
+impl fmt::Debug for PublicHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PublicHub").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -140,21 +147,28 @@ impl Payer {
             Payer::Publisher(_) => Vec::new(),
         }
     }
-
-    /// Returns the publisher for which a refusal is counted.
-    fn publisher(&self) -> Option<&Arc<str>> {
-        match self {
-            Payer::Publisher(name) => Some(name),
-            Payer::Address(_) => None,
-        }
-    }
 }
 
-/// The credentials of a request, and the publishers of which one may have them.
-struct Credentials {
-    publishers: Arc<Publishers>,
+/// The sender of a request, with what a refusal is counted and logged for, as far as it is known.
+struct Sender {
     token: Option<String>,
     payer: Payer,
+    publisher: Option<Arc<str>>,
+    topic: Option<Topic>,
+}
+
+/// The reason why a request is not accepted.
+enum NotAccepted {
+    /// To be counted and logged.
+    Refused(PublicationRefusal),
+    /// The answer.
+    Answered(Box<FullResponse>),
+}
+
+impl From<PublicationRefusal> for NotAccepted {
+    fn from(refusal: PublicationRefusal) -> NotAccepted {
+        NotAccepted::Refused(refusal)
+    }
 }
 
 /// A publication under way, counted until this is dropped: for the publisher whose token it has, else for the address that
@@ -190,7 +204,7 @@ impl PublicHub {
         Arc::new(PublicHub {
             embedded,
             rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
-            settings: Mutex::new(Arc::new(settings)),
+            settings: Current::new(settings),
             directory,
             client,
             accept: Box::new(accept),
@@ -206,13 +220,12 @@ impl PublicHub {
 
     /// Applies other settings and publishers. Requests under way go on.
     pub fn apply(&self, settings: IntakeSettings, publishers: Publishers) {
-        if settings.publications_per_minute != self.settings().publications_per_minute {
-            let rate = RateLimiter::new(settings.publications_per_minute);
-            *lock(&self.rate) = rate;
+        if settings.publications_per_minute != self.settings.get().publications_per_minute {
+            *lock(&self.rate) = RateLimiter::new(settings.publications_per_minute);
         }
         self.client.set_publishers(&publishers);
-        self.directory.set_publishers(publishers);
-        *lock(&self.settings) = Arc::new(settings);
+        self.directory.publishers.replace(publishers);
+        self.settings.replace(settings);
     }
 
     /// Answers 503 to publications from now on, also to those whose body or topic is being read.
@@ -253,140 +266,131 @@ impl PublicHub {
         }
         let content_type = text_of(request.headers(), CONTENT_TYPE);
         let kind = kind(content_type.as_deref());
-        let credentials = self.credentials(&request);
-        let payer = &credentials.payer;
-        let charged = self.charge(payer, 1).inspect_err(|refused| {
-            if matches!((&kind, payer), (Ok(RequestKind::Form), Payer::Address(_))) {
-                self.embedded.count_request(refused.status().as_u16());
-            }
-        });
-        let refused = match (charged, kind) {
+        let mut sender = self.sender(&request);
+        let taken = match (self.charge(&sender.payer, 1), kind) {
             (Ok(()), Ok(RequestKind::Form)) => {
-                return self.answer_form(&credentials, request, body_timeout).await;
+                return self.answer_form(sender, request, body_timeout).await;
             }
             (Ok(()), Ok(RequestKind::Content)) => {
-                self.take_content(&credentials, &mut request).await.err()
+                self.take_content(&mut sender, &mut request).await
             }
-            (Ok(()), Err(refusal)) => Some(self.note(payer.publisher(), None, refusal)),
-            (Err(refused), _) => Some(refused),
+            (Ok(()), Err(refusal)) => Err(refusal.into()),
+            (Err(refused), kind) => {
+                if let (NotAccepted::Answered(answer), Ok(RequestKind::Form)) = (&refused, kind) {
+                    self.embedded.count_request(answer.status().as_u16());
+                }
+                Err(refused)
+            }
         };
-        match refused {
-            None => text(StatusCode::OK, "accepted\n"),
-            Some(refused) => {
+        match taken {
+            Ok(()) => text(StatusCode::OK, "accepted\n"),
+            Err(refused) => {
+                let answer = self.refuse(&sender, refused);
                 self.discard(request).await;
-                *refused
+                answer
             }
         }
     }
 
-    fn credentials(&self, request: &Request<Incoming>) -> Credentials {
-        let publishers = self.directory.publishers();
+    fn sender(&self, request: &Request<Incoming>) -> Sender {
         let token = token_of(request.headers());
+        let publishers = self.directory.publishers.get();
         let publisher = token
             .as_deref()
             .and_then(|token| publishers.with_token(token));
-        let payer = match publisher {
-            Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
-            None => Payer::Address(self.embedded.requester(request)),
-        };
-        Credentials {
-            publishers,
+        let publisher = publisher.map(|publisher| Arc::clone(&publisher.name));
+        Sender {
             token,
-            payer,
+            payer: match &publisher {
+                Some(name) => Payer::Publisher(Arc::clone(name)),
+                None => Payer::Address(self.embedded.requester(request)),
+            },
+            publisher,
+            topic: None,
         }
     }
 
     /// Finds the publisher of a topic that has these credentials.
-    fn authorize<'c>(
+    fn authorize<'p>(
         &self,
-        credentials: &'c Credentials,
+        sender: &mut Sender,
+        publishers: &'p Publishers,
         topic: &Topic,
-    ) -> Result<&'c Publisher, RefusedPublication> {
-        let Credentials {
-            publishers,
-            token,
-            payer,
-        } = credentials;
-        publishers
-            .authorize(topic, token.as_deref())
-            .map_err(|refusal| {
-                if let (PublicationRefusal::UnknownToken, Some(token)) = (&refusal, token) {
-                    let (publisher, now) = (publishers.of_topic(topic), Timestamp::now());
-                    count_unknown(&mut lock(&self.unknown_tokens), token, publisher, now);
-                }
-                self.note(payer.publisher(), Some(topic), refusal)
-            })
+    ) -> Result<&'p Publisher, PublicationRefusal> {
+        sender.topic = Some(topic.clone());
+        let token = sender.token.as_deref();
+        publishers.authorize(topic, token).inspect_err(|refusal| {
+            if let (PublicationRefusal::UnknownToken, Some(token)) = (refusal, token) {
+                let (publisher, now) = (publishers.of_topic(topic), Timestamp::now());
+                count_unknown(&mut lock(&self.unknown_tokens), token, publisher, now);
+            }
+        })
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
-    fn charge(&self, payer: &Payer, count: u32) -> Result<(), RefusedPublication> {
+    fn charge(&self, payer: &Payer, count: u32) -> Result<(), NotAccepted> {
         match payer {
             Payer::Publisher(name) => {
-                let acquired = lock(&self.rate).acquire(
-                    &[(Arc::clone(name), 1)],
-                    count,
-                    self.started.elapsed(),
-                );
+                let key = [(Arc::clone(name), 1)];
+                let acquired = lock(&self.rate).acquire(&key, count, self.started.elapsed());
                 acquired.map_err(|(_, retry_after)| {
-                    let per_minute = self.settings().publications_per_minute;
-                    let refusal = PublicationRefusal::TooMany {
+                    let per_minute = self.settings.get().publications_per_minute;
+                    NotAccepted::Refused(PublicationRefusal::TooMany {
                         per_minute,
                         retry_after,
-                    };
-                    self.note(Some(name), None, refusal)
+                    })
                 })
             }
             Payer::Address(requester) => self
                 .embedded
                 .admit(*requester, count)
-                .map_err(|exceeded| Box::new(limit_exceeded(&exceeded))),
+                .map_err(|exceeded| NotAccepted::Answered(Box::new(limit_exceeded(&exceeded)))),
         }
     }
 
     async fn take_content(
         self: &Arc<Self>,
-        credentials: &Credentials,
+        sender: &mut Sender,
         request: &mut Request<Incoming>,
-    ) -> Result<(), RefusedPublication> {
-        let payer = &credentials.payer;
-        let values = header_values(request.headers(), LINK);
-        let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        let read = links(&values, request.uri().query());
-        let published = read.map_err(|refusal| self.note(payer.publisher(), None, refusal))?;
-        let topic = published.topic.clone();
-        let publisher = self.authorize(credentials, &topic)?;
+    ) -> Result<(), NotAccepted> {
+        let publishers = self.directory.publishers.get();
+        let published = links(
+            &header_values(request.headers(), LINK),
+            request.uri().query(),
+        )?;
+        let topic = &published.topic;
+        let publisher = self.authorize(sender, &publishers, topic)?;
         // Bytes that are not text are no encoding that is known.
         let encodings = request.headers().get_all(CONTENT_ENCODING).iter();
         let encodings: Vec<&str> = encodings
             .map(|value| value.to_str().unwrap_or("unknown"))
             .collect();
-        verify_plain(&encodings)
-            .map_err(|refusal| self.note(payer.publisher(), Some(&topic), refusal))?;
-        let _under_way = self.begin(publisher, payer, Some(&topic))?;
-        let name = &publisher.name;
-        let refuse = |refusal| self.note(Some(name), Some(&topic), refusal);
-        published.verify_hub(&self.settings().hub).map_err(refuse)?;
-        let max = self.settings().max_body;
+        verify_plain(&encodings)?;
+        sender.publisher = Some(Arc::clone(&publisher.name));
+        let _under_way = self.begin(&sender.payer)?;
+        let IntakeSettings { hub, max_body, .. } = &*self.settings.get();
+        published.verify_hub(hub)?;
+        let too_large = || PublicationRefusal::TooLarge { max: *max_body };
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > max) {
-            return Err(refuse(PublicationRefusal::TooLarge { max }));
+        if announced.is_some_and(|length| length > *max_body) {
+            return Err(too_large().into());
         }
-        self.verify(publisher, &topic).await?;
-        let read = small_body(request.body_mut(), max, BODY_TIMEOUT);
-        let read = self.unless_stopping(read).await.map_err(refuse)?;
+        self.verify(publisher, topic).await?;
+        let read = small_body(request.body_mut(), *max_body, BODY_TIMEOUT);
+        let read = self.unless_stopping(read).await?;
         // The bytes that were read are dropped before the body is saved: it may be large.
         let read = read.map(|bytes| Arc::from(&bytes[..]));
         let body: Arc<[u8]> = read.map_err(|(status, words)| match status {
-            StatusCode::PAYLOAD_TOO_LARGE => refuse(PublicationRefusal::TooLarge { max }),
-            _ => Box::new(text(status, words)),
+            StatusCode::PAYLOAD_TOO_LARGE => too_large().into(),
+            _ => NotAccepted::Answered(Box::new(text(status, words))),
         })?;
         if body.is_empty() {
-            return Err(refuse(PublicationRefusal::Empty));
+            return Err(PublicationRefusal::Empty.into());
         }
         let publication = Publication {
-            topic: topic.clone(),
-            publisher: Arc::clone(name),
+            topic: published.topic,
+            publisher: Arc::clone(&publisher.name),
             body,
             headers: RelayHeaders {
                 content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
@@ -395,14 +399,12 @@ impl PublicHub {
             etag: None,
             fetched: None,
         };
-        self.save(AcceptedRequest::Publication(publication))
-            .await
-            .map_err(refuse)
+        Ok(self.save(AcceptedRequest::Publication(publication)).await?)
     }
 
     async fn answer_form(
         self: &Arc<Self>,
-        credentials: &Credentials,
+        mut sender: Sender,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
@@ -411,85 +413,71 @@ impl PublicHub {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
-        let answered = match form_request(&form) {
-            Ok(FormRequest::Subscription) => {
-                return self.embedded.answer_form(&form, requester);
-            }
-            Ok(FormRequest::Ping(topics)) => self.take_topics(credentials, topics, false).await,
-            Ok(FormRequest::Check(topics)) => self.take_topics(credentials, topics, true).await,
-            Err(refusal) => Err(self.note(credentials.payer.publisher(), None, refusal)),
+        let taken = match form_request(&form) {
+            Ok(FormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
+            Ok(FormRequest::Ping(topics)) => self.take_topics(&mut sender, topics, false).await,
+            Ok(FormRequest::Check(topics)) => self.take_topics(&mut sender, topics, true).await,
+            Err(refusal) => Err(refusal.into()),
         };
-        answered.unwrap_or_else(|refused| *refused)
+        taken.unwrap_or_else(|refused| self.refuse(&sender, refused))
     }
 
-    /// Takes pings of topics; of a check, answers if a publication would be accepted, and publishes nothing.
+    /// Takes pings of topics, which are those of one publisher; of a check, answers if a publication would be accepted, and
+    /// publishes nothing.
     async fn take_topics(
         self: &Arc<Self>,
-        credentials: &Credentials,
+        sender: &mut Sender,
         topics: Vec<Topic>,
         is_check: bool,
-    ) -> Result<FullResponse, RefusedPublication> {
-        let payer = &credentials.payer;
-        let publisher = self.authorize_all(credentials, &topics)?;
+    ) -> Result<FullResponse, NotAccepted> {
+        let publishers = self.directory.publishers.get();
+        let mut found: Option<&Publisher> = None;
+        for topic in &topics {
+            let publisher = self.authorize(sender, &publishers, topic)?;
+            if let Some(before) = found
+                && before.name != publisher.name
+            {
+                sender.publisher = Some(Arc::clone(&before.name));
+                let topic = topic.clone();
+                return Err(PublicationRefusal::Outside { topic }.into());
+            }
+            found = Some(publisher);
+        }
+        let publisher = found.ok_or(PublicationRefusal::NoTopic)?;
+        let name = &publisher.name;
+        (sender.publisher, sender.topic) = (Some(Arc::clone(name)), None);
         // Otherwise a check is charged nothing else: `rsnotify check` must not use up the quota of its Source.
         if publisher.verify_topic || !is_check {
-            self.charge(payer, all_but_one(&topics))?;
+            // The request was counted for the first before it was read.
+            let others = u32::try_from(topics.len() - 1).unwrap_or(u32::MAX);
+            self.charge(&sender.payer, others)?;
         }
-        let _under_way = self.begin(publisher, payer, topics.first())?;
+        sender.topic = topics.first().cloned();
+        let _under_way = self.begin(&sender.payer)?;
         for topic in &topics {
+            sender.topic = Some(topic.clone());
             self.verify(publisher, topic).await?;
         }
-        let name = &publisher.name;
         if is_check {
-            let hub = &self.settings().hub;
+            let hub = &self.settings.get().hub;
             let lines = topics.iter().map(|topic| {
                 format!("{name} may publish {topic} at {hub}; nothing was published\n")
             });
             return Ok(text(StatusCode::OK, lines.collect::<String>()));
         }
-        let pings = AcceptedRequest::Pings {
-            publisher: Arc::clone(name),
-            topics,
-        };
-        let saved = self.save(pings).await;
-        saved.map_err(|refusal| self.note(Some(name), None, refusal))?;
+        let publisher = Arc::clone(name);
+        self.save(AcceptedRequest::Pings { publisher, topics })
+            .await?;
         Ok(text(StatusCode::ACCEPTED, "the topic will be fetched\n"))
     }
 
-    /// Authorizes all topics of one form, which are those of one publisher.
-    fn authorize_all<'c>(
-        &self,
-        credentials: &'c Credentials,
-        topics: &[Topic],
-    ) -> Result<&'c Publisher, RefusedPublication> {
-        let mut found: Option<&Publisher> = None;
-        for topic in topics {
-            let publisher = self.authorize(credentials, topic)?;
-            if let Some(before) = found
-                && before.name != publisher.name
-            {
-                let refusal = PublicationRefusal::Outside {
-                    topic: topic.clone(),
-                };
-                return Err(self.note(Some(&before.name), Some(topic), refusal));
-            }
-            found = Some(publisher);
-        }
-        let payer = &credentials.payer;
-        found.ok_or_else(|| self.note(payer.publisher(), None, PublicationRefusal::NoTopic))
-    }
-
-    async fn verify(&self, publisher: &Publisher, topic: &Topic) -> Result<(), RefusedPublication> {
+    async fn verify(&self, publisher: &Publisher, topic: &Topic) -> Result<(), PublicationRefusal> {
         if !publisher.verify_topic {
             return Ok(());
         }
-        let hub = &self.settings().hub;
+        let hub = &self.settings.get().hub;
         let verified = self.client.verify(topic, hub);
-        let verified = self.unless_stopping(verified).await;
-        verified.flatten().map_err(|refusal| {
-            let name = &publisher.name;
-            self.note(Some(name), Some(topic), refusal)
-        })
+        self.unless_stopping(verified).await.flatten()
     }
 
     /// Waits until a request is saved.
@@ -502,39 +490,6 @@ impl PublicHub {
             saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
             () = self.reached(Stage::Ended) => Err(PublicationRefusal::Unsaved),
         }
-    }
-}
-
-impl fmt::Debug for PublicHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PublicHub").finish_non_exhaustive()
-    }
-}
-
-/// An answer other than acceptance.
-type RefusedPublication = Box<FullResponse>;
-
-fn refused(refusal: &PublicationRefusal) -> RefusedPublication {
-    let mut answer = plain_text(refusal.status(), refusal);
-    if let Some(wait) = refusal.retry_after() {
-        let seconds = wait.as_secs_f64().ceil() as u64;
-        answer.headers_mut().insert(RETRY_AFTER, seconds.into());
-    }
-    if answer.status() == StatusCode::UNAUTHORIZED {
-        // RFC 6750 section 3.1.
-        let challenge = HeaderValue::from_static(match refusal {
-            PublicationRefusal::UnknownToken => "Bearer error=\"invalid_token\"",
-            _ => "Bearer",
-        });
-        answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-    }
-    Box::new(answer)
-}
-
-impl PublicHub {
-    /// Returns the settings in effect.
-    pub fn settings(&self) -> Arc<IntakeSettings> {
-        Arc::clone(&lock(&self.settings))
     }
 
     async fn reached(&self, stage: Stage) {
@@ -563,7 +518,7 @@ impl PublicHub {
     /// Answers another method than `POST`. `check` recognises this hub by its link.
     fn greet(&self) -> FullResponse {
         let mut answer = only_post(PUBLIC_HUB_GREETING);
-        let link = format!("<{}>; rel=\"hub\"", self.settings().hub.as_str());
+        let link = format!("<{}>; rel=\"hub\"", self.settings.get().hub.as_str());
         if let Ok(link) = HeaderValue::from_str(&link) {
             answer.headers_mut().insert(LINK, link);
         }
@@ -571,12 +526,7 @@ impl PublicHub {
     }
 
     /// Counts a publication that begins, and refuses one too many.
-    fn begin(
-        self: &Arc<Self>,
-        publisher: &Publisher,
-        payer: &Payer,
-        topic: Option<&Topic>,
-    ) -> Result<UnderWay, RefusedPublication> {
+    fn begin(self: &Arc<Self>, payer: &Payer) -> Result<UnderWay, PublicationRefusal> {
         let is_one_more = match payer {
             Payer::Publisher(name) => self.with_use(name, |of_publisher| {
                 let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
@@ -585,23 +535,20 @@ impl PublicHub {
             }),
             payer => occupy(&mut lock(&self.networks), &payer.networks()),
         };
-        if !is_one_more {
-            return Err(self.note(Some(&publisher.name), topic, PublicationRefusal::Busy));
-        }
-        Ok(UnderWay {
+        let under_way = || UnderWay {
             hub: Arc::clone(self),
             payer: payer.clone(),
-        })
+        };
+        is_one_more.then(under_way).ok_or(PublicationRefusal::Busy)
     }
 
     /// Counts and logs a refusal. Returns the answer.
-    fn note(
-        &self,
-        publisher: Option<&Arc<str>>,
-        topic: Option<&Topic>,
-        refusal: PublicationRefusal,
-    ) -> RefusedPublication {
-        let publishers = self.directory.publishers();
+    fn refuse(&self, sender: &Sender, refused: NotAccepted) -> FullResponse {
+        let refusal = match refused {
+            NotAccepted::Refused(refusal) => refusal,
+            NotAccepted::Answered(answer) => return *answer,
+        };
+        let publishers = self.directory.publishers.get();
         // Only the operator learns whose topic it is.
         let exchanged = match &refusal {
             PublicationRefusal::Outside { topic } => publishers.of_topic(topic).map(|owner| {
@@ -611,11 +558,9 @@ impl PublicHub {
             _ => None,
         };
         let reason = exchanged.unwrap_or_else(|| refusal.to_string());
-        if let Some(name) = publisher {
+        if let Some(name) = &sender.publisher {
             let (reason, now) = (reason.clone(), Timestamp::now());
-            self.with_use(name, |of_publisher| {
-                of_publisher.counts.refused(&refusal, reason, now)
-            });
+            self.count(name, |counts| counts.refused(&refusal, reason, now));
         }
         let mut since = lock(&self.lines_since);
         if since.elapsed() >= LOG_INTERVAL {
@@ -625,8 +570,8 @@ impl PublicHub {
                 info!(count, "more refused publications: {count}");
             }
         }
-        let (status, topic) = (refusal.status(), topic.map(Topic::as_str));
-        match (self.lines.allow(), publisher) {
+        let (status, topic) = (refusal.status(), sender.topic.as_ref().map(Topic::as_str));
+        match (self.lines.allow(), &sender.publisher) {
             (true, Some(publisher)) => warn!(
                 %publisher, topic, status,
                 "refused a publication of {publisher}: {reason}"
@@ -634,7 +579,16 @@ impl PublicHub {
             (true, None) => info!(topic, status, "refused a publication: {reason}"),
             (false, _) => debug!(topic, status, "refused a publication: {reason}"),
         }
-        refused(&refusal)
+        let mut answer = plain_text(status, &refusal, refusal.retry_after());
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            // RFC 6750 section 3.1.
+            let challenge = HeaderValue::from_static(match refusal {
+                PublicationRefusal::UnknownToken => "Bearer error=\"invalid_token\"",
+                _ => "Bearer",
+            });
+            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        answer
     }
 
     /// Reads the rest of a request that is refused, unless the client waits for leave to send it.
@@ -642,7 +596,7 @@ impl PublicHub {
         if request.headers().contains_key(EXPECT) {
             return;
         }
-        let mut left = self.settings().max_body.saturating_add(DISCARD_BYTES);
+        let mut left = self.settings.get().max_body.saturating_add(DISCARD_BYTES);
         let mut body = request.into_body();
         let all = async {
             while let Some(Ok(frame)) = body.frame().await {
@@ -679,11 +633,6 @@ fn free(under_way: &mut BTreeMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
     for (network, _) in networks {
         decrement(under_way, network);
     }
-}
-
-/// Returns the number of topics besides the first, for which the request was counted before it was read.
-fn all_but_one(topics: &[Topic]) -> u32 {
-    u32::try_from(topics.len().saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
 fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<String> {

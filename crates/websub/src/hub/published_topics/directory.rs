@@ -1,11 +1,11 @@
 //! The topics of a hub: those that this process serves, or those that publishers may publish.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use resourcesync::uri::Topic;
 
-use crate::http::lock;
+use crate::http::Current;
 use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::{Publishers, checked_topic};
 use crate::topics::http::Topics;
@@ -23,7 +23,8 @@ pub enum HubTopics {
 #[derive(Debug)]
 pub struct TopicDirectory {
     topics: RwLock<PublishedTopics>,
-    publishers: Mutex<Arc<Publishers>>,
+    /// The publishers in effect.
+    pub publishers: Current<Publishers>,
 }
 
 impl HubTopics {
@@ -55,23 +56,13 @@ impl TopicDirectory {
     pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicDirectory {
         TopicDirectory {
             topics: RwLock::new(topics),
-            publishers: Mutex::new(Arc::new(publishers)),
+            publishers: Current::new(publishers),
         }
-    }
-
-    /// Returns the publishers.
-    pub fn publishers(&self) -> Arc<Publishers> {
-        Arc::clone(&lock(&self.publishers))
-    }
-
-    /// Replaces the publishers.
-    pub fn set_publishers(&self, publishers: Publishers) {
-        *lock(&self.publishers) = Arc::new(publishers);
     }
 
     /// Returns true if a topic lies below the prefixes of the publisher with this name.
     pub fn may_publish(&self, publisher: &str, topic: &Topic) -> bool {
-        let publishers = self.publishers();
+        let publishers = self.publishers.get();
         let of_topic = publishers.of_topic(topic);
         of_topic.is_some_and(|of_topic| *of_topic.name == *publisher)
     }
@@ -102,7 +93,8 @@ impl TopicDirectory {
     fn find(&self, name: &str) -> Option<Topic> {
         let known = self.read().find(name).cloned();
         let topic = known.or_else(|| checked_topic(name).ok())?;
-        self.publishers()
+        self.publishers
+            .get()
             .of_topic(&topic)
             .is_some()
             .then_some(topic)

@@ -94,8 +94,8 @@ impl EmbeddedHub {
     fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
         match self.accept(form, requester) {
             Ok(caution) => text(StatusCode::ACCEPTED, caution.unwrap_or_default()),
-            Err(NotAccepted::Rejected(rejection)) => plain_text(rejection.status(), &rejection),
-            Err(NotAccepted::LimitExceeded(exceeded)) => limit_exceeded(&exceeded),
+            Err(Rejection::Limit(exceeded)) => limit_exceeded(&exceeded),
+            Err(rejection) => plain_text(rejection.status(), &rejection, None),
         }
     }
 
@@ -105,7 +105,7 @@ impl EmbeddedHub {
         &self,
         form: &[u8],
         requester: Option<Requester>,
-    ) -> Result<Option<String>, NotAccepted> {
+    ) -> Result<Option<String>, Rejection> {
         let request = parse(form, &self.state.settings.get().settings.policy)?;
         let topic = self
             .verifications
@@ -163,15 +163,6 @@ impl EmbeddedHub {
     }
 }
 
-/// The reason why a request is not accepted.
-#[derive(Debug, thiserror::Error)]
-enum NotAccepted {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error(transparent)]
-    LimitExceeded(#[from] LimitExceeded),
-}
-
 /// Returns the answer to another method than `POST`.
 pub fn only_post(greeting: &'static str) -> FullResponse {
     let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, greeting);
@@ -181,18 +172,24 @@ pub fn only_post(greeting: &'static str) -> FullResponse {
     reply
 }
 
-/// Returns an answer with the reason in plain text.
-pub fn plain_text(status: u16, reason: &impl Display) -> FullResponse {
+/// Returns an answer with the reason in plain text, and a `Retry-After` where the same may succeed later.
+pub fn plain_text(
+    status: u16,
+    reason: &impl Display,
+    retry_after: Option<Duration>,
+) -> FullResponse {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    text(status, format!("{reason}\n"))
+    let mut reply = text(status, format!("{reason}\n"));
+    if let Some(wait) = retry_after {
+        let seconds = wait.as_secs_f64().ceil() as u64;
+        reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    reply
 }
 
 /// Returns the answer to a request that exceeds a limit.
 pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
-    let mut reply = plain_text(exceeded.status(), exceeded);
-    let seconds = exceeded.retry_after.as_secs_f64().ceil() as u64;
-    reply.headers_mut().insert(RETRY_AFTER, seconds.into());
-    reply
+    plain_text(exceeded.status(), exceeded, Some(exceeded.retry_after))
 }
 
 fn has_form(headers: &HeaderMap) -> bool {
