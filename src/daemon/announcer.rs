@@ -10,6 +10,7 @@ mod watched_trees;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -68,7 +69,7 @@ pub type RunParts = LoopParts<SourceInput>;
 pub struct Announcer {
     engine: Engine,
     trees: WatchedTrees,
-    topics: Topics,
+    topics: Arc<Topics>,
     /// Topics served under the plan before, which this plan may not have: they are served until every tree is known.
     unclaimed: BTreeSet<Topic>,
     submissions: Submissions,
@@ -89,7 +90,7 @@ impl Announcer {
     /// Joins the parts. Trees are not watched yet.
     fn new(
         (engine, effects): (Engine, Vec<Effect>),
-        topics: Topics,
+        topics: Arc<Topics>,
         submissions: Submissions,
         parts: &RunParts,
     ) -> Announcer {

@@ -153,7 +153,7 @@ impl BoundListener {
     /// Serves topics and the embedded hub. Must be called within a tokio runtime.
     pub fn serve_public(
         self,
-        topics: Topics,
+        topics: Arc<Topics>,
         hub: watch::Receiver<Option<EmbeddedHub>>,
     ) -> (ServedListener, JoinHandle<()>) {
         self.serve(|listener, ended| {

@@ -1,7 +1,6 @@
 //! A Destination: subscribes to topics, confirms verification requests, and receives notifications and denials.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -169,6 +168,7 @@ impl SubscribeError {
 }
 
 /// The receiver of subscriptions.
+#[derive(Debug)]
 pub struct Destination {
     base: String,
     address: SocketAddr,
@@ -178,6 +178,7 @@ pub struct Destination {
 }
 
 /// The state of the callback server. It stops when its sender is dropped.
+#[derive(Debug)]
 enum Serving {
     NotYet(TcpListener),
     Running(oneshot::Sender<()>, JoinHandle<()>),
@@ -185,10 +186,11 @@ enum Serving {
 }
 
 /// The subscriptions, by the id of their callbacks.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Callbacks(Mutex<HashMap<String, CallbackEntry>>);
 
 /// One callback, and the subscription that it is for.
+#[derive(Debug)]
 struct CallbackEntry {
     topic: Topic,
     secret: Secret,
@@ -415,14 +417,6 @@ impl Destination {
             Ok(Some(Decision::Denied(reason))) => Err(SubscribeError::Denied { hub, reason }),
             Ok(None) | Err(_) => Err(SubscribeError::NotVerified { hub, callback }),
         }
-    }
-}
-
-impl fmt::Debug for Destination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Destination")
-            .field("base", &self.base)
-            .finish_non_exhaustive()
     }
 }
 

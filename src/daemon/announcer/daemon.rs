@@ -234,7 +234,7 @@ fn change_hub(
     parts: &mut RunParts,
     settings: Option<PreparedHub>,
     saved: SavedHub,
-    topics: &Topics,
+    topics: &Arc<Topics>,
 ) {
     let relays = SavedRelays::new(parts.saver.file.path.clone());
     let RunParts {

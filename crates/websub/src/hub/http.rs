@@ -2,7 +2,6 @@
 //! (Framework Notification 1.0.1 sections 4.2–4.4). It does not write the state file itself: it emits [`HubRecord`]s to
 //! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ pub mod topic_client;
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The hub. Clones are the same hub.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct EmbeddedHub {
     pub(crate) state: Arc<HubState>,
     deliveries: Arc<Deliveries>,
@@ -165,14 +164,6 @@ impl EmbeddedHub {
         let mut status = self.inspect(|subscriptions| subscriptions.status(now));
         status.counts = lock(&self.state.counts).clone();
         status
-    }
-}
-
-impl fmt::Debug for EmbeddedHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedHub")
-            .field("settings", &self.state.settings.get().settings)
-            .finish_non_exhaustive()
     }
 }
 

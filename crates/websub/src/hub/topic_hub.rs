@@ -25,7 +25,7 @@ use crate::topics::http::Topics;
 #[derive(Debug)]
 pub struct TopicHub {
     page: TopicPage,
-    topics: Topics,
+    topics: Arc<Topics>,
     hub: EmbeddedHub,
     relays: Arc<Mutex<BTreeMap<RelayId, Relay>>>,
     seq: u64,

@@ -40,6 +40,7 @@ const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
 const LIMITED_WAIT: Duration = Duration::from_secs(1);
 
 /// The verifications that are pending or under way.
+#[derive(Debug)]
 pub struct Verifications {
     state: Arc<HubState>,
     pub topics: HubTopics,
@@ -51,7 +52,7 @@ pub struct Verifications {
 }
 
 /// A subscription request that waits for verification.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct PendingVerification {
     request: SubscriptionRequest,
     requester: Option<Requester>,

@@ -2,7 +2,6 @@
 //! none delays another.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -15,7 +14,7 @@ use url::Url;
 
 use crate::answer::Answer;
 use crate::counts::Histogram;
-use crate::http::{client, lock};
+use crate::http::{Current, client, lock};
 use crate::publisher::HubRequest;
 use crate::publisher::settings::{self, HubCredentials, PublishSettings, PublishSettingsError};
 use crate::publisher::verdict::{next_hop, same_address};
@@ -25,11 +24,11 @@ use crate::secret::Mask;
 const CONCURRENT_REQUESTS: usize = 64;
 
 /// A client that sends submissions. Cheap to share behind an `Arc`.
-pub struct Submitter {
-    clients: Mutex<Arc<HubClients>>,
-}
+#[derive(Debug)]
+pub struct Submitter(Current<HubClients>);
 
 /// The clients of all hubs.
+#[derive(Debug)]
 pub struct HubClients {
     clients: HashMap<Hub, HubClient>,
     /// The URLs of all hubs, to which a redirection may lead.
@@ -39,6 +38,7 @@ pub struct HubClients {
 }
 
 /// The client of one hub.
+#[derive(Debug)]
 struct HubClient {
     publish_url: Url,
     client: Client,
@@ -59,26 +59,19 @@ impl Submitter {
     ///
     /// If the settings of one cannot be used.
     pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublishSettingsError> {
-        let clients = HubClients::new(hubs)?;
-        Ok(Submitter {
-            clients: Mutex::new(Arc::new(clients)),
-        })
+        Ok(Submitter(Current::new(HubClients::new(hubs)?)))
     }
 
     /// Replaces the clients. A request under way finishes with its client, and still counts towards the maximum of its hub.
     pub fn change(&self, mut clients: HubClients) {
-        let mut current = lock(&self.clients);
+        let current = self.0.get();
         for (hub, client) in &mut clients.clients {
             if let Some(before) = current.clients.get(hub) {
                 client.permits = Arc::clone(&before.permits);
                 client.durations = Arc::clone(&before.durations);
             }
         }
-        *current = Arc::new(clients);
-    }
-
-    fn clients(&self) -> Arc<HubClients> {
-        Arc::clone(&lock(&self.clients))
+        self.0.replace(clients);
     }
 
     /// Sends one notification, following permitted redirections. Waits while its hub has the maximum of requests under way.
@@ -86,14 +79,14 @@ impl Submitter {
         let hub = &request.hub;
         let unknown = || Answer::Failed(format!("{hub} is not configured"));
         let permits = |client: &HubClient| Arc::clone(&client.permits);
-        let Some(permits) = self.clients().clients.get(hub).map(permits) else {
+        let Some(permits) = self.0.get().clients.get(hub).map(permits) else {
             return unknown();
         };
         let Ok(_permit) = permits.acquire().await else {
             return Answer::Failed("the publisher has ended".to_owned());
         };
         // A reload may have replaced them meanwhile.
-        let clients = self.clients();
+        let clients = self.0.get();
         let Some(client) = clients.clients.get(hub) else {
             return unknown();
         };
@@ -105,16 +98,10 @@ impl Submitter {
 
     /// Returns the durations of the submissions to each hub.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
-        let clients = self.clients();
+        let clients = self.0.get();
         let durations =
             |(hub, client): (&Hub, &HubClient)| (hub.clone(), lock(&client.durations).clone());
         clients.clients.iter().map(durations).collect()
-    }
-}
-
-impl fmt::Debug for Submitter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Submitter").field(&self.clients()).finish()
     }
 }
 
@@ -182,14 +169,6 @@ impl HubClients {
                 || Url::parse(hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
         };
         self.clients.iter().find(is_there).map(|(_, client)| client)
-    }
-}
-
-impl fmt::Debug for HubClients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubClients")
-            .field("hubs", &self.clients.keys())
-            .finish_non_exhaustive()
     }
 }
 

@@ -2,8 +2,7 @@
 //! fetches before it answers us cannot deadlock.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
@@ -13,57 +12,44 @@ use resourcesync::uri::{Topic, Uri};
 
 use crate::counts::TopicRequests;
 use crate::headers::link_header;
-use crate::http::lock;
 use crate::http::server::{FullResponse, text};
+use crate::http::{Hook, lock, read, write};
 use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 
-/// The topics served. Clones share them.
-#[derive(Clone)]
+/// The topics served.
+#[derive(Debug)]
 pub struct Topics {
-    inner: Arc<TopicsInner>,
-}
-
-struct TopicsInner {
     pages: RwLock<Pages>,
-    fetched: Box<dyn Fn(Topic) + Send + Sync>,
+    fetched: Hook<dyn Fn(Topic) + Send + Sync>,
     requests: Mutex<TopicRequests>,
 }
 
 /// Pages by request target, byte for byte. Several share a target only on different hosts.
 type Pages = HashMap<Box<str>, Vec<Arc<ServedPage>>>;
 
-/// A page with the header values that are computed once.
+/// A page with what is computed once.
+#[derive(Debug)]
 struct ServedPage {
     page: TopicPage,
     host: Box<str>,
     etag: HeaderValue,
-    /// Made for the first request: of many thousand topics, few are read.
-    prepared: OnceLock<Box<PreparedAnswer>>,
-}
-
-/// The parts of an answer that are the same for each request.
-struct PreparedAnswer {
-    links: HeaderValue,
-    body: Bytes,
 }
 
 impl Topics {
     /// Returns an empty set. `fetched` is called for each `GET` of a page with `report_fetches`; it must not block.
-    pub fn new(fetched: impl Fn(Topic) + Send + Sync + 'static) -> Topics {
-        Topics {
-            inner: Arc::new(TopicsInner {
-                pages: RwLock::default(),
-                fetched: Box::new(fetched),
-                requests: Mutex::default(),
-            }),
-        }
+    pub fn new(fetched: impl Fn(Topic) + Send + Sync + 'static) -> Arc<Topics> {
+        Arc::new(Topics {
+            pages: RwLock::default(),
+            fetched: Hook(Box::new(fetched)),
+            requests: Mutex::default(),
+        })
     }
 
     /// Serves a page, replacing an earlier one of its topic.
     pub fn serve(&self, page: TopicPage) {
         let (host, target) = host_and_target(page.topic.as_str());
         let served = Arc::new(ServedPage::new(page, host));
-        let mut pages = self.write();
+        let mut pages = write(&self.pages);
         let same_target = pages.entry(target.into()).or_default();
         same_target.retain(|other| other.page.topic != served.page.topic);
         same_target.push(served);
@@ -71,7 +57,7 @@ impl Topics {
 
     /// Returns the topics served.
     pub fn served(&self) -> BTreeSet<Topic> {
-        let pages = self.read();
+        let pages = read(&self.pages);
         let topics = pages.values().flatten();
         topics.map(|served| served.page.topic.clone()).collect()
     }
@@ -79,7 +65,7 @@ impl Topics {
     /// Stops serving a topic: it answers 404.
     pub fn withdraw(&self, topic: &Topic) {
         let (_, target) = host_and_target(topic.as_str());
-        let mut pages = self.write();
+        let mut pages = write(&self.pages);
         if let Some(same_target) = pages.get_mut(&*target) {
             same_target.retain(|other| other.page.topic != *topic);
             if same_target.is_empty() {
@@ -90,7 +76,7 @@ impl Topics {
 
     /// Finds the topic that a subscriber named: compared byte for byte, else in normal form.
     pub fn find(&self, name: &str) -> Option<Topic> {
-        let (pages, wanted) = (self.read(), normalized(name));
+        let (pages, wanted) = (read(&self.pages), normalized(name));
         let same_target = pages.get(&*host_and_target(name).1);
         let mut same_target = same_target.into_iter().flatten();
         let mut all = pages.values().flatten();
@@ -103,7 +89,7 @@ impl Topics {
     /// Returns the Capability List to which a topic's notifications link.
     pub fn capability_list(&self, topic: &Topic) -> Option<Uri> {
         let (_, target) = host_and_target(topic.as_str());
-        self.read()
+        read(&self.pages)
             .get(&*target)?
             .iter()
             .find(|served| served.page.topic == *topic)
@@ -113,13 +99,13 @@ impl Topics {
     /// Answers a request for any path.
     pub fn answer<B>(&self, request: &Request<B>) -> FullResponse {
         let reply = self.reply(request);
-        lock(&self.inner.requests).count(reply.status().as_u16());
+        lock(&self.requests).count(reply.status().as_u16());
         reply
     }
 
     /// Returns the number of requests by answer.
     pub fn requests(&self) -> TopicRequests {
-        *lock(&self.inner.requests)
+        *lock(&self.requests)
     }
 
     fn reply<B>(&self, request: &Request<B>) -> FullResponse {
@@ -138,14 +124,14 @@ impl Topics {
             return reply;
         }
         if is_get && served.page.report_fetches {
-            (self.inner.fetched)(served.page.topic.clone());
+            (self.fetched)(served.page.topic.clone());
         }
         served.reply(request.headers())
     }
 
     fn requested<B>(&self, request: &Request<B>) -> Option<Arc<ServedPage>> {
         let target = request.uri().path_and_query()?.as_str();
-        let pages = self.read();
+        let pages = read(&self.pages);
         match pages.get(target)?.as_slice() {
             [only] => Some(Arc::clone(only)),
             several => {
@@ -159,28 +145,6 @@ impl Topics {
                     .map(Arc::clone)
             }
         }
-    }
-
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Pages> {
-        self.inner
-            .pages
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Pages> {
-        self.inner
-            .pages
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Topics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pages = self.read();
-        let topics = pages.values().flatten().map(|served| &served.page.topic);
-        f.debug_set().entries(topics).finish()
     }
 }
 
@@ -196,19 +160,8 @@ impl ServedPage {
             etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
                 .expect("hexadecimal digits and quotes may stand in a header"),
             host: host.into(),
-            prepared: OnceLock::new(),
             page,
         }
-    }
-
-    fn prepared(&self) -> &PreparedAnswer {
-        self.prepared.get_or_init(|| {
-            let links = HeaderValue::from_maybe_shared(Bytes::from(links(&self.page)));
-            Box::new(PreparedAnswer {
-                links: links.expect("a link header holds clean URIs only"),
-                body: Bytes::from_owner(Arc::clone(&self.page.body)),
-            })
-        })
     }
 
     /// Returns true if the `Host` header, or a proxy's version of it without the default port, matches this topic.
@@ -228,14 +181,14 @@ impl ServedPage {
             .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
             .map(|tag| tag.trim_ascii())
             .any(|tag| tag == b"*" || self.etag == tag.strip_prefix(b"W/").unwrap_or(tag));
-        let prepared = self.prepared();
         let mut reply = Response::new(if is_known {
             Bytes::new().into()
         } else {
-            prepared.body.clone().into()
+            Bytes::from_owner(Arc::clone(&self.page.body)).into()
         });
+        let links = HeaderValue::from_maybe_shared(Bytes::from(links(&self.page)));
         let headers = reply.headers_mut();
-        headers.insert(LINK, prepared.links.clone());
+        headers.insert(LINK, links.expect("a link header holds clean URIs only"));
         headers.insert(ETAG, self.etag.clone());
         if is_known {
             *reply.status_mut() = StatusCode::NOT_MODIFIED;

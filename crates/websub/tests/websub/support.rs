@@ -284,12 +284,16 @@ pub fn status(head: &str) -> u16 {
 }
 
 /// The public listener on a free port, until the test ends.
-pub async fn public(topics: &Topics, hub: Option<EmbeddedHub>) -> SocketAddr {
+pub async fn public(topics: &Arc<Topics>, hub: Option<EmbeddedHub>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     serve_at(listener, topics, hub)
 }
 
-pub fn serve_at(listener: TcpListener, topics: &Topics, hub: Option<EmbeddedHub>) -> SocketAddr {
+pub fn serve_at(
+    listener: TcpListener,
+    topics: &Arc<Topics>,
+    hub: Option<EmbeddedHub>,
+) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let listener = Listener::Tcp(listener);
     let limits = ServerLimits::default();

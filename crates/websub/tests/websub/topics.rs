@@ -3,6 +3,8 @@
 mod load;
 mod wire;
 
+use std::sync::Arc;
+
 use resourcesync::uri::Topic;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -23,7 +25,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn unreported() -> Topics {
+fn unreported() -> Arc<Topics> {
     Topics::new(|topic| panic!("{topic} is not read by a ping hub"))
 }
 

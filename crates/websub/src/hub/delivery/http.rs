@@ -34,6 +34,7 @@ const BATCH: usize = 100;
 const ABANDONED_LINES: u64 = 10;
 
 /// The deliveries of what is pending.
+#[derive(Debug)]
 pub struct Deliveries {
     pub state: Arc<HubState>,
     relays: RelayReader,

@@ -1,7 +1,6 @@
 //! Slots for requests to callbacks and for lookups of their names, given out by a [`FairQueue`].
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use crate::http::lock;
 use crate::hub::fair_queue::{FairQueue, Priority, SLOW, Ticket};
 
 /// Slots of one kind.
+#[derive(Debug)]
 pub struct FairSlots {
     state: Mutex<SlotState>,
     started: Instant,
@@ -19,7 +19,7 @@ pub struct FairSlots {
     released: Notify,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SlotState {
     queue: FairQueue,
     /// Signals that a slot was granted.
@@ -138,15 +138,6 @@ impl FairSlots {
 
     fn now(&self) -> Duration {
         self.started.elapsed()
-    }
-}
-
-impl fmt::Debug for FairSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queue = &lock(&self.state).queue;
-        f.debug_struct("FairSlots")
-            .field("under_way", &queue.under_way())
-            .finish_non_exhaustive()
     }
 }
 

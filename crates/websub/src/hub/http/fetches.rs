@@ -9,7 +9,7 @@ use resourcesync::uri::Topic;
 use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
-use crate::http::{Clock, lock};
+use crate::http::{Clock, Hook, lock};
 use crate::hub::http::topic_client::{FetchedTopic, TopicClient};
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::directory::TopicDirectory;
@@ -58,6 +58,7 @@ pub enum FailedAttempt {
 }
 
 /// A fetch under way.
+#[derive(Debug)]
 struct Fetch {
     /// The publisher that pinged last.
     publisher: Arc<str>,
@@ -68,13 +69,14 @@ struct Fetch {
 }
 
 /// The fetches under way.
+#[derive(Debug)]
 pub struct Fetches {
     client: Arc<TopicClient>,
     directory: Arc<TopicDirectory>,
     clock: Clock,
     under_way: Mutex<HashMap<Topic, Fetch>>,
     slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
-    report: Box<dyn Fn(FetchReport) + Send + Sync>,
+    report: Hook<dyn Fn(FetchReport) + Send + Sync>,
 }
 
 impl Fetches {
@@ -91,7 +93,7 @@ impl Fetches {
             clock,
             under_way: Mutex::default(),
             slots: Mutex::default(),
-            report: Box::new(report),
+            report: Hook(Box::new(report)),
         }
     }
 
@@ -220,12 +222,6 @@ async fn wait(backoff: Duration, pinged: &Notify) -> bool {
             soon.await;
             true
         }
-    }
-}
-
-impl std::fmt::Debug for Fetches {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fetches").finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::topics::http::Topics;
 /// the hub meanwhile.
 pub async fn serve_public(
     listener: Listener,
-    topics: Topics,
+    topics: Arc<Topics>,
     hub: watch::Receiver<Option<EmbeddedHub>>,
     limits: ServerLimits,
     shutdown: impl Future<Output = ()>,

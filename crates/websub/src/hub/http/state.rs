@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tracing::{debug, info};
 
 use crate::counts::EmbeddedHubCounts;
-use crate::http::{Clock, Current, lock};
+use crate::http::{Clock, Current, Hook, lock};
 use crate::hub::admission::Admission;
 use crate::hub::http::settings::PreparedHub;
 use crate::hub::limits::LogLimit;
@@ -26,6 +26,7 @@ const MAX_RELAYED: usize = 10_000;
 
 /// The state of a hub. Records are emitted while the subscriptions are locked, so that they are in the order of the
 /// changes.
+#[derive(Debug)]
 pub struct HubState {
     pub settings: Current<PreparedHub>,
     pub clock: Clock,
@@ -36,7 +37,7 @@ pub struct HubState {
     admission: Mutex<Admission>,
     /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
     relayed: Mutex<BTreeMap<RelayId, Instant>>,
-    records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
+    records: Hook<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     /// The signals that end the waits of deliveries for a retry.
     wakers: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,
     /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
@@ -64,7 +65,7 @@ impl HubState {
             counts: Mutex::default(),
             subscriptions: Mutex::new(subscriptions),
             relayed: Mutex::default(),
-            records: Box::new(records),
+            records: Hook(Box::new(records)),
             wakers: Mutex::default(),
             begun: LogLimit::new(50),
             ended: LogLimit::new(50),

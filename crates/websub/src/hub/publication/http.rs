@@ -2,7 +2,6 @@
 //! serves subscribers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use tracing::{debug, info, warn};
 
 use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
-use crate::http::{Current, lock};
+use crate::http::{Current, Hook, lock};
 use crate::hub::RelayHeaders;
 use crate::hub::client_address::Requester;
 use crate::hub::http::EmbeddedHub;
@@ -96,6 +95,7 @@ enum Stage {
 }
 
 /// A hub for many Sources.
+#[derive(Debug)]
 pub struct PublicHub {
     /// The part that serves subscribers.
     pub embedded: EmbeddedHub,
@@ -103,7 +103,7 @@ pub struct PublicHub {
     pub settings: Current<IntakeSettings>,
     directory: Arc<TopicDirectory>,
     client: Arc<TopicClient>,
-    accept: Box<Accept>,
+    accept: Hook<Accept>,
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
@@ -114,12 +114,6 @@ pub struct PublicHub {
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
     stage: watch::Sender<Stage>,
-}
-
-impl fmt::Debug for PublicHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PublicHub").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug, Default)]
@@ -207,7 +201,7 @@ impl PublicHub {
             settings: Current::new(settings),
             directory,
             client,
-            accept: Box::new(accept),
+            accept: Hook(Box::new(accept)),
             started: Instant::now(),
             publishers: Mutex::default(),
             unknown_tokens: Mutex::default(),

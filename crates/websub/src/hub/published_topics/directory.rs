@@ -1,20 +1,19 @@
 //! The topics of a hub: those that this process serves, or those that publishers may publish.
 
-use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use resourcesync::uri::Topic;
 
-use crate::http::Current;
+use crate::http::{Current, read, write};
 use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::{Publishers, checked_topic};
 use crate::topics::http::Topics;
 
 /// The topics that may be subscribed to.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub enum HubTopics {
     /// Those of the Source in this process.
-    Served(Topics),
+    Served(Arc<Topics>),
     /// Those below the prefixes of publishers.
     Published(Arc<TopicDirectory>),
 }
@@ -45,12 +44,6 @@ impl HubTopics {
     }
 }
 
-impl fmt::Debug for HubTopics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubTopics").finish_non_exhaustive()
-    }
-}
-
 impl TopicDirectory {
     /// Returns the directory of these topics and publishers.
     pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicDirectory {
@@ -69,12 +62,12 @@ impl TopicDirectory {
 
     /// Locks the topics for reading.
     pub fn read(&self) -> RwLockReadGuard<'_, PublishedTopics> {
-        self.topics.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.topics)
     }
 
     /// Locks the topics for writing.
     pub fn write(&self) -> RwLockWriteGuard<'_, PublishedTopics> {
-        self.topics.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.topics)
     }
 
     /// Returns what a subscriber should know of a topic that nobody has published, and that others may spell otherwise: a

@@ -1,6 +1,7 @@
 //! Slow, idle and many clients do not delay others.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +21,7 @@ const LARGE: usize = 128 << 20;
 
 /// Serves until `shutdown`; the task ends when every connection has.
 async fn serve(
-    topics: Topics,
+    topics: Arc<Topics>,
     limits: ServerLimits,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> (SocketAddr, JoinHandle<()>) {
@@ -37,7 +38,7 @@ async fn serve(
 }
 
 /// Serves as long as the test lasts, with so few connection slots that nobody loses for being slow.
-async fn places(connections: usize, topics: Topics) -> SocketAddr {
+async fn places(connections: usize, topics: Arc<Topics>) -> SocketAddr {
     let hour = Duration::from_secs(3_600);
     let limits = ServerLimits {
         connections,
@@ -49,7 +50,7 @@ async fn places(connections: usize, topics: Topics) -> SocketAddr {
     serve(topics, limits, std::future::pending()).await.0
 }
 
-fn one_topic() -> Topics {
+fn one_topic() -> Arc<Topics> {
     let topics = unreported();
     topics.serve(page("https://e.org/t", BODY));
     topics
