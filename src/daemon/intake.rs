@@ -172,7 +172,7 @@ impl Intake {
             Published::New(saved) => {
                 let seq = saved.seq;
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
-                let owed = self.hub.embedded.relay_new(Relay {
+                let owed = self.hub.embedded.relay(Relay {
                     id: RelayId::default(),
                     topic: topic.clone(),
                     seq,

@@ -271,7 +271,8 @@ const IS_PLAIN: [bool; 256] = {
 /// Characters around an address in an authority (RFC 3986 section 3.2.2), and of no other place.
 const BRACKETS: [char; 2] = ['[', ']'];
 
-fn is_unreserved(byte: u8) -> bool {
+/// Returns true for a character that stands for itself in any part of a URI (RFC 3986 section 2.3).
+pub fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
@@ -356,8 +357,8 @@ fn normal_escapes(text: &str, is_same: fn(u8) -> bool) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// Returns the byte that an escape stands for, if one begins here.
-fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
+/// Returns the byte that an escape such as `%2F` stands for, if one begins there.
+pub fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
     let [b'%', digits @ ..] = bytes.get(at..at + 3)? else {
         return None;
     };

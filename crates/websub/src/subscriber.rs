@@ -26,6 +26,7 @@ pub mod discover;
 pub mod retrieve;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+const SUBSCRIBE: &str = "subscribe";
 /// Deliveries of one subscription that are queued before the next one is read.
 const WAITING: usize = 64;
 
@@ -174,15 +175,10 @@ pub struct Destination {
     address: SocketAddr,
     client: Client,
     callbacks: Arc<Callbacks>,
-    serving: Mutex<Serving>,
-}
-
-/// The state of the callback server. It stops when its sender is dropped.
-#[derive(Debug)]
-enum Serving {
-    NotYet(TcpListener),
-    Running(oneshot::Sender<()>, JoinHandle<()>),
-    Ended,
+    /// Until it is served, or closed.
+    listener: Mutex<Option<TcpListener>>,
+    /// The server, which stops when its sender is dropped.
+    server: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
 /// The subscriptions, by the id of their callbacks.
@@ -194,15 +190,10 @@ struct Callbacks(Mutex<HashMap<String, CallbackEntry>>);
 struct CallbackEntry {
     topic: Topic,
     secret: Secret,
-    intent: Intent,
+    /// The mode that is to be verified.
+    mode: &'static str,
     decisions: mpsc::UnboundedSender<Decision>,
     received: mpsc::Sender<CallbackRequest>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Intent {
-    Subscribe,
-    Unsubscribe,
 }
 
 /// A callback of ours: its subscription at a hub, and the hub's decisions on it.
@@ -240,7 +231,8 @@ impl Destination {
             address: bound,
             client: client::build_without_certificates(make)?,
             callbacks: Arc::default(),
-            serving: Mutex::new(Serving::NotYet(listener)),
+            listener: Mutex::new(Some(listener)),
+            server: Mutex::default(),
         })
     }
 
@@ -261,7 +253,7 @@ impl Destination {
         let callback = CallbackEntry {
             topic: topic.clone(),
             secret: key.secret.clone(),
-            intent: Intent::Subscribe,
+            mode: SUBSCRIBE,
             decisions,
             received: sender,
         };
@@ -277,32 +269,26 @@ impl Destination {
     /// Answers requests from now on. The callbacks of earlier subscriptions must be open by then: an unknown one is
     /// answered 410, which ends its subscription.
     pub fn serve(&self) {
-        let mut serving = lock(&self.serving);
-        *serving = match std::mem::replace(&mut *serving, Serving::Ended) {
-            Serving::NotYet(listener) => {
-                let (stop, stopped) = oneshot::channel::<()>();
-                let callbacks = Arc::clone(&self.callbacks);
-                let handler = move |request| callback::answer(Arc::clone(&callbacks), request);
-                let until_stopped = async {
-                    // An error signals the drop.
-                    let _ = stopped.await;
-                };
-                let listener = Listener::Tcp(listener);
-                let limits = ServerLimits::default();
-                let task = tokio::spawn(server::serve(listener, limits, until_stopped, handler));
-                Serving::Running(stop, task)
-            }
-            other => other,
+        let Some(listener) = lock(&self.listener).take() else {
+            return;
         };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let callbacks = Arc::clone(&self.callbacks);
+        let handler = move |request| callback::answer(Arc::clone(&callbacks), request);
+        let until_stopped = async {
+            // An error signals the drop.
+            let _ = stopped.await;
+        };
+        let (listener, limits) = (Listener::Tcp(listener), ServerLimits::default());
+        let task = tokio::spawn(server::serve(listener, limits, until_stopped, handler));
+        *lock(&self.server) = Some((stop, task));
     }
 
     /// Stops listening, and waits until requests under way are answered. The caller limits that wait.
     pub async fn close(&self) {
-        let serving = {
-            let mut serving = lock(&self.serving);
-            std::mem::replace(&mut *serving, Serving::Ended)
-        };
-        if let Serving::Running(stop, task) = serving {
+        drop(lock(&self.listener).take());
+        let server = lock(&self.server).take();
+        if let Some((stop, task)) = server {
             drop(stop);
             // An error is a panic, which was reported.
             let _ = task.await;
@@ -321,14 +307,13 @@ impl Destination {
         topic: &Topic,
         lease: Duration,
     ) -> Result<Option<Duration>, SubscribeError> {
-        self.want(&subscription.id, topic, Intent::Subscribe);
         let seconds = lease.as_secs().to_string();
         let secret = subscription.secret.clone();
         let more = [
             ("hub.lease_seconds", seconds.as_str()),
             ("hub.secret", secret.reveal()),
         ];
-        self.ask(subscription, hub, topic, "subscribe", &more).await
+        self.ask(subscription, hub, topic, SUBSCRIBE, &more).await
     }
 
     /// Unsubscribes, and waits until the hub has verified it.
@@ -342,7 +327,6 @@ impl Destination {
         hub: &Hub,
         topic: &Topic,
     ) -> Result<(), SubscribeError> {
-        self.want(&subscription.id, topic, Intent::Unsubscribe);
         self.ask(subscription, hub, topic, "unsubscribe", &[])
             .await?;
         self.close_callback(subscription);
@@ -355,21 +339,18 @@ impl Destination {
         lock(&self.callbacks.0).remove(&subscription.id);
     }
 
-    fn want(&self, id: &str, topic: &Topic, intent: Intent) {
-        if let Some(callback) = lock(&self.callbacks.0).get_mut(id) {
-            callback.topic = topic.clone();
-            callback.intent = intent;
-        }
-    }
-
     async fn ask(
         &self,
         subscription: &mut CallbackSubscription,
         hub: &Hub,
         topic: &Topic,
-        mode: &str,
+        mode: &'static str,
         more: &[(&str, &str)],
     ) -> Result<Option<Duration>, SubscribeError> {
+        if let Some(callback) = lock(&self.callbacks.0).get_mut(&subscription.id) {
+            callback.topic = topic.clone();
+            callback.mode = mode;
+        }
         // A decision made before this request is no answer to it.
         while subscription.decisions.try_recv().is_ok() {}
         let callback = format!("{}{}", self.base, subscription.id);

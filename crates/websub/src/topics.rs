@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resourcesync::uri::{Hub, Topic, Uri};
+use resourcesync::uri::{Hub, Topic, Uri, escape_at, is_unreserved};
 
 #[cfg(any(feature = "publisher", feature = "hub"))]
 pub mod http;
@@ -13,26 +13,17 @@ pub const NO_SUCH_TOPIC: &str = "no such topic\n";
 /// Returns a topic with the escapes of unreserved characters decoded, and those of others in capitals, which are the same
 /// topic (WebSub section 5.1.1, RFC 3986 section 6.2.2). `a%2Fb` and `a/b` are two.
 pub fn normalized(topic: &str) -> String {
+    let bytes = topic.as_bytes();
     let mut normalized = Vec::with_capacity(topic.len());
-    let mut rest = topic.as_bytes();
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        let digit = |byte: &u8| char::from(*byte).to_digit(16);
-        let escaped = match (byte, after) {
-            (b'%', [high, low, ..]) => digit(high).zip(digit(low)),
-            _ => None,
-        };
-        let Some((high, low)) = escaped else {
-            normalized.push(*byte);
-            continue;
-        };
-        let decoded = u8::try_from(high * 16 + low).unwrap_or_default();
-        match decoded {
-            b'-' | b'.' | b'_' | b'~' => normalized.push(decoded),
-            _ if decoded.is_ascii_alphanumeric() => normalized.push(decoded),
-            _ => normalized.extend(format!("%{decoded:02X}").into_bytes()),
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let escaped = escape_at(bytes, at);
+        match escaped {
+            None => normalized.push(byte),
+            Some(decoded) if is_unreserved(decoded) => normalized.push(decoded),
+            Some(decoded) => normalized.extend(format!("%{decoded:02X}").into_bytes()),
         }
-        rest = &after[2..];
+        at += if escaped.is_some() { 3 } else { 1 };
     }
     String::from_utf8_lossy(&normalized).into_owned()
 }

@@ -1,14 +1,11 @@
 //! Admission control: limits requests, verifications under way and subscriptions, for each callback host, for each
 //! requester, and in total.
 
-// `core::net` has the addresses without the sockets.
-use core::net::IpAddr;
 use std::time::Duration;
 
-use crate::hub::client_address::Requester;
 use crate::hub::limits::{HubLimits, LimitExceeded, LimitKind, LimitScope, Quota};
 use crate::hub::rate_limiter::RateLimiter;
-use crate::hub::usage::{Bucket, QuotaKey, Usage, address_buckets, requester_buckets};
+use crate::hub::usage::{Bucket, QuotaKey, Usage};
 
 /// `Retry-After` where verifications are exceeded: most end within this time.
 const VERIFICATION: Duration = Duration::from_secs(30);
@@ -51,20 +48,6 @@ impl Admission {
             self.rate = RateLimiter::new(limits.requests_per_minute);
         }
         self.limits = limits;
-    }
-
-    /// Counts as many requests of any kind, or none of them beyond a limit. Times count from any one start.
-    ///
-    /// # Errors
-    ///
-    /// The limit that they exceed.
-    pub fn requests(
-        &mut self,
-        from: Option<Requester>,
-        count: u32,
-        now: Duration,
-    ) -> Result<(), LimitExceeded> {
-        self.acquire(&requester_buckets(from), count, now)
     }
 
     /// Checks whether the quota of subscriptions, of which these exist, has room for another one.
@@ -118,16 +101,6 @@ impl Admission {
         Ok(())
     }
 
-    /// Counts a connection of a verification to an address that a name resolved to: names cost nothing, so the address
-    /// counts as a host too.
-    ///
-    /// # Errors
-    ///
-    /// The limit that it exceeds.
-    pub fn connect(&mut self, address: IpAddr, now: Duration) -> Result<(), LimitExceeded> {
-        self.acquire(&address_buckets(address), 1, now)
-    }
-
     /// Returns true if the total of verifications is reached. Then each is attempted only once.
     pub fn is_full(&self) -> bool {
         self.verifications.total >= self.limits.verifications.in_all
@@ -141,7 +114,13 @@ impl Admission {
         }
     }
 
-    fn acquire(
+    /// Counts as many requests of any kind for the buckets of an address, or none of them beyond a limit. Times count from
+    /// any one start.
+    ///
+    /// # Errors
+    ///
+    /// The limit that they exceed.
+    pub fn acquire(
         &mut self,
         buckets: &[(Bucket, u32)],
         count: u32,
@@ -184,6 +163,8 @@ mod tests {
 
     use super::VerificationKind::{New, Renewal};
     use super::*;
+    use crate::hub::client_address::Requester;
+    use crate::hub::usage::{address_buckets, requester_buckets};
 
     const START: Duration = Duration::ZERO;
 
@@ -218,16 +199,24 @@ mod tests {
     fn one_requester_cannot_use_the_quota_of_others() {
         let mut admission = admission(|limits| limits.requests_per_minute = 2);
         let one = Some(requester(1));
-        assert_eq!(admission.requests(one, 1, START), Ok(()));
-        assert_eq!(admission.requests(one, 1, START), Ok(()));
-        let exceeded = admission.requests(one, 1, START).unwrap_err();
+        assert_eq!(admission.acquire(&requester_buckets(one), 1, START), Ok(()));
+        assert_eq!(admission.acquire(&requester_buckets(one), 1, START), Ok(()));
+        let exceeded = admission
+            .acquire(&requester_buckets(one), 1, START)
+            .unwrap_err();
         assert_eq!(exceeded.to_string(), "too many requests from your address");
         assert_eq!(
             (exceeded.status(), exceeded.retry_after.as_secs()),
             (429, 30)
         );
-        assert_eq!(admission.requests(Some(requester(2)), 1, START), Ok(()));
-        assert_eq!(admission.requests(None, 1, START), Ok(()));
+        assert_eq!(
+            admission.acquire(&requester_buckets(Some(requester(2))), 1, START),
+            Ok(())
+        );
+        assert_eq!(
+            admission.acquire(&requester_buckets(None), 1, START),
+            Ok(())
+        );
     }
 
     #[test]
@@ -320,12 +309,15 @@ mod tests {
         let mut admission = admission(|limits| limits.requests_per_minute = 5);
         let address = "9.9.9.9".parse().unwrap();
         for _ in 0..5 {
-            assert_eq!(admission.connect(address, START), Ok(()));
+            assert_eq!(
+                admission.acquire(&address_buckets(address), 1, START),
+                Ok(())
+            );
         }
         let mapped = "::ffff:9.9.9.9".parse().unwrap();
         let translated = "64:ff9b::9.9.9.9".parse().unwrap();
         for address in [address, mapped, translated] {
-            let found = admission.connect(address, START);
+            let found = admission.acquire(&address_buckets(address), 1, START);
             assert_eq!(
                 refused(found),
                 Some((LimitKind::Requests, LimitScope::Host))
@@ -338,7 +330,7 @@ mod tests {
             Some((LimitKind::Requests, LimitScope::Host))
         );
         let other = "9.9.9.8".parse().unwrap();
-        assert_eq!(admission.connect(other, START), Ok(()));
+        assert_eq!(admission.acquire(&address_buckets(other), 1, START), Ok(()));
     }
 
     #[test]

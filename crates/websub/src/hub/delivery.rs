@@ -6,7 +6,7 @@ use std::time::Duration;
 use hmac::digest::KeyInit;
 use hmac::{EagerHash, Hmac, Mac};
 use jiff::Timestamp;
-use resourcesync::uri::{Hub, Topic};
+use resourcesync::uri::{Hub, Topic, escape_at};
 use sha2::{Sha256, Sha384, Sha512};
 
 use crate::answer::Answer;
@@ -140,19 +140,11 @@ fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
     Hmac::<H>::new_from_slice(secret.bytes()).expect("HMAC takes a key of any length")
 }
 
+/// Reads pairs of hexadecimal digits, which are escapes of URIs without their percent signs.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.as_bytes();
-    let digit = |byte: &u8| {
-        char::from(*byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
-    digits
-        .chunks(2)
-        .map(|pair| match pair {
-            [high, low] => Some(digit(high)? << 4 | digit(low)?),
-            _ => None,
-        })
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| escape_at(&[b'%', *pair.first()?, *pair.get(1)?], 0))
         .collect()
 }
 

@@ -45,6 +45,7 @@ pub struct FairQueue {
     next_prune: usize,
     /// Hosts with a request waiting, in round-robin order. An entry whose number is not the host's is void.
     rings: BTreeMap<Class, VecDeque<(String, u64)>>,
+    /// The requests that have a slot.
     running: HashMap<Ticket, RunningRequest>,
     busy: BTreeSet<(Duration, Ticket)>,
     slow: BTreeSet<(Duration, Ticket)>,
@@ -52,6 +53,7 @@ pub struct FairQueue {
     in_trouble: usize,
     last: u64,
     entries: u64,
+    /// The number of requests that wait for a slot.
     waiting: usize,
 }
 
@@ -311,16 +313,6 @@ impl FairQueue {
         if queue.tickets.is_empty() {
             queue.entry = 0;
         }
-    }
-
-    /// Returns true if a request waits for a slot.
-    pub fn has_waiting(&self) -> bool {
-        self.waiting > 0
-    }
-
-    /// Returns the number of requests that have a slot.
-    pub fn under_way(&self) -> usize {
-        self.running.len()
     }
 }
 

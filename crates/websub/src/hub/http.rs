@@ -106,16 +106,9 @@ impl EmbeddedHub {
         }
     }
 
-    /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one
+    /// Numbers a notification for relaying, if its topic has subscribers and it is no repeat of the one
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, notification: Relay) -> Option<Relay> {
-        let now = self.state.clock.now();
-        self.state
-            .with(|subscriptions| subscriptions.relay_once(notification, now))
-    }
-
-    /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
-    pub fn relay_new(&self, notification: Relay) -> Option<Relay> {
         let now = self.state.clock.now();
         self.state
             .with(|subscriptions| subscriptions.relay(notification, now))

@@ -26,7 +26,7 @@ use crate::hub::http::state::HubState;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::{Action, SubscriptionRequest};
-use crate::hub::usage::QuotaKey;
+use crate::hub::usage::{QuotaKey, address_buckets};
 use crate::hub::{Callback, Subscription, SubscriptionKey};
 use crate::retry::{after, backoff};
 
@@ -284,11 +284,12 @@ impl Verifications {
                 Ok(location) => location,
                 Err(error) => return VerificationOutcome::Failed(error.to_string()),
             };
-            // An address in the URL was counted with the request.
+            // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
+            // the request.
             if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
-                let connected = self
-                    .state
-                    .admission(|admission, now| admission.connect(address, now));
+                let connected = self.state.admission(|admission, now| {
+                    admission.acquire(&address_buckets(address), 1, now)
+                });
                 if let Err(exceeded) = connected {
                     return VerificationOutcome::Limited(exceeded);
                 }

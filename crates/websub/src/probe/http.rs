@@ -1,13 +1,13 @@
 //! Requests to topics and hubs for `check`: by `HEAD` and `GET`, which change nothing, without following redirections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, DATE, LINK, LOCATION};
 use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use resourcesync::uri::{Hub, Topic};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::headers::{FORM_TYPE, encode_form, parse_links, targets};
@@ -42,27 +42,21 @@ pub async fn topics(
     patience: Duration,
 ) -> reqwest::Result<Vec<Option<TopicReplies>>> {
     let client = plain_client()?;
-    let mut served = vec![None; topics.len()];
-    let topics: Arc<[Topic]> = topics.into();
-    let next = Arc::new(AtomicUsize::new(0));
+    let slots = Arc::new(Semaphore::new(TOPICS_AT_ONCE));
     let until = Instant::now() + patience;
-    let mut workers = JoinSet::new();
-    for _ in 0..TOPICS_AT_ONCE.min(topics.len()) {
-        let (client, topics, next) = (client.clone(), Arc::clone(&topics), Arc::clone(&next));
-        workers.spawn(async move {
-            let mut answers = Vec::new();
-            while Instant::now() < until {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(topic) = topics.get(at) else { break };
-                answers.push((at, probe_topic(&client, topic).await));
+    let probes = topics.into_iter().map(|topic| {
+        let (client, slots) = (client.clone(), Arc::clone(&slots));
+        async move {
+            // It is never closed.
+            let _slot = slots.acquire().await;
+            if Instant::now() < until {
+                Some(probe_topic(&client, &topic).await)
+            } else {
+                None
             }
-            answers
-        });
-    }
-    for (at, answer) in workers.join_all().await.into_iter().flatten() {
-        served[at] = Some(answer);
-    }
-    Ok(served)
+        }
+    });
+    Ok(all_at_once(probes).await)
 }
 
 /// Returns the answers of hubs to a `HEAD` where notifications would be sent, with the configured headers, credentials and

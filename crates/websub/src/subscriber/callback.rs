@@ -14,7 +14,7 @@ use crate::http::client::header_values;
 use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::hub::delivery::is_signed;
-use crate::subscriber::{CallbackRequest, Callbacks, Decision, Intent, ReceivedNotification};
+use crate::subscriber::{CallbackRequest, Callbacks, Decision, ReceivedNotification};
 
 /// Maximum size of a notification.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -44,14 +44,13 @@ fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
         return not_ours();
     }
     let mode = value("hub.mode");
-    let (decision, reply) = match (mode.as_deref(), callback.intent, value("hub.challenge")) {
-        (Some("subscribe"), Intent::Subscribe, Some(challenge))
-        | (Some("unsubscribe"), Intent::Unsubscribe, Some(challenge)) => {
+    let (decision, reply) = match (mode.as_deref(), value("hub.challenge")) {
+        (Some(mode), Some(challenge)) if mode == callback.mode => {
             let lease = value("hub.lease_seconds").and_then(|seconds| seconds.parse().ok());
             let lease = lease.map(Duration::from_secs);
             (Decision::Verified(lease), text(StatusCode::OK, challenge))
         }
-        (Some("denied"), ..) => {
+        (Some("denied"), _) => {
             let reason = value("hub.reason").unwrap_or_else(|| "no reason given".to_owned());
             (Decision::Denied(reason), text(StatusCode::OK, ""))
         }

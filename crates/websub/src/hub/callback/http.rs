@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::Method;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -15,8 +14,9 @@ use crate::http::client;
 use crate::hub::address::destination;
 use crate::hub::callback::{CallbackPolicy, literal_address};
 use crate::hub::fair_queue::Priority;
+use crate::hub::http::settings::EmbeddedHubSettings;
 use crate::hub::limits::LogLimit;
-use crate::hub::lookups::{Lookups, ResolvedName, Resolver};
+use crate::hub::lookups::{Lookups, ResolvedName};
 use crate::hub::request::Rejection;
 use crate::hub::{Callback, network};
 
@@ -64,20 +64,16 @@ pub struct CallbackLocation {
 }
 
 impl CallbackClient {
-    /// Builds the client, which uses no proxy and follows no redirection. `lookups` limits concurrent lookups.
-    pub fn new(
-        policy: CallbackPolicy,
-        resolver: Resolver,
-        lookups: usize,
-        timeout: Duration,
-    ) -> reqwest::Result<CallbackClient> {
+    /// Builds the client, which uses no proxy and follows no redirection.
+    pub fn new(settings: &EmbeddedHubSettings) -> reqwest::Result<CallbackClient> {
+        let lookups = Lookups::new(settings.resolver.clone(), settings.concurrent_lookups);
         let guard = AddressGuard {
-            policy: Arc::new(policy),
-            lookups: Lookups::new(resolver, lookups),
+            policy: Arc::new(settings.policy.clone()),
+            lookups,
             lines: Arc::new(LogLimit::new(FORBIDDEN_LINES)),
         };
         let client = client::build_without_certificates(|| {
-            client::builder(timeout)
+            client::builder(settings.timeout)
                 .no_proxy()
                 .dns_resolver(guard.clone())
         })?;
@@ -214,8 +210,20 @@ pub fn is_local(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::uri::Hub;
+
     use super::*;
+    use crate::hub::lookups::Resolver;
     use crate::hub::network;
+
+    fn client(policy: CallbackPolicy, resolver: Resolver) -> CallbackClient {
+        let settings = EmbeddedHubSettings {
+            policy,
+            resolver,
+            ..EmbeddedHubSettings::new(Hub::new("http://hub.example/"))
+        };
+        CallbackClient::new(&settings).unwrap()
+    }
 
     #[tokio::test]
     async fn a_name_may_have_any_port_only_if_it_leads_into_an_allowed_network() {
@@ -228,7 +236,7 @@ mod tests {
             _ => vec![IpAddr::from([93, 184, 215, 14])],
         };
         let resolver = Resolver::Given(Arc::new(addresses));
-        let client = CallbackClient::new(policy, resolver, 8, Duration::from_secs(1)).unwrap();
+        let client = client(policy, resolver);
         for (url, is_located) in [
             ("http://inside:22/", true),
             ("http://outside:22/", false),
@@ -242,19 +250,14 @@ mod tests {
     #[tokio::test]
     async fn a_callback_that_the_policy_permits_no_more_fails_for_its_address() {
         let resolver = Resolver::Given(Arc::new(|_: &str| Vec::new()));
-        let client = CallbackClient::new(
-            CallbackPolicy::default(),
-            resolver,
-            8,
-            Duration::from_secs(1),
-        );
+        let client = client(CallbackPolicy::default(), resolver);
         for (url, words) in [
             ("http://127.0.0.1:8500/c", "127.0.0.1 is not public, or"),
             ("http://127.0.0.1:22/c", "127.0.0.1 is not public, or"),
             ("http://93.184.215.14:22/c", "hub.callback is at a port"),
         ] {
             let callback = Callback::new(url);
-            let located = client.as_ref().unwrap().resolve(&callback, Priority::Known);
+            let located = client.resolve(&callback, Priority::Known);
             let reason = located.await.unwrap_err().to_string();
             assert!(reason.starts_with(words), "{url}: {reason}");
         }

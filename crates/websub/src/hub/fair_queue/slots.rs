@@ -83,7 +83,7 @@ impl FairSlots {
         lock(&self.state).is_draining = true;
         loop {
             let released = self.released.notified();
-            if lock(&self.state).queue.under_way() == 0 {
+            if lock(&self.state).queue.running.is_empty() {
                 return;
             }
             released.await;
@@ -107,7 +107,7 @@ impl FairSlots {
                 let _ = sender.send(());
             }
         }
-        if state.queue.has_waiting() && !state.is_watched {
+        if state.queue.waiting > 0 && !state.is_watched {
             // Without a runtime all waiting requests are about to be dropped.
             if let Ok(runtime) = Handle::try_current() {
                 state.is_watched = true;
@@ -122,7 +122,7 @@ impl FairSlots {
             tokio::time::sleep(SLOW / 5).await;
             {
                 let mut state = lock(&self.state);
-                if !state.queue.has_waiting() || state.is_draining {
+                if state.queue.waiting == 0 || state.is_draining {
                     state.is_watched = false;
                     return;
                 }

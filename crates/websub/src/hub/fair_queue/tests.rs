@@ -46,7 +46,7 @@ fn run(slots: &mut FairQueue, load: &Load, start: Duration, end: Duration) -> (D
             let takes = if hangs { TIMEOUT } else { QUICK };
             ends.push(Reverse((now + takes, ticket)));
         }
-        max = max.max(slots.under_way());
+        max = max.max(slots.running.len());
         now += Duration::from_millis(10);
     }
     (last - start, max)
@@ -153,7 +153,7 @@ fn a_cancelled_request_takes_no_slot() {
     slots.cancel("a", Priority::First, second);
     slots.leave(first, true, QUICK);
     assert_eq!(slots.admit(QUICK), [third]);
-    assert!(!slots.has_waiting());
+    assert_eq!(slots.waiting, 0);
 }
 
 proptest! {
@@ -177,7 +177,7 @@ proptest! {
                 open.insert(ticket, ());
             }
             under_way.extend(slots.admit(now));
-            prop_assert!(slots.under_way() <= 2 * capacity);
+            prop_assert!(slots.running.len() <= 2 * capacity);
             if what % 2 == 0 && let Some(ticket) = under_way.pop() {
                 slots.leave(ticket, answered, now);
                 open.remove(&ticket);
@@ -194,6 +194,6 @@ proptest! {
             prop_assert!(open.len() < before);
         }
         prop_assert!(slots.busy.is_empty() && slots.slow.is_empty() && slots.in_trouble == 0);
-        prop_assert_eq!((slots.waiting, slots.under_way()), (0, 0));
+        prop_assert_eq!((slots.waiting, slots.running.len()), (0, 0));
     }
 }

@@ -75,12 +75,7 @@ impl PreparedHub {
     ///
     /// If the HTTP client cannot be built.
     pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubError> {
-        let client = CallbackClient::new(
-            settings.policy.clone(),
-            settings.resolver.clone(),
-            settings.concurrent_lookups,
-            settings.timeout,
-        )?;
+        let client = CallbackClient::new(&settings)?;
         Ok(PreparedHub {
             path: path(&settings.hub),
             client,

@@ -18,6 +18,7 @@ use crate::hub::client_address::{Requester, forwarded_for};
 use crate::hub::http::EmbeddedHub;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::request::{HUB_GREETING, Rejection, parse};
+use crate::hub::usage::requester_buckets;
 
 /// The answer to a request under another host name, or from a page of another origin.
 const NOT_OWN: &str =
@@ -75,8 +76,9 @@ impl EmbeddedHub {
         requester: Option<Requester>,
         count: u32,
     ) -> Result<(), LimitExceeded> {
-        self.state
-            .admission(|admission, now| admission.requests(requester, count, now))
+        self.state.admission(|admission, now| {
+            admission.acquire(&requester_buckets(requester), count, now)
+        })
     }
 
     /// Answers a subscription form that was admitted.

@@ -180,7 +180,7 @@ impl World {
                     headers: RelayHeaders::default(),
                 };
                 let again = notification.clone();
-                let relay = self.subscriptions.relay_once(notification, self.now);
+                let relay = self.subscriptions.relay(notification, self.now);
                 if let Some(relay) = relay {
                     self.saved.relays.insert(relay.id, relay.clone());
                     let of_topic = self
@@ -190,7 +190,7 @@ impl World {
                     of_topic.for_each(|(_, owed)| _ = owed.insert(relay.id));
                     self.saved
                         .save(self.subscriptions.saved(&relay.topic, relay.id));
-                    let again = self.subscriptions.relay_once(again, self.now);
+                    let again = self.subscriptions.relay(again, self.now);
                     assert_eq!(again, None, "it was relayed already");
                 }
             }

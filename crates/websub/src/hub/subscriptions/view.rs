@@ -125,38 +125,10 @@ pub struct SubscriptionList {
     pub more: usize,
 }
 
-/// An error for a name that identifies no single subscription.
+/// An error for a name that identifies no single subscription, with names that exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SubscriptionNameError {
-    /// No subscription has such a callback.
-    #[error("no subscription has the callback \"{name}\"; {known}")]
-    Callback {
-        /// The name.
-        name: String,
-        /// Names that exist, in words.
-        known: String,
-    },
-    /// The callback subscribes to other topics.
-    #[error("the callback \"{name}\" does not subscribe to \"{topic}\"; {known}")]
-    Topic {
-        /// The name.
-        name: String,
-        /// The topic.
-        topic: String,
-        /// Topics to which it subscribes, in words.
-        known: String,
-    },
-    /// Several subscriptions have such a callback.
-    #[error(
-        "\"{name}\" may be one of several; name the callback as shown here, then the topic: {known}"
-    )]
-    Ambiguous {
-        /// The name.
-        name: String,
-        /// Their full names, in words.
-        known: String,
-    },
-}
+#[error("{0}")]
+pub struct SubscriptionNameError(String);
 
 impl Subscriptions {
     /// Returns the status without the counters.
@@ -208,29 +180,28 @@ impl Subscriptions {
         now: Timestamp,
         seq_after: SeqAfter<'_>,
     ) -> Result<(SubscriptionKey, SubscriptionView), SubscriptionNameError> {
-        let name = callback.to_owned();
         let of_callback = self.live(now).filter(|live| live.has_name(callback));
         let of_callback: Vec<LiveSubscription<'_>> = of_callback.collect();
-        if of_callback.is_empty() {
-            let known = suggestions(self.live(now).collect());
-            return Err(SubscriptionNameError::Callback { name, known });
-        }
         let is_on_topic =
             |live: &&LiveSubscription<'_>| topic.is_none_or(|topic| live.topic.as_str() == topic);
         let found: Vec<LiveSubscription<'_>> =
             of_callback.iter().filter(is_on_topic).copied().collect();
-        match (&found[..], topic) {
-            ([live], _) => Ok((live.key(), live.view(seq_after))),
-            ([], Some(topic)) => Err(SubscriptionNameError::Topic {
-                name,
-                topic: topic.to_owned(),
-                known: suggestions(of_callback),
-            }),
-            _ => Err(SubscriptionNameError::Ambiguous {
-                name,
-                known: suggestions(found),
-            }),
-        }
+        let error = match (&found[..], topic) {
+            ([live], _) => return Ok((live.key(), live.view(seq_after))),
+            _ if of_callback.is_empty() => {
+                let known = suggestions(self.live(now).collect());
+                format!("no subscription has the callback \"{callback}\"; {known}")
+            }
+            ([], Some(topic)) => {
+                let known = suggestions(of_callback);
+                format!("the callback \"{callback}\" does not subscribe to \"{topic}\"; {known}")
+            }
+            _ => format!(
+                "\"{callback}\" may be one of several; name the callback as shown here, then the topic: {}",
+                suggestions(found)
+            ),
+        };
+        Err(SubscriptionNameError(error))
     }
 
     fn live(&self, now: Timestamp) -> impl Iterator<Item = LiveSubscription<'_>> {
