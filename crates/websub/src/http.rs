@@ -46,12 +46,12 @@ impl<F: ?Sized> fmt::Debug for Hook<F> {
 
 /// A value that is replaced as a whole, such as settings by a reload.
 #[derive(Debug)]
-pub struct Current<T>(Mutex<Arc<T>>);
+pub struct Replaceable<T>(Mutex<Arc<T>>);
 
-impl<T> Current<T> {
+impl<T> Replaceable<T> {
     /// Puts the first value into effect.
-    pub fn new(value: T) -> Current<T> {
-        Current(Mutex::new(Arc::new(value)))
+    pub fn new(value: T) -> Replaceable<T> {
+        Replaceable(Mutex::new(Arc::new(value)))
     }
 
     /// Returns the value in effect.

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::answer::Answer;
 use crate::counts::Histogram;
-use crate::http::{Current, client, lock};
+use crate::http::{Replaceable, client, lock};
 use crate::publisher::HubRequest;
 use crate::publisher::settings::{self, HubCredentials, PublishSettings, PublishSettingsError};
 use crate::publisher::verdict::{next_hop, same_address};
@@ -25,7 +25,7 @@ const CONCURRENT_REQUESTS: usize = 64;
 
 /// A client that sends submissions. Cheap to share behind an `Arc`.
 #[derive(Debug)]
-pub struct Submitter(Current<HubClients>);
+pub struct Submitter(Replaceable<HubClients>);
 
 /// The clients of all hubs.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Submitter {
     ///
     /// If the settings of one cannot be used.
     pub fn new(hubs: Vec<PublishSettings>) -> Result<Submitter, PublishSettingsError> {
-        Ok(Submitter(Current::new(HubClients::new(hubs)?)))
+        Ok(Submitter(Replaceable::new(HubClients::new(hubs)?)))
     }
 
     /// Replaces the clients. A request under way finishes with its client, and still counts towards the maximum of its hub.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tracing::{debug, info};
 
 use crate::counts::EmbeddedHubCounts;
-use crate::http::{Clock, Current, Hook, lock};
+use crate::http::{Clock, Hook, Replaceable, lock};
 use crate::hub::admission::Admission;
 use crate::hub::http::settings::PreparedHub;
 use crate::hub::limits::LogLimit;
@@ -28,7 +28,7 @@ const MAX_RELAYED: usize = 10_000;
 /// changes.
 #[derive(Debug)]
 pub struct HubState {
-    pub settings: Current<PreparedHub>,
+    pub settings: Replaceable<PreparedHub>,
     pub clock: Clock,
     /// Locked only to count.
     pub counts: Mutex<EmbeddedHubCounts>,
@@ -60,7 +60,7 @@ impl HubState {
         }
         HubState {
             admission: Mutex::new(Admission::new(prepared.settings.limits.clone())),
-            settings: Current::new(prepared),
+            settings: Replaceable::new(prepared),
             clock,
             counts: Mutex::default(),
             subscriptions: Mutex::new(subscriptions),

@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 
 use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
-use crate::http::{Current, Hook, lock};
+use crate::http::{Hook, Replaceable, lock};
 use crate::hub::RelayHeaders;
 use crate::hub::client_address::Requester;
 use crate::hub::http::EmbeddedHub;
@@ -100,7 +100,7 @@ pub struct PublicHub {
     /// The part that serves subscribers.
     pub embedded: EmbeddedHub,
     /// The settings in effect.
-    pub settings: Current<IntakeSettings>,
+    pub settings: Replaceable<IntakeSettings>,
     directory: Arc<TopicDirectory>,
     client: Arc<TopicClient>,
     accept: Hook<Accept>,
@@ -198,7 +198,7 @@ impl PublicHub {
         Arc::new(PublicHub {
             embedded,
             rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
-            settings: Current::new(settings),
+            settings: Replaceable::new(settings),
             directory,
             client,
             accept: Hook(Box::new(accept)),

@@ -4,7 +4,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use resourcesync::uri::Topic;
 
-use crate::http::{Current, read, write};
+use crate::http::{Replaceable, read, write};
 use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::{Publishers, checked_topic};
 use crate::topics::http::Topics;
@@ -23,7 +23,7 @@ pub enum HubTopics {
 pub struct TopicDirectory {
     topics: RwLock<PublishedTopics>,
     /// The publishers in effect.
-    pub publishers: Current<Publishers>,
+    pub publishers: Replaceable<Publishers>,
 }
 
 impl HubTopics {
@@ -49,7 +49,7 @@ impl TopicDirectory {
     pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicDirectory {
         TopicDirectory {
             topics: RwLock::new(topics),
-            publishers: Current::new(publishers),
+            publishers: Replaceable::new(publishers),
         }
     }
 
