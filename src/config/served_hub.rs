@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::Url;
 use websub::http::server;
+use websub::hub::address::LOOPBACK;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::HubLimits;
-use websub::hub::network::LOOPBACK;
 
 use crate::config::address::Address;
 use crate::config::address::web_uri;

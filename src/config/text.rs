@@ -8,7 +8,7 @@ use resourcesync::uri::Hub;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use url::{Position, Url};
-use websub::hub::network;
+use websub::hub::address::parse_network;
 
 use crate::announce::finding::Acknowledgement;
 use crate::announce::plan::{MassDeletion, Replaces};
@@ -158,7 +158,7 @@ impl TextValue for IpNet {
     const PATTERN: &'static str = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$";
 
     fn read(text: &str) -> Result<IpNet, String> {
-        network::parse(text).map_err(|error| error.to_string())
+        parse_network(text).map_err(|error| error.to_string())
     }
 
     fn write(&self) -> String {

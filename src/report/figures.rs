@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
-use websub::counts::{Histogram, TopicRequests};
+use websub::counts::Histogram;
 use websub::publisher::reason::RefusalKind;
+use websub::topics::TopicRequests;
 
 use crate::report::documents::DocumentState;
 use crate::report::status::FellBehindView;

@@ -1,8 +1,8 @@
 //! The limits that the pages state are those of the hub.
 
 use rsnotify::report::status::words::grouped;
+use websub::hub::address::counted;
 use websub::hub::limits::HubLimits;
-use websub::hub::network::counted;
 
 use crate::page::repository;
 

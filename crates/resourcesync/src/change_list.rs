@@ -302,7 +302,7 @@ impl<'a, F: FnMut(&mut EntriesReader<'a>, u32)> Handler for EntriesHandler<'a, F
         self.entries.text(depth, element, text);
     }
 
-    fn end(&mut self, depth: usize, _: usize) {
+    fn end(&mut self, depth: usize, _: u64) {
         if let Some(position) = self.entries.end(depth) {
             (self.take)(&mut self.entries, position);
         }
@@ -556,36 +556,17 @@ impl Draft {
 #[derive(Debug)]
 pub(crate) struct KeysHandler {
     pub(crate) entries: EntriesReader<'static>,
-    /// Start of the entry that is being read: its line and its offset.
-    start: Option<(Place, Place)>,
+    /// Start of the entry that is being read.
+    start: Option<EntryStart>,
     pub(crate) listed: ListedChanges,
-    /// Of the entries that ended last, those that ended in this window: where each began, and what is left after it.
-    ended: Vec<(Place, usize)>,
-    /// The line of its start, and the reason.
-    first_skipped: Option<(Place, SkipReason)>,
+    first_skipped: Option<(EntryStart, SkipReason)>,
     /// Room for what is hashed.
     room: Vec<u8>,
 }
 
-/// A place in the text. A line is counted only once it is known that it may be needed: one per window at most.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    /// Length of the window's text from there on.
-    Left(usize),
-    /// A line or an offset.
-    Known(u64),
-}
-
-impl Place {
-    fn resolve(&mut self, known: impl Fn(usize) -> u64) -> u64 {
-        let place = match *self {
-            Place::Left(left) => known(left),
-            Place::Known(place) => place,
-        };
-        *self = Place::Known(place);
-        place
-    }
-}
+/// The offset and the line of an entry's start tag. A line is counted only once it is known that it may be needed: one
+/// per window at most.
+type EntryStart = (u64, Option<u64>);
 
 impl Default for KeysHandler {
     fn default() -> KeysHandler {
@@ -593,7 +574,6 @@ impl Default for KeysHandler {
             entries: EntriesReader::new(Capability::ChangeList.as_str()),
             start: None,
             listed: ListedChanges::default(),
-            ended: Vec::new(),
             first_skipped: None,
             room: Vec::new(),
         }
@@ -602,8 +582,8 @@ impl Default for KeysHandler {
 
 impl KeysHandler {
     pub(crate) fn conclude(self) -> ListedChanges {
-        let first_skipped = self.first_skipped.map(|(mut line, reason)| Skipped {
-            line: line.resolve(|_| 0),
+        let first_skipped = self.first_skipped.map(|((_, line), reason)| Skipped {
+            line: line.unwrap_or_default(),
             reason,
         });
         ListedChanges {
@@ -617,7 +597,7 @@ impl KeysHandler {
 impl Handler for KeysHandler {
     fn start(&mut self, start: &Start<'_>) {
         if (start.depth, start.element) == (1, Element::Entry) {
-            self.start = Some((Place::Left(start.left), Place::Left(start.left)));
+            self.start = Some((start.offset, None));
         }
         self.entries.start(start);
     }
@@ -626,10 +606,10 @@ impl Handler for KeysHandler {
         self.entries.text(depth, element, text);
     }
 
-    fn end(&mut self, depth: usize, left: usize) {
+    fn end(&mut self, depth: usize, end: u64) {
         let ended = self.entries.end(depth);
         let ended = ended.and_then(|position| Some((position, self.start.take()?)));
-        let Some((position, (line, offset))) = ended else {
+        let Some((position, start)) = ended else {
             return;
         };
         let draft = &self.entries.draft;
@@ -638,7 +618,7 @@ impl Handler for KeysHandler {
             Ok(key) => key,
             Err(reason) => {
                 self.listed.skipped += 1;
-                self.first_skipped.get_or_insert((line, reason));
+                self.first_skipped.get_or_insert((start, reason));
                 return;
             }
         };
@@ -649,35 +629,21 @@ impl Handler for KeysHandler {
                 self.listed.undated.invalid += 1
             }
         }
-        self.ended.push((offset, left));
+        let short = |offset: u64| offset.try_into().unwrap_or(u32::MAX);
+        self.listed.end = end;
         self.listed.entries.push(Listed {
             key,
             datetime,
             position,
-            offset: 0,
-            end: 0,
+            offset: short(start.0),
+            end: short(end),
         });
     }
 
-    fn window_end(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
-        let offset = |left: usize| end.saturating_sub(left as u64);
-        if let (Some((place, _)), _) | (None, Some((place, _))) =
-            (&mut self.first_skipped, &mut self.start)
-        {
-            place.resolve(line);
-        }
-        if let Some((_, place)) = &mut self.start {
-            place.resolve(offset);
-        }
-        if let Some((_, left)) = self.ended.last() {
-            self.listed.end = offset(*left);
-        }
-        let first = self.listed.entries.len() - self.ended.len();
-        let entries = self.listed.entries[first..].iter_mut();
-        for (entry, (mut start, left)) in entries.zip(self.ended.drain(..)) {
-            let short = |offset: u64| offset.try_into().unwrap_or(u32::MAX);
-            entry.offset = short(start.resolve(offset));
-            entry.end = short(offset(left));
+    fn window_end(&mut self, line: &dyn Fn(u64) -> u64) {
+        let skipped = self.first_skipped.as_mut().map(|(start, _)| start);
+        if let Some((offset, known)) = skipped.or(self.start.as_mut()) {
+            known.get_or_insert_with(|| line(*offset));
         }
     }
 }

@@ -2,7 +2,8 @@
 //! changes of one object, and an entry for each of its items that changed.
 //!
 //! ```
-//! use resourcesync::feed::{Feed, Modification};
+//! use resourcesync::feed::Feed;
+//! use resourcesync::payload::ChangeKind;
 //!
 //! let body = br#"<feed xmlns="http://www.w3.org/2005/Atom">
 //!   <id>urn:uuid:11111111-2222-8333-8444-555555555555</id>
@@ -16,7 +17,7 @@
 //! </feed>"#;
 //! let feed = Feed::parse(body)?;
 //! assert_eq!(feed.object, "https://example.org/reports/");
-//! assert_eq!(feed.items[0].modification, Some(Modification::Add));
+//! assert_eq!(feed.items[0].change, Some(ChangeKind::Created));
 //! # Ok::<(), resourcesync::feed::read::FeedError>(())
 //! ```
 
@@ -114,8 +115,8 @@ pub struct ItemChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_after: Option<String>,
     /// `None` for a change of state alone.
-    #[serde(rename = "change", skip_serializing_if = "Option::is_none")]
-    pub modification: Option<Modification>,
+    #[serde(serialize_with = "as_term", skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangeKind>,
 }
 
 /// Location of the content of an item.
@@ -128,59 +129,20 @@ pub struct ContentLocation {
     pub media_type: Option<String>,
 }
 
-/// The change of an item's content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Modification {
-    /// The item is new.
-    Add,
-    /// The item is gone.
-    Delete,
-    /// The item has other content.
-    Update,
-}
-
-impl Modification {
-    /// All three.
-    pub const ALL: [Modification; 3] = [
-        Modification::Add,
-        Modification::Delete,
-        Modification::Update,
-    ];
-
-    /// Returns the term of its category.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Modification::Add => "ADD",
-            Modification::Delete => "DELETE",
-            Modification::Update => "UPDATE",
-        }
-    }
-
-    /// Returns the change that a term stands for, in any case.
-    pub fn of_term(term: &str) -> Option<Modification> {
-        let mut all = Modification::ALL.into_iter();
-        all.find(|modification| term.eq_ignore_ascii_case(modification.as_str()))
-    }
-
-    /// Returns it as a word of a description.
-    pub fn past(self) -> &'static str {
-        match self {
-            Modification::Add => "added",
-            Modification::Delete => "deleted",
-            Modification::Update => "updated",
-        }
+/// Returns the term of the category of a change.
+pub fn change_term(change: ChangeKind) -> &'static str {
+    match change {
+        ChangeKind::Created => "ADD",
+        ChangeKind::Deleted => "DELETE",
+        ChangeKind::Updated => "UPDATE",
     }
 }
 
-impl From<ChangeKind> for Modification {
-    fn from(kind: ChangeKind) -> Modification {
-        match kind {
-            ChangeKind::Created => Modification::Add,
-            ChangeKind::Updated => Modification::Update,
-            ChangeKind::Deleted => Modification::Delete,
-        }
-    }
+fn as_term<S: serde::Serializer>(
+    change: &Option<ChangeKind>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    change.map(change_term).serialize(serializer)
 }
 
 fn as_text<S: serde::Serializer>(datetime: &Datetime, serializer: S) -> Result<S::Ok, S::Error> {

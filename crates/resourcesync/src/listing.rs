@@ -310,7 +310,7 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
         part.get_or_insert_with(|| text.to_owned());
     }
 
-    fn end(&mut self, depth: usize, _: usize) {
+    fn end(&mut self, depth: usize, _: u64) {
         if depth == 1
             && let Some(listing) = &self.listing
             && let Some(entry) = self.entry.take()

@@ -134,19 +134,19 @@ impl Handler for DocumentHandler {
         }
     }
 
-    fn end(&mut self, depth: usize, left: usize) {
+    fn end(&mut self, depth: usize, offset: u64) {
         self.canonical.end();
         if let (1, Some(outline)) = (depth, &mut self.outline) {
             outline.end_entry();
         }
         if let Some(keys) = &mut self.keys {
-            keys.end(depth, left);
+            keys.end(depth, offset);
         }
     }
 
-    fn window_end(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
+    fn window_end(&mut self, line: &dyn Fn(u64) -> u64) {
         if let Some(keys) = &mut self.keys {
-            keys.window_end(line, end);
+            keys.window_end(line);
         }
     }
 }
@@ -179,11 +179,10 @@ pub(crate) fn read<H: Handler>(
     // The first error before the root, which matters only in a capability document.
     let mut refused = None;
     loop {
-        let text = window.text();
-        let (taken, stop) = reader.take(text);
-        let line = |left| window.line(text.len().saturating_sub(left));
-        let end = window.taken + text.len() as u64;
-        reader.handler.window_end(&line, end);
+        let begin = window.taken;
+        let (taken, stop) = reader.take(window.text(), begin);
+        let line = |offset: u64| window.line(offset.saturating_sub(begin) as usize);
+        reader.handler.window_end(&line);
         window.take(taken);
         match stop {
             Stop::Doctype { length } => {

@@ -44,8 +44,8 @@ pub struct Start<'a> {
     pub tag: Tag<'a>,
     /// The declarations in scope within the element.
     pub namespaces: &'a Namespaces,
-    /// Length of the text from the start of the tag on.
-    pub left: usize,
+    /// Offset of the tag in the text of the document.
+    pub offset: u64,
 }
 
 /// Receives the elements of one document in order.
@@ -68,13 +68,12 @@ pub trait Handler {
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
     fn text(&mut self, depth: usize, element: Element, text: &str);
 
-    /// Handles the end of the element at `depth`. `left` is the length of the text from there on.
-    fn end(&mut self, depth: usize, left: usize);
+    /// Handles the end of the element at `depth`, at an offset in the text of the document.
+    fn end(&mut self, depth: usize, offset: u64);
 
-    /// Handles the end of a window's text, before lengths of text that is left are of another one. `line` returns the
-    /// line of what such a length begins with, at the cost of counting the lines before it; `end` is the length of the
-    /// document's text up to the end of the window.
-    fn window_end(&mut self, _line: &dyn Fn(usize) -> u64, _end: u64) {}
+    /// Handles the end of a window's text. `line` returns the line of an offset in it, at the cost of counting the lines
+    /// before it.
+    fn window_end(&mut self, _line: &dyn Fn(u64) -> u64) {}
 }
 
 /// The reason why the reader stopped. Markup of which a length is given is still to be skipped.
@@ -122,6 +121,8 @@ pub(crate) struct XmlReader<H> {
     text: String,
     attributes: Vec<Attribute>,
     has_begun: bool,
+    /// Offset of the end of the text that is read now.
+    text_end: u64,
 }
 
 #[derive(Debug)]
@@ -143,6 +144,7 @@ impl<H: Handler> XmlReader<H> {
             text: String::new(),
             attributes: Vec::new(),
             has_begun: false,
+            text_end: 0,
         }
     }
 
@@ -156,8 +158,10 @@ impl<H: Handler> XmlReader<H> {
         self.has_root && self.open.is_empty()
     }
 
-    /// Reads a text. Returns the length that was read, and the reason for stopping there.
-    pub(crate) fn take(&mut self, text: &str) -> (usize, Stop) {
+    /// Reads a text, which begins at an offset of the document's. Returns the length that was read, and the reason for
+    /// stopping there.
+    pub(crate) fn take(&mut self, text: &str, offset: u64) -> (usize, Stop) {
+        self.text_end = offset + text.len() as u64;
         let mut taken = 0;
         loop {
             let rest = &text[taken..];
@@ -223,7 +227,7 @@ impl<H: Handler> XmlReader<H> {
             local: raw.local,
             tag,
             namespaces: &self.namespaces,
-            left: rest.len(),
+            offset: self.text_end - rest.len() as u64,
         });
         for attribute in tag.attributes {
             let value = tag.text(attribute)?;
@@ -374,7 +378,8 @@ impl<H: Handler> XmlReader<H> {
         };
         self.names.truncate(open.name_start);
         self.namespaces.back_to(open.namespaces);
-        self.handler.end(self.open.len(), left);
+        let offset = self.text_end - left as u64;
+        self.handler.end(self.open.len(), offset);
     }
 
     fn inside_root(&self, at: usize, what: &str) -> Result<(), Stop> {

@@ -1,7 +1,7 @@
 //! The hub, embedded or for many publishers: subscription requests, their limits, subscriptions and deliveries.
 //!
 //! A request: [`request`] parses the form, [`callback`] checks the callback URL against the address ranges of
-//! [`address`] and [`network`], [`client_address`] determines the client's address, [`admission`] enforces the limits of
+//! [`address`], [`client_address`] determines the client's address, [`admission`] enforces the limits of
 //! [`limits`] with a [`rate_limiter`] and [`usage`] counters, `verification` builds and judges verification requests.
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
 //! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`lookups`] handles.
@@ -34,7 +34,6 @@ pub mod http;
 pub mod limits;
 #[cfg(feature = "hub")]
 pub mod lookups;
-pub mod network;
 pub mod publication;
 pub mod published_topics;
 pub mod publisher;

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
+use resourcesync::payload::ChangeKind;
 use resourcesync::uri::compared;
 
 use crate::broker::feeds::identifier::{
@@ -14,7 +15,7 @@ use crate::broker::feeds::message::{
     BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
 };
 use resourcesync::feed::{
-    ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
+    ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, change_term,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -195,7 +196,6 @@ fn feed(
 
 /// Returns the entry of a change, whose feed has the time of changes without one.
 fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
-    let modification = Modification::from(change.kind);
     // The version that the change made, where the list names it.
     let version = linked(change, "memento").unwrap_or(&change.loc);
     let content = || ContentLocation {
@@ -211,24 +211,26 @@ fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemCha
         title: feed.title.clone(),
         updated: change.datetime.unwrap_or(feed.updated),
         item: form.identifiers.of(&change.loc),
-        content: (modification != Modification::Delete).then(content),
-        summary: format!("The item was {}.", modification.past()),
+        content: (change.kind != ChangeKind::Deleted).then(content),
+        summary: format!("The item was {}.", past(change.kind)),
         state_before: None,
-        state_after: (modification == Modification::Add).then(|| ACTIVE.to_owned()),
-        modification: Some(modification),
+        state_after: (change.kind == ChangeKind::Created).then(|| ACTIVE.to_owned()),
+        change: Some(change.kind),
     }
 }
 
 /// Returns the description of an object's changes: `2 added, 1 deleted`.
 fn title(object: &Object<'_>) -> String {
-    let count = |modification: Modification| {
-        let of_it = object
-            .changes
-            .iter()
-            .filter(|(_, change)| Modification::from(change.kind) == modification);
-        of_it.count()
+    let count = |kind| {
+        let changes = object.changes.iter();
+        changes.filter(|(_, change)| change.kind == kind).count()
     };
-    let parts = Modification::ALL.map(|modification| (count(modification), modification.past()));
+    let kinds = [
+        ChangeKind::Created,
+        ChangeKind::Deleted,
+        ChangeKind::Updated,
+    ];
+    let parts = kinds.map(|kind| (count(kind), past(kind)));
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts
         .map(|(count, past)| format!("{count} {past}"))
@@ -236,12 +238,21 @@ fn title(object: &Object<'_>) -> String {
     parts.join(", ")
 }
 
+/// Returns a change as a word of a description.
+fn past(change: ChangeKind) -> &'static str {
+    match change {
+        ChangeKind::Created => "added",
+        ChangeKind::Deleted => "deleted",
+        ChangeKind::Updated => "updated",
+    }
+}
+
 fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'_>) -> Message {
     let id = MessageId::of(notification, object.position());
     let types: BTreeSet<&str> = feed
         .items
         .iter()
-        .filter_map(|item| item.modification.map(Modification::as_str))
+        .filter_map(|item| item.change.map(change_term))
         .collect();
     let types: Vec<&str> = types.into_iter().collect();
     let mut properties = properties(id, "atom", notification);
@@ -280,7 +291,7 @@ mod tests {
     use super::{AtomForm, atom_messages};
     use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
     use crate::broker::feeds::message::{BrokerNotification, HashedPayload, Message};
-    use resourcesync::feed::{Feed, Modification};
+    use resourcesync::feed::{Feed, change_term};
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
         Change {
@@ -693,7 +704,7 @@ mod tests {
             Some("2026-11-22T09:10:00Z"),
         )]);
         let feed = Feed::parse(&messages(&body, 1, &AtomForm::default())[0].body).unwrap();
-        assert_eq!(feed.items[0].modification, Some(Modification::Update));
+        assert_eq!(feed.items[0].change, Some(ChangeKind::Updated));
         assert_eq!(feed.items[0].state_before, None);
         assert!(feed.items[0].content.is_some());
     }
@@ -806,7 +817,7 @@ mod tests {
                 let items: Vec<_> = feed
                     .items
                     .iter()
-                    .map(|item| (item.item.clone(), item.modification.unwrap().as_str()))
+                    .map(|item| (item.item.clone(), change_term(item.change.unwrap())))
                     .collect();
                 prop_assert_eq!(&items, &model[&feed.object]);
                 let count = items.len().to_string();
@@ -817,7 +828,7 @@ mod tests {
                 prop_assert!(ids.insert(id));
                 for item in &feed.items {
                     prop_assert!(ids.insert(item.id.clone()));
-                    let is_deletion = item.modification == Some(Modification::Delete);
+                    let is_deletion = item.change == Some(ChangeKind::Deleted);
                     prop_assert_eq!(item.content.is_none(), is_deletion);
                 }
             }

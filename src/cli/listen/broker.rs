@@ -29,7 +29,7 @@ use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopp
 use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
 use crate::config::Config;
-use resourcesync::feed::{Feed, ItemChange};
+use resourcesync::feed::{Feed, ItemChange, change_term};
 
 /// Waits between attempts to connect, or to run the command.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
@@ -298,7 +298,7 @@ impl ReceivedMessage {
             let types: BTreeSet<&str> = feed
                 .items
                 .iter()
-                .filter_map(|item| item.modification.map(|modification| modification.as_str()))
+                .filter_map(|item| item.change.map(change_term))
                 .collect();
             object.insert("changeTypes".to_owned(), json!(types));
             object.insert("itemCount".to_owned(), json!(feed.items.len()));
@@ -364,9 +364,7 @@ impl ReceivedMessage {
 
 /// Returns the line of text for a change of an item. Characters that would end the line are escaped.
 fn line(item: &ItemChange) -> String {
-    let change = item
-        .modification
-        .map_or("STATE", |modification| modification.as_str());
+    let change = item.change.map_or("STATE", change_term);
     let uri = escaped(&item.item);
     let media_type = item
         .content

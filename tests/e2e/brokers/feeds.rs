@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use resourcesync::feed::{Feed, Modification};
+use resourcesync::feed::{Feed, change_term};
 use rsnotify::broker::frame::Frame;
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub fn told(messages: &[Frame]) -> Vec<String> {
 
 fn items(feed: &Feed) -> Vec<String> {
     let items = feed.items.iter().map(|item| {
-        let change = item.modification.map_or("STATE", Modification::as_str);
+        let change = item.change.map_or("STATE", change_term);
         format!("{change} {}", item.item.strip_prefix(URL).unwrap())
     });
     items.collect()

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::feed::{Feed, ItemChange};
+use resourcesync::feed::{Feed, ItemChange, change_term};
 use rsnotify::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType};
 use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
 use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
@@ -73,7 +73,7 @@ fn feeds() -> Vec<Feed> {
 fn of_state(item: &ItemChange) -> ItemChange {
     ItemChange {
         content: None,
-        modification: None,
+        change: None,
         state_before: Some("ACTIVE".to_owned()),
         state_after: Some("INACTIVE".to_owned()),
         ..item.clone()
@@ -159,7 +159,7 @@ fn meant(feed: &Feed) -> Value {
 }
 
 fn meant_entry(item: &ItemChange) -> Value {
-    let change = item.modification.map(|modification| modification.as_str());
+    let change = item.change.map(change_term);
     let categories = [
         (
             "changes:CONTENT:ITEM:STATEBEFORE",

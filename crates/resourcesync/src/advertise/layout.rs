@@ -36,14 +36,10 @@ impl Node {
 pub(super) fn layout(text: &str) -> Option<Node> {
     // The reader takes LF for the only line end. Every place stays where it is.
     let text = text.replace("\r\n", " \n").replace('\r', "\n");
-    let mut reader = XmlReader::new(Layout {
-        length: text.len(),
-        open: Vec::new(),
-        root: None,
-    });
+    let mut reader = XmlReader::new(Layout::default());
     let mut rest = &text[..];
     loop {
-        let (taken, stop) = reader.take(rest);
+        let (taken, stop) = reader.take(rest, (text.len() - rest.len()) as u64);
         rest = &rest[taken..];
         match stop {
             Stop::Root => {}
@@ -54,8 +50,8 @@ pub(super) fn layout(text: &str) -> Option<Node> {
 }
 
 /// A document that is being read.
+#[derive(Default)]
 struct Layout {
-    length: usize,
     open: Vec<Node>,
     root: Option<Node>,
 }
@@ -69,7 +65,7 @@ impl Handler for Layout {
             "" => String::new(),
             prefix => format!("{prefix}:"),
         };
-        let place = self.length - start.left;
+        let place = start.offset as usize;
         let hub = start.tag.has_relation("hub");
         let hub = hub.then(|| start.tag.value("href")).flatten();
         self.open.push(Node {
@@ -92,14 +88,14 @@ impl Handler for Layout {
         }
     }
 
-    fn end(&mut self, depth: usize, left: usize) {
+    fn end(&mut self, depth: usize, offset: u64) {
         if depth > DEEPEST {
             return;
         }
         let Some(mut node) = self.open.pop() else {
             return;
         };
-        node.span.end = self.length - left;
+        node.span.end = offset as usize;
         match self.open.last_mut() {
             Some(parent) => parent.children.push(node),
             None => self.root = Some(node),

@@ -2,12 +2,13 @@
 
 use crate::datetime::Datetime;
 use crate::parse::{ReadError, read};
+use crate::payload::ChangeKind;
 use crate::reader::{Element, Handler, Start};
 use crate::tag::Tag;
 
 use crate::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, ContentLocation, FORMAT_SCHEME, Feed,
-    ItemChange, Modification, SERVER_SCHEME,
+    ItemChange, SERVER_SCHEME, change_term,
 };
 
 /// Start of a relation that is written as the URI of its registration.
@@ -106,8 +107,8 @@ impl AtomParts {
 
     /// Returns the change of an entry; `None` if it names no item, or an unknown change.
     fn item(self, feed: &Feed) -> Option<ItemChange> {
-        let modification = match self.term(CHANGE_SCHEME) {
-            Some(term) => Some(Modification::of_term(&term)?),
+        let change = match self.term(CHANGE_SCHEME) {
+            Some(term) => Some(change_of(&term)?),
             None => None,
         };
         let state_before = self.term(BEFORE_SCHEME);
@@ -123,9 +124,15 @@ impl AtomParts {
             summary: self.summary.unwrap_or_default(),
             state_before,
             state_after,
-            modification,
+            change,
         })
     }
+}
+
+/// Returns the change that a term stands for, in any case.
+fn change_of(term: &str) -> Option<ChangeKind> {
+    let mut kinds = ChangeKind::ALL.into_iter();
+    kinds.find(|kind| term.eq_ignore_ascii_case(change_term(*kind)))
 }
 
 impl Handler for FeedHandler {
@@ -192,7 +199,7 @@ impl Handler for FeedHandler {
         }
     }
 
-    fn end(&mut self, depth: usize, _: usize) {
+    fn end(&mut self, depth: usize, _: u64) {
         if self.field.is_some_and(|(at, _)| at == depth) {
             self.field = None;
         }
@@ -245,7 +252,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::FeedError;
-    use crate::feed::{ContentLocation, Feed, ItemChange, Modification};
+    use crate::feed::{ContentLocation, Feed, ItemChange};
+    use crate::payload::ChangeKind;
 
     #[test]
     fn messages_of_other_servers_are_read() {
@@ -280,14 +288,14 @@ mod tests {
         let [state, update] = &feed.items[..] else {
             panic!("{:?}", feed.items);
         };
-        assert_eq!(state.modification, None);
+        assert_eq!(state.change, None);
         assert_eq!(state.state_before.as_deref(), Some("ACTIVE"));
         assert_eq!(state.state_after.as_deref(), Some("INACTIVE"));
         assert_eq!(
             (state.author.as_str(), state.title.as_str()),
             ("ada", "two parts")
         );
-        assert_eq!(update.modification, Some(Modification::Update));
+        assert_eq!(update.change, Some(ChangeKind::Updated));
         assert_eq!(update.author, "eve");
         assert_eq!(update.updated, feed.updated);
         let content = update.content.as_ref().unwrap();
@@ -358,7 +366,7 @@ mod tests {
             (any_attribute(), prop::option::of(content), any_text()),
             prop::option::of(any_attribute()),
             prop::option::of(any_attribute()),
-            prop::option::of(prop::sample::select(Modification::ALL.to_vec())),
+            prop::option::of(prop::sample::select(ChangeKind::ALL.to_vec())),
         )
             .prop_map(
                 |(
@@ -366,7 +374,7 @@ mod tests {
                     (item, content, summary),
                     state_before,
                     state_after,
-                    modification,
+                    change,
                 )| ItemChange {
                     id,
                     author,
@@ -377,7 +385,7 @@ mod tests {
                     summary,
                     state_before,
                     state_after,
-                    modification,
+                    change,
                 },
             )
     }

@@ -4,7 +4,7 @@ use crate::writer::{write_attribute, write_escaped};
 
 use crate::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, FORMAT_SCHEME, Feed, ItemChange,
-    SERVER_SCHEME, TYPE_SCHEME,
+    SERVER_SCHEME, TYPE_SCHEME, change_term,
 };
 
 impl Feed {
@@ -60,7 +60,7 @@ fn write_entry(xml: &mut String, item: &ItemChange) {
     }
     write_link(xml, INDENT, "via", &item.item);
     write_text(xml, INDENT, "summary", &item.summary);
-    let change = item.modification.map(|modification| modification.as_str());
+    let change = item.change.map(change_term);
     for (scheme, term) in [
         (BEFORE_SCHEME, item.state_before.as_deref()),
         (AFTER_SCHEME, item.state_after.as_deref()),

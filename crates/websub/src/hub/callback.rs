@@ -11,9 +11,9 @@ use ipnet::IpNet;
 use resourcesync::uri::is_clean;
 use url::{Host, Url};
 
-use crate::hub::address::{destination, is_public};
+use crate::hub::Callback;
+use crate::hub::address::{LOOPBACK, destination, is_public};
 use crate::hub::request::Rejection;
-use crate::hub::{Callback, network};
 
 #[cfg(feature = "hub")]
 pub(crate) mod http;
@@ -46,7 +46,7 @@ impl CallbackPolicy {
     /// Returns the default policy plus any port on loopback, for a hub that only this machine can reach.
     pub fn on_this_machine() -> CallbackPolicy {
         CallbackPolicy {
-            allowed: network::LOOPBACK.to_vec(),
+            allowed: LOOPBACK.to_vec(),
             ..CallbackPolicy::default()
         }
     }
@@ -134,6 +134,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::hub::address::parse_network;
 
     fn judged(policy: &CallbackPolicy, text: &str) -> Result<(), Rejection> {
         let accepted = policy.accept(text);
@@ -226,7 +227,7 @@ mod tests {
         #[case] want: bool,
     ) {
         let policy = CallbackPolicy {
-            allowed: vec![network::parse("10.1.0.0/16").unwrap()],
+            allowed: vec![parse_network("10.1.0.0/16").unwrap()],
             ..CallbackPolicy::default()
         };
         let is_local = |address: IpAddr| address.to_string().ends_with(".15");
@@ -246,7 +247,7 @@ mod tests {
         #[case] want: Result<(), Rejection>,
     ) {
         let mut policy = CallbackPolicy {
-            allowed: vec![network::parse("10.1.0.0/16").unwrap()],
+            allowed: vec![parse_network("10.1.0.0/16").unwrap()],
             ..CallbackPolicy::default()
         };
         assert_eq!(judged(&policy, text), want);

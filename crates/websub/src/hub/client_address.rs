@@ -6,7 +6,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::hub::network;
+use crate::hub::address::{around, counted};
 
 /// A client, as far as addresses identify it: an IPv4 address or an IPv6 /64, which is what one customer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,12 +17,12 @@ impl Requester {
     pub fn new(address: IpAddr) -> Requester {
         let address = address.to_canonical();
         let prefix_length = if address.is_ipv4() { 32 } else { 64 };
-        Requester(network::around(address, prefix_length).addr())
+        Requester(around(address, prefix_length).addr())
     }
 
     /// Returns the networks under which it is counted, each with the multiple of a quota that it allows.
     pub fn networks(&self) -> Vec<(IpNet, u32)> {
-        network::counted(self.0)
+        counted(self.0)
     }
 }
 
@@ -114,9 +114,10 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::hub::address::parse_network;
 
     fn found(peer: Option<&str>, forwarded: &[&str], x_forwarded_for: &[&str]) -> Option<String> {
-        let trusted = ["10.0.0.0/8", "fd00::/8"].map(|text| network::parse(text).unwrap());
+        let trusted = ["10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).unwrap());
         let peer = peer.map(|peer| peer.parse().unwrap());
         let client = forwarded_for(peer, &trusted, forwarded, x_forwarded_for);
         client
@@ -189,7 +190,7 @@ mod tests {
         let client = |trusted: &str, header: &str| {
             forwarded_for(
                 Some(here),
-                &[network::parse(trusted).unwrap()],
+                &[parse_network(trusted).unwrap()],
                 &[],
                 &[header],
             )

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use crate::hub::address::destination;
+use crate::hub::Callback;
+use crate::hub::address::{counted, destination};
 use crate::hub::client_address::Requester;
 use crate::hub::limits::LimitScope;
-use crate::hub::{Callback, network};
 
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ pub fn requester_buckets(requester: Option<Requester>) -> Vec<(Bucket, u32)> {
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
 pub fn address_buckets(address: IpAddr) -> Vec<(Bucket, u32)> {
-    let networks = network::counted(destination(address)).into_iter();
+    let networks = counted(destination(address)).into_iter();
     networks
         .map(|(network, times)| (Bucket::HostAddress(network), times))
         .collect()

@@ -10,10 +10,10 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValu
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 
-use crate::counts::TopicRequests;
 use crate::headers::link_header;
 use crate::http::server::{FullResponse, text};
 use crate::http::{Hook, lock, read, write};
+use crate::topics::TopicRequests;
 use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 
 /// The topics served.

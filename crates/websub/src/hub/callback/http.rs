@@ -11,14 +11,14 @@ use tracing::info;
 use url::Url;
 
 use crate::http::client;
-use crate::hub::address::destination;
+use crate::hub::Callback;
+use crate::hub::address::{around, destination};
 use crate::hub::callback::{CallbackPolicy, literal_address};
 use crate::hub::fair_queue::Priority;
 use crate::hub::http::settings::EmbeddedHubSettings;
 use crate::hub::limits::LogLimit;
 use crate::hub::lookups::{Lookups, ResolvedName};
 use crate::hub::request::Rejection;
-use crate::hub::{Callback, network};
 
 /// Log lines per interval about forbidden addresses.
 const FORBIDDEN_LINES: u64 = 10;
@@ -142,7 +142,7 @@ impl CallbackClient {
 fn host_of(address: IpAddr) -> String {
     let address = destination(address);
     let length = if address.is_ipv4() { 32 } else { 56 };
-    network::around(address, length).to_string()
+    around(address, length).to_string()
 }
 
 /// Permits a connection only if the policy permits each address that the request's name resolved to. Also the client's
@@ -213,8 +213,8 @@ mod tests {
     use resourcesync::uri::Hub;
 
     use super::*;
+    use crate::hub::address::parse_network;
     use crate::hub::lookups::Resolver;
-    use crate::hub::network;
 
     fn client(policy: CallbackPolicy, resolver: Resolver) -> CallbackClient {
         let settings = EmbeddedHubSettings {
@@ -228,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_may_have_any_port_only_if_it_leads_into_an_allowed_network() {
         let policy = CallbackPolicy {
-            allowed: vec![network::parse("10.1.0.0/16").unwrap()],
+            allowed: vec![parse_network("10.1.0.0/16").unwrap()],
             ..CallbackPolicy::default()
         };
         let addresses = |name: &str| match name {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
+use websub::hub::address::parse_network;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::lookups::Resolver;
-use websub::hub::network;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
@@ -149,7 +149,7 @@ async fn bad_subscribers_delay_no_others() {
 fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'static str]]) {
     settings.policy = CallbackPolicy {
         ports: vec![1..=u16::MAX],
-        allowed: vec![network::parse("127.0.0.1").unwrap()],
+        allowed: vec![parse_network("127.0.0.1").unwrap()],
         ..CallbackPolicy::default()
     };
     settings.verification_attempts = 1;

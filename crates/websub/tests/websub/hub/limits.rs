@@ -7,11 +7,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::DeliveryProgress;
+use websub::hub::address::parse_network;
 use websub::hub::http::public::serve_public;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::Quota;
 use websub::hub::lookups::Resolver;
-use websub::hub::network;
 use websub::topics::http::Topics;
 
 use crate::hub::{Restored, Running, form, start_with, unsubscribed, willing};
@@ -123,7 +123,7 @@ async fn verifications_that_hang_take_no_more_than_their_share() {
 async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
     let set = |proxies: &'static [&'static str]| {
         move |settings: &mut EmbeddedHubSettings| {
-            let proxies = proxies.iter().map(|text| network::parse(text).unwrap());
+            let proxies = proxies.iter().map(|text| parse_network(text).unwrap());
             settings.trusted_proxies = proxies.collect();
             settings.limits.requests_per_minute = 2;
         }

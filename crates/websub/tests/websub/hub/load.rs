@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use resourcesync::uri::Topic;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
+use websub::hub::address::parse_network;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::lookups::Resolver;
-use websub::hub::network;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
@@ -134,7 +134,7 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
 
 /// Behind a proxy that says who asks.
 fn behind_a_proxy(settings: &mut EmbeddedHubSettings) {
-    settings.trusted_proxies = vec![network::parse("127.0.0.0/8").unwrap()];
+    settings.trusted_proxies = vec![parse_network("127.0.0.0/8").unwrap()];
 }
 
 impl Running {
