@@ -213,6 +213,7 @@ fn answer_of_hub(
             let topics = PublishedTopics::restore(hub::load_published_topics(db)?);
             let publishers = publisher::plan(&config.publishers);
             let uncounted = publishers
+                .0
                 .iter()
                 .map(|publisher| (publisher, PublisherCounts::default()));
             let mut status = report::of_hub(now);

@@ -54,7 +54,7 @@ pub fn plan(publishers: &[PublisherSettings]) -> Publishers {
         verify_topic: settings.verify.is_some(),
         topic_networks: values(&settings.allow_topic_networks),
     });
-    Publishers::new(publishers.collect())
+    Publishers(publishers.collect())
 }
 
 /// Checks all publishers, and reads their tokens.

@@ -92,7 +92,9 @@ impl Intake {
         began: Timestamp,
     ) -> Intake {
         let published = directory.read();
-        let pings = published.pinged().map(|published| {
+        let pinged = published.topics().values();
+        let pinged = pinged.filter(|published| published.pinged.is_some());
+        let pings = pinged.map(|published| {
             let publisher = Arc::from(published.publisher.as_str());
             (published.topic.clone(), publisher)
         });
@@ -301,6 +303,7 @@ impl Intake {
     fn publishers(&self) -> Vec<PublisherView> {
         let publishers = self.directory.publishers.get();
         let counted = publishers
+            .0
             .iter()
             .map(|publisher| (publisher, self.hub.counts(&publisher.name)));
         views(counted, &self.directory.read())

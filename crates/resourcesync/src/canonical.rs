@@ -6,6 +6,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::namespaces::{Namespace, Namespaces};
+use crate::reader::Start;
 
 /// Bytes hashed at once: blake3 is several times faster with many of its chunks of 1 KiB.
 const BATCH: usize = 64 << 10;
@@ -29,23 +30,18 @@ impl Canonical {
         }
     }
 
-    pub(crate) fn start(&mut self, namespaces: &Namespaces, namespace: Namespace, local: &str) {
+    pub(crate) fn start(&mut self, start: &Start<'_>) {
         if self.batch.len() >= BATCH {
             self.hasher.update(&self.batch);
             self.batch.clear();
         }
-        self.name(START, namespaces, namespace, local);
-    }
-
-    pub(crate) fn attribute(
-        &mut self,
-        namespaces: &Namespaces,
-        namespace: Namespace,
-        local: &str,
-        value: &str,
-    ) {
-        self.name(ATTRIBUTE, namespaces, namespace, local);
-        self.string(value);
+        self.name(START, start.namespaces, start.namespace, start.local);
+        for attribute in start.tag.attributes {
+            let local = start.tag.local_name(attribute);
+            self.name(ATTRIBUTE, start.namespaces, attribute.namespace, local);
+            // The reader has checked that it is well-formed.
+            self.string(&start.tag.text(attribute).unwrap_or_default());
+        }
     }
 
     pub(crate) fn text(&mut self, text: &str) {

@@ -5,7 +5,6 @@ use std::io::Read;
 use crate::canonical::Canonical;
 use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
-use crate::namespaces::{Namespace, Namespaces};
 use crate::outline::Outline;
 use crate::reader::{Element, Handler, Start, Stop, XmlReader};
 use crate::window::TextWindow;
@@ -102,8 +101,7 @@ impl Handler for DocumentHandler {
             (Some(outline), 2) => outline.entry_child(start.element, start.tag),
             _ => {}
         }
-        self.canonical
-            .start(start.namespaces, start.namespace, start.local);
+        self.canonical.start(start);
         let is_entry = (start.depth, start.element) == (1, Element::Entry);
         self.keys.take_if(|keys| {
             is_entry && !(keys.entries.is_it() && keys.listed.entries.len() < MAX_KEYS)
@@ -111,17 +109,6 @@ impl Handler for DocumentHandler {
         if let Some(keys) = &mut self.keys {
             keys.start(start);
         }
-    }
-
-    fn attribute(
-        &mut self,
-        namespaces: &Namespaces,
-        namespace: Namespace,
-        local: &str,
-        value: &str,
-    ) {
-        self.canonical
-            .attribute(namespaces, namespace, local, value);
     }
 
     fn text(&mut self, depth: usize, element: Element, text: &str) {

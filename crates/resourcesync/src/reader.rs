@@ -62,9 +62,6 @@ pub trait Handler {
     /// Handles a start tag. An empty element's end follows at once.
     fn start(&mut self, start: &Start<'_>);
 
-    /// Handles an attribute of the element that has just begun; they come in order of their resolved names.
-    fn attribute(&mut self, _: &Namespaces, _: Namespace, _local: &str, _value: &str) {}
-
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
     fn text(&mut self, depth: usize, element: Element, text: &str);
 
@@ -219,6 +216,10 @@ impl<H: Handler> XmlReader<H> {
             }
             self.has_root = true;
         }
+        for attribute in tag.attributes {
+            // A malformed value matters, whoever reads it.
+            tag.text(attribute)?;
+        }
         self.handler.start(&Start {
             depth: self.open.len(),
             element,
@@ -229,12 +230,6 @@ impl<H: Handler> XmlReader<H> {
             namespaces: &self.namespaces,
             offset: self.text_end - rest.len() as u64,
         });
-        for attribute in tag.attributes {
-            let value = tag.text(attribute)?;
-            let (namespace, local) = (attribute.namespace, tag.local_name(attribute));
-            self.handler
-                .attribute(&self.namespaces, namespace, local, &value);
-        }
         self.open.push(Open {
             name_start: self.names.len(),
             namespaces,

@@ -18,7 +18,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep};
 
 use crate::http::connection_slots::{ConnectionSlot, ConnectionSlots};
 
@@ -208,26 +208,24 @@ fn connection<H, F>(
         .serve_connection(TokioIo::new(stream), service);
     tokio::spawn(async move {
         let mut connection = pin!(connection);
-        // Errors are the client's. It is polled first, so that a request that was received is answered.
-        tokio::select! {
-            biased;
-            _ = connection.as_mut() => return,
-            _ = &mut must_close => return,
-            _ = stopping.changed() => {}
-        }
-        // hyper closes at once what has sent nothing yet.
-        tokio::select! {
-            biased;
-            _ = connection.as_mut() => return,
-            _ = &mut must_close => return,
-            () = received.notified() => {}
-            () = sleep_until(first_request_until) => {}
-        }
-        connection.as_mut().graceful_shutdown();
-        tokio::select! {
-            biased;
-            _ = connection => {}
-            _ = must_close => {}
+        let mut stop = pin!(async move {
+            let _ = stopping.changed().await;
+            // hyper closes at once what has sent nothing yet.
+            let _ = tokio::time::timeout_at(first_request_until, received.notified()).await;
+            stopping
+        });
+        let mut stopped = None;
+        loop {
+            // Errors are the client's. It is polled first, so that a request that was received is answered.
+            tokio::select! {
+                biased;
+                _ = connection.as_mut() => return,
+                _ = &mut must_close => return,
+                stopping = stop.as_mut(), if stopped.is_none() => {
+                    stopped = Some(stopping);
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
         }
     });
 }

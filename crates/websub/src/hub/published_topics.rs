@@ -67,24 +67,9 @@ impl PublishedTopics {
         restored
     }
 
-    /// Returns the number of topics.
-    pub fn len(&self) -> usize {
-        self.topics.len()
-    }
-
-    /// Returns true if there is no topic.
-    pub fn is_empty(&self) -> bool {
-        self.topics.is_empty()
-    }
-
-    /// Returns all topics, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &PublishedTopic> {
-        self.topics.values()
-    }
-
-    /// Returns a topic.
-    pub fn get(&self, topic: &Topic) -> Option<&PublishedTopic> {
-        self.topics.get(topic)
+    /// Returns the topics.
+    pub fn topics(&self) -> &HashMap<Topic, PublishedTopic> {
+        &self.topics
     }
 
     /// Finds the topic that a subscriber named: compared byte for byte, else in normal form.
@@ -165,11 +150,6 @@ impl PublishedTopics {
         entry.end_ping(began).then(|| entry.clone())
     }
 
-    /// Returns the topics whose fetch has not succeeded.
-    pub fn pinged(&self) -> impl Iterator<Item = &PublishedTopic> {
-        self.iter().filter(|published| published.pinged.is_some())
-    }
-
     /// Forgets the topics that nobody has published for `ttl` and that have no subscribers (S3). Returns them.
     pub fn forget(
         &mut self,
@@ -180,7 +160,7 @@ impl PublishedTopics {
         let is_over = |published: &&PublishedTopic| {
             published.is_older_than(ttl, now) && !has_subscribers(&published.topic)
         };
-        let over = self.iter().filter(is_over);
+        let over = self.topics.values().filter(is_over);
         let over: Vec<Topic> = over.map(|published| published.topic.clone()).collect();
         for topic in &over {
             if let Some(forgotten) = self.topics.remove(topic) {
@@ -367,7 +347,7 @@ mod tests {
         // A topic that another publishes later counts for that one.
         topics.ping(&topic(1), "archive", now);
         assert_eq!(status(&topics, "library", &[topic(3)]), Ok(()));
-        let restored = topics.iter().cloned().collect();
+        let restored = topics.topics().values().cloned().collect();
         let mut topics = PublishedTopics::restore(restored);
         topics.ping(&topic(3), "library", now);
         assert_eq!(status(&topics, "library", &[topic(4)]), Err(403));
@@ -386,7 +366,7 @@ mod tests {
             ..publication("a")
         };
         topics.publish(&fetched, now);
-        let tag = |topics: &PublishedTopics| topics.get(&fetched.topic).unwrap().etag.clone();
+        let tag = |topics: &PublishedTopics| topics.topics()[&fetched.topic].etag.clone();
         assert_eq!(tag(&topics).as_deref(), Some("\"1\""));
         topics.publish(&publication("a"), now);
         assert_eq!(tag(&topics).as_deref(), Some("\"1\""));

@@ -30,7 +30,7 @@ pub struct Publisher {
 
 /// All publishers. The prefixes of two of them never overlap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Publishers(Vec<Publisher>);
+pub struct Publishers(pub Vec<Publisher>);
 
 impl Publisher {
     /// Returns true if the topic lies below one of its prefixes.
@@ -43,16 +43,6 @@ impl Publisher {
 }
 
 impl Publishers {
-    /// Returns a set of publishers.
-    pub fn new(publishers: Vec<Publisher>) -> Publishers {
-        Publishers(publishers)
-    }
-
-    /// Returns each publisher.
-    pub fn iter(&self) -> impl Iterator<Item = &Publisher> {
-        self.0.iter()
-    }
-
     /// Returns the publisher below whose prefixes a topic lies.
     pub fn of_topic(&self, topic: &Topic) -> Option<&Publisher> {
         self.0.iter().find(|publisher| publisher.may_publish(topic))
@@ -157,7 +147,7 @@ mod tests {
             token: token.map(Secret::new),
             verify_topic: token.is_none(),
         };
-        Publishers::new(vec![
+        Publishers(vec![
             publisher("library", "https://library.example/", Some("books")),
             publisher("archive", "https://archive.example/r/", Some("boxes")),
             publisher("open", "https://open.example/", None),
@@ -203,7 +193,7 @@ mod tests {
         let nobodys = Topic::new("https://nobody.example/a");
         let Publishers(all) = publishers();
         let refusal = |publishers: &[Publisher]| {
-            let publishers = Publishers::new(publishers.to_vec());
+            let publishers = Publishers(publishers.to_vec());
             let refused = publishers.authorize(&nobodys, None);
             refused.map(drop).unwrap_err().status()
         };

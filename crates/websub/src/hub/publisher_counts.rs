@@ -148,7 +148,7 @@ pub fn views<'a>(
         counts,
     });
     let mut views: Vec<PublisherView> = views.collect();
-    for published in topics.iter() {
+    for published in topics.topics().values() {
         let view = views
             .iter_mut()
             .find(|view| view.name == published.publisher);

@@ -197,10 +197,15 @@ impl Fetches {
         let slots = self.slots_of(publisher);
         // It is never closed.
         let _slot = slots.acquire().await;
-        let etag = self.directory.read().get(topic).and_then(|published| {
-            let etag = published.etag.clone();
-            etag.filter(|_| published.digest.is_some())
-        });
+        let etag = self
+            .directory
+            .read()
+            .topics()
+            .get(topic)
+            .and_then(|published| {
+                let etag = published.etag.clone();
+                etag.filter(|_| published.digest.is_some())
+            });
         self.client.fetch(topic, etag.as_deref(), max).await
     }
 

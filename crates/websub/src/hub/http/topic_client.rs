@@ -123,7 +123,7 @@ impl TopicClient {
     /// Takes the networks that topics may be in, and forgets which topics name which hub.
     pub fn set_publishers(&self, publishers: &Publishers) {
         let mut hosts: HashMap<String, CallbackPolicy> = HashMap::new();
-        for publisher in publishers.iter() {
+        for publisher in &publishers.0 {
             for prefix in &publisher.topics {
                 let url = Url::parse(prefix.as_str()).ok();
                 let Some(host) = url.as_ref().and_then(Url::host_str) else {
@@ -302,7 +302,7 @@ mod tests {
             ("127.0.0.0/8 ::1/128", true),
         ] {
             let networks = networks.split_whitespace();
-            client.set_publishers(&Publishers::new(vec![Publisher {
+            client.set_publishers(&Publishers(vec![Publisher {
                 name: "library".into(),
                 topics: vec![prefix("localhost"), prefix("127.0.0.1")],
                 token: None,

@@ -73,7 +73,7 @@ impl TopicDirectory {
     /// Returns what a subscriber should know of a topic that nobody has published, and that others may spell otherwise: a
     /// topic is the string that its publisher will use (WebSub section 4).
     fn caution(&self, topic: &Topic) -> Option<String> {
-        let is_published = self.read().get(topic).is_some();
+        let is_published = self.read().topics().contains_key(topic);
         (!is_published && topic.as_str().contains('%')).then(|| {
             format!(
                 "nobody has published {topic} yet: notifications follow if its publisher spells it exactly so, as the \
@@ -112,7 +112,7 @@ mod tests {
             verify_topic: true,
         };
         let directory =
-            TopicDirectory::new(PublishedTopics::default(), Publishers::new(vec![publisher]));
+            TopicDirectory::new(PublishedTopics::default(), Publishers(vec![publisher]));
         let cautioned = |name: &str| {
             let topic = directory.find(name).unwrap();
             directory.caution(&topic).is_some()
