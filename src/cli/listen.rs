@@ -98,7 +98,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     let WantedChannels { channels, unusable } =
         wanted_channels(options, hub.as_ref(), &state, reporter).await?;
     let destination = Arc::new(bind(options, &state).await?);
-    save_subscriptions(&state, &channels, destination.address().port()).await?;
+    save_subscriptions(&state, &channels, destination.address.port()).await?;
 
     let (stop, stopped) = watch::channel(false);
     let (first, mut firsts) = mpsc::unbounded_channel();
@@ -142,7 +142,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
             },
             () = look.notified() => watched.look_soon(),
             found = watched.found() => {
-                let port = destination.address().port();
+                let port = destination.address.port();
                 for channel in watched.save(found, port) {
                     undecided.left += 1;
                     if let Some(keeper) = opening.open(channel, FoundAt::Later, &mut receivers) {

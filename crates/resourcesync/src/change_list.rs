@@ -182,7 +182,8 @@ pub fn read_changes_at(
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
     let spans = spans(span, places)?;
-    at_places(read_keyed(FileSpans::new(file, spans), None).ok()?, places)
+    let spans = FileSpans::new(file, spans).ok()?;
+    at_places(read_keyed(spans, None).ok()?, places)
 }
 
 fn read_keyed(

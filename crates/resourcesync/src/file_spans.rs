@@ -1,6 +1,6 @@
 //! A reader of some spans of a file, one after the other.
 
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek};
 use std::ops::Range;
 use std::vec::IntoIter;
 
@@ -14,20 +14,21 @@ pub(crate) type ByteSpan = Range<u64>;
 #[derive(Debug)]
 pub(crate) struct FileSpans<F: Read + Seek> {
     file: BufReader<F>,
-    /// Offset of the next byte; `None` before the first.
-    offset: Option<u64>,
+    /// Offset of the next byte.
+    offset: u64,
     current: ByteSpan,
     rest: IntoIter<ByteSpan>,
 }
 
 impl<F: Read + Seek> FileSpans<F> {
-    pub(crate) fn new(file: F, spans: Vec<ByteSpan>) -> FileSpans<F> {
-        FileSpans {
+    pub(crate) fn new(mut file: F, spans: Vec<ByteSpan>) -> io::Result<FileSpans<F>> {
+        file.rewind()?;
+        Ok(FileSpans {
             file: BufReader::with_capacity(SIZE, file),
-            offset: None,
+            offset: 0,
             current: 0..0,
             rest: spans.into_iter(),
-        }
+        })
     }
 
     /// Moves on to the span that has the next byte. Returns false after the last.
@@ -38,19 +39,11 @@ impl<F: Read + Seek> FileSpans<F> {
             };
             self.current = next;
         }
-        let start = self.current.start;
-        match self.offset {
-            Some(offset) if offset == start => {}
-            Some(offset) => {
-                let distance = i64::try_from(i128::from(start) - i128::from(offset));
-                self.file
-                    .seek_relative(distance.map_err(io::Error::other)?)?;
-            }
-            None => {
-                self.file.seek(SeekFrom::Start(start))?;
-            }
+        let distance = self.current.start.wrapping_sub(self.offset).cast_signed();
+        if distance != 0 {
+            self.file.seek_relative(distance)?;
+            self.offset = self.current.start;
         }
-        self.offset = Some(start);
         Ok(true)
     }
 }
@@ -66,7 +59,7 @@ impl<F: Read + Seek> Read for FileSpans<F> {
             .min(usize::try_from(left).unwrap_or(usize::MAX));
         let read = self.file.read(&mut buffer[..max])?;
         let next = self.current.start + read as u64;
-        self.offset = Some(next);
+        self.offset = next;
         self.current.start = match read {
             // The file ends within the span.
             0 => self.current.end,
@@ -96,7 +89,7 @@ mod tests {
             let wanted = bytes.iter().enumerate().filter(|(at, _)| inside(*at));
             let wanted: Vec<u8> = wanted.map(|(_, byte)| *byte).collect();
             let mut read = Vec::new();
-            FileSpans::new(Cursor::new(&bytes), spans.clone()).read_to_end(&mut read).unwrap();
+            FileSpans::new(Cursor::new(&bytes), spans.clone()).unwrap().read_to_end(&mut read).unwrap();
             prop_assert_eq!(read, wanted);
         }
     }

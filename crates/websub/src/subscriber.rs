@@ -172,7 +172,8 @@ impl SubscribeError {
 #[derive(Debug)]
 pub struct Destination {
     base: String,
-    address: SocketAddr,
+    /// The address that is bound.
+    pub address: SocketAddr,
     client: Client,
     callbacks: Arc<Callbacks>,
     /// Until it is served, or closed.
@@ -201,14 +202,8 @@ struct CallbackEntry {
 pub struct CallbackSubscription {
     id: String,
     secret: Secret,
-    decisions: mpsc::UnboundedReceiver<Decision>,
-}
-
-impl CallbackSubscription {
-    /// Waits for a decision that no request of ours is waiting for: a denial, or another verification.
-    pub async fn decided(&mut self) -> Option<Decision> {
-        self.decisions.recv().await
-    }
+    /// Decisions that no request of ours is waiting for: a denial, or another verification.
+    pub decisions: mpsc::UnboundedReceiver<Decision>,
 }
 
 impl Destination {
@@ -234,11 +229,6 @@ impl Destination {
             listener: Mutex::new(Some(listener)),
             server: Mutex::default(),
         })
-    }
-
-    /// Returns the address that is bound.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Opens a callback for a topic. Returns the subscription and the receiver of the requests that arrive at the

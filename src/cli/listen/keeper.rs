@@ -130,7 +130,7 @@ impl Keeper {
             while let Some(at) = next_at {
                 let decision = tokio::select! {
                     () = tokio::time::sleep_until(at) => break,
-                    decision = self.subscription.decided() => decision,
+                    decision = self.subscription.decisions.recv() => decision,
                 };
                 match decision {
                     // The hub verifies late, or once more.

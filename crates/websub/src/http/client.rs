@@ -1,9 +1,7 @@
 //! The basis of all our HTTP clients: user agent, no automatic redirections, answers of bounded size.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Bytes;
 use hyper::header::{self, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
@@ -44,11 +42,6 @@ pub fn build_without_certificates(make: impl Fn() -> ClientBuilder) -> reqwest::
     make()
         .build()
         .or_else(|_| make().tls_certs_only([]).build())
-}
-
-/// Returns the bytes as a request body with `Content-Length`, without copying them.
-pub fn body(bytes: &Arc<[u8]>) -> reqwest::Body {
-    Bytes::from_owner(Arc::clone(bytes)).into()
 }
 
 /// Reads an answer, or describes the error; secrets are masked.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::hub::limits::{HubLimits, LimitExceeded, LimitKind, LimitScope, Quota};
+use crate::hub::limits::{HubLimits, LimitExceeded, LimitScope, Quota};
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::usage::{Bucket, QuotaKey, Usage};
 
@@ -64,7 +64,7 @@ impl Admission {
         let usages = [subscriptions, &self.verifications];
         let checked = check_quota(&usages, quota_key, &self.limits.subscriptions);
         checked.map_err(|scope| LimitExceeded {
-            kind: LimitKind::Subscriptions,
+            what: "subscriptions",
             scope,
             retry_after: SUBSCRIPTION,
         })
@@ -88,7 +88,7 @@ impl Admission {
         };
         let checked = check_quota(&[usage], quota_key, &self.limits.verifications);
         checked.map_err(|scope| LimitExceeded {
-            kind: LimitKind::Verifications,
+            what: "verifications under way",
             scope,
             retry_after: VERIFICATION,
         })?;
@@ -128,7 +128,7 @@ impl Admission {
     ) -> Result<(), LimitExceeded> {
         let acquired = self.rate.acquire(buckets, count, now);
         acquired.map_err(|(bucket, retry_after)| LimitExceeded {
-            kind: LimitKind::Requests,
+            what: "requests",
             scope: bucket.scope(),
             retry_after,
         })
@@ -189,10 +189,10 @@ mod tests {
         Admission::new(set)
     }
 
-    fn refused(outcome: Result<(), LimitExceeded>) -> Option<(LimitKind, LimitScope)> {
+    fn refused(outcome: Result<(), LimitExceeded>) -> Option<(&'static str, LimitScope)> {
         outcome
             .err()
-            .map(|exceeded| (exceeded.kind, exceeded.scope))
+            .map(|exceeded| (exceeded.what, exceeded.scope))
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
             };
         });
         let mut begin = |quota_key: &QuotaKey| refused(admission.begin(quota_key, New, START));
-        let kind = LimitKind::Verifications;
+        let kind = "verifications under way";
         assert_eq!(begin(&quota_key("a", 1)), None);
         assert_eq!(begin(&quota_key("b", 1)), None);
         assert_eq!(
@@ -267,10 +267,7 @@ mod tests {
         ] {
             let quota_key = quota_key(host, requester);
             let found = admission.may_subscribe(&quota_key, &subscriptions);
-            assert_eq!(
-                refused(found),
-                want.map(|scope| (LimitKind::Subscriptions, scope))
-            );
+            assert_eq!(refused(found), want.map(|scope| ("subscriptions", scope)));
             if want.is_none() {
                 subscriptions.add(&quota_key);
             }
@@ -296,10 +293,7 @@ mod tests {
         }
         let quota_key = quota_key("victim.example", 9);
         let found = admission.begin(&quota_key, New, START);
-        assert_eq!(
-            refused(found),
-            Some((LimitKind::Requests, LimitScope::Host))
-        );
+        assert_eq!(refused(found), Some(("requests", LimitScope::Host)));
         // Existing subscriptions are not affected.
         assert_eq!(admission.begin(&quota_key, Renewal, START), Ok(()));
     }
@@ -318,17 +312,11 @@ mod tests {
         let translated = "64:ff9b::9.9.9.9".parse().unwrap();
         for address in [address, mapped, translated] {
             let found = admission.acquire(&address_buckets(address), 1, START);
-            assert_eq!(
-                refused(found),
-                Some((LimitKind::Requests, LimitScope::Host))
-            );
+            assert_eq!(refused(found), Some(("requests", LimitScope::Host)));
         }
         // Callbacks that name it by its address count against the same limit.
         let found = admission.begin(&quota_key("9.9.9.9", 1), New, START);
-        assert_eq!(
-            refused(found),
-            Some((LimitKind::Requests, LimitScope::Host))
-        );
+        assert_eq!(refused(found), Some(("requests", LimitScope::Host)));
         let other = "9.9.9.8".parse().unwrap();
         assert_eq!(admission.acquire(&address_buckets(other), 1, START), Ok(()));
     }

@@ -69,13 +69,8 @@ impl CallbackPolicy {
             return Err(Rejection::Https);
         }
         let port = url.port_or_known_default().ok_or(Rejection::Callback)?;
-        let literal = literal(&url);
-        // A name may stand for an address in an allowed network.
-        let is_port = match literal {
-            Some(address) => self.permits_port(port, address),
-            None => self.has_port(port) || self.opens_ports() && !self.allowed.is_empty(),
-        };
-        if !is_port {
+        let literal = literal_address(&url);
+        if !self.permits_port(port, literal) {
             return Err(Rejection::Port);
         }
         // The URL does not show if a public address is our own, so that is not revealed.
@@ -92,18 +87,16 @@ impl CallbackPolicy {
         self.allows(address) || (is_public(address) && !is_local(destination(address)))
     }
 
-    /// Returns true if a callback may have this port at an address.
-    pub fn permits_port(&self, port: u16, address: IpAddr) -> bool {
-        self.has_port(port) || self.opens_ports() && self.allows(address)
-    }
-
-    fn has_port(&self, port: u16) -> bool {
+    /// Returns true if a callback may have this port at an address, or under a name, which may stand for an address in an
+    /// allowed network.
+    pub fn permits_port(&self, port: u16, address: Option<IpAddr>) -> bool {
+        let is_open = || match address {
+            Some(address) => self.allows(address),
+            None => !self.allowed.is_empty(),
+        };
+        // Ports that are chosen are a limit in allowed networks too.
         self.ports.iter().any(|ports| ports.contains(&port))
-    }
-
-    /// Returns true if the ports are not chosen, and so no limit in allowed networks.
-    fn opens_ports(&self) -> bool {
-        self.ports == CallbackPolicy::default().ports
+            || self.ports == CallbackPolicy::default().ports && is_open()
     }
 
     fn allows(&self, address: IpAddr) -> bool {
@@ -114,11 +107,7 @@ impl CallbackPolicy {
 }
 
 /// Returns the IP address in a callback URL, which is used without a lookup.
-pub fn literal_address(callback: &Callback) -> Option<IpAddr> {
-    literal(&Url::parse(callback.as_str()).ok()?)
-}
-
-fn literal(url: &Url) -> Option<IpAddr> {
+pub fn literal_address(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(address) => Some(address.into()),
         Host::Ipv6(address) => Some(address.into()),

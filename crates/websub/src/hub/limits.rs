@@ -60,28 +60,14 @@ impl Default for HubLimits {
 
 /// A request that exceeds a limit. The text is for the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many {kind} {scope}")]
+#[error("too many {what} {scope}")]
 pub struct LimitExceeded {
-    /// The thing that there is too much of.
-    pub kind: LimitKind,
+    /// The things that there are too many of.
+    pub what: &'static str,
     /// Where there is too much of it.
     pub scope: LimitScope,
     /// The value of the `Retry-After` header.
     pub retry_after: Duration,
-}
-
-/// The thing that is limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LimitKind {
-    /// Requests in a minute.
-    #[error("requests")]
-    Requests,
-    /// Verifications under way.
-    #[error("verifications under way")]
-    Verifications,
-    /// Subscriptions that exist.
-    #[error("subscriptions")]
-    Subscriptions,
 }
 
 /// The scope of a limit.

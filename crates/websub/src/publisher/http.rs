@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use hyper::body::Bytes;
 use hyper::header::LOCATION;
 use reqwest::{Client, Response};
 use resourcesync::uri::Hub;
@@ -182,7 +183,8 @@ impl HubClient {
                 // A link may contain raw non-ASCII bytes, which are valid in a header.
                 post = post.header(*name, value.as_bytes());
             }
-            post.body(client::body(&request.body)).send()
+            post.body(Bytes::from_owner(Arc::clone(&request.body)))
+                .send()
         };
         let mut answered = post().await;
         let broke_off = |error: &reqwest::Error| !error.is_timeout() && !error.is_connect();

@@ -205,7 +205,7 @@ fn links(page: &TopicPage) -> String {
 }
 
 /// Returns the `Host` header and the request target of a request for `uri`.
-fn host_and_target(uri: &str) -> (String, String) {
+pub(crate) fn host_and_target(uri: &str) -> (String, String) {
     let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
     let rest = rest.split('#').next().unwrap_or(rest);
     let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));

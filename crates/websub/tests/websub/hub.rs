@@ -259,7 +259,7 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
     let HubRecord::Subscribed(subscription, _) = running.record().await else {
         panic!()
     };
-    let callback = format!("http://{}/{}", subscriber.address(), key.id);
+    let callback = format!("http://{}/{}", subscriber.address, key.id);
     assert_eq!(subscription.callback.as_str(), callback);
     let left = subscription
         .expires

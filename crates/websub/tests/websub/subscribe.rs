@@ -159,7 +159,7 @@ impl Subscribing {
     }
 
     fn callback(&self) -> String {
-        format!("http://{}/unguessable", self.destination.address())
+        format!("http://{}/unguessable", self.destination.address)
     }
 
     async fn subscribe(&mut self) -> Result<Option<Duration>, SubscribeError> {
@@ -321,7 +321,7 @@ async fn a_hub_that_refuses_or_denies_is_reported() {
 
     // At any time later too.
     assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);
-    let decision = soon(this.subscription.decided()).await;
+    let decision = soon(this.subscription.decisions.recv()).await;
     assert_eq!(decision, Some(Decision::Denied("too many".to_owned())));
 }
 
@@ -345,6 +345,6 @@ async fn the_public_callback_is_told_and_a_closed_subscriber_stops_listening() {
         "{callback}"
     );
     soon(destination.close()).await;
-    let refused = tokio::net::TcpStream::connect(destination.address()).await;
+    let refused = tokio::net::TcpStream::connect(destination.address).await;
     assert!(refused.is_err(), "it does not listen any more");
 }

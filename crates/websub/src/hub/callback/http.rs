@@ -87,8 +87,9 @@ impl CallbackClient {
         callback: &Callback,
         priority: Priority,
     ) -> Result<CallbackLocation, CallbackError> {
+        let url = Url::parse(callback.as_str()).map_err(|_| Rejection::Callback)?;
         // The client connects to an address in a URL without calling its resolver.
-        let literal = literal_address(callback);
+        let literal = literal_address(&url);
         if let Some(address) = literal {
             self.guard.check(&address.to_string(), &[address])?;
         }
@@ -100,24 +101,20 @@ impl CallbackClient {
                 _located: None,
             });
         }
-        let url = Url::parse(callback.as_str()).map_err(|_| Rejection::Callback)?;
         let name = url.host_str().ok_or(Rejection::Callback)?;
         let resolved = self.guard.lookups.resolve(name, priority).await?;
-        self.guard.check(name, &resolved.addresses)?;
+        let first = self.guard.check(name, &resolved.addresses)?;
         let port = url.port_or_known_default().ok_or(Rejection::Callback)?;
+        let policy = &self.guard.policy;
         let mut addresses = resolved.addresses.iter();
-        if let Some(address) =
-            addresses.find(|address| !self.guard.policy.permits_port(port, **address))
-        {
-            return Err(CallbackError::Port(port, *address));
+        match addresses.find(|address| !policy.permits_port(port, Some(**address))) {
+            Some(address) => Err(CallbackError::Port(port, *address)),
+            None => Ok(CallbackLocation {
+                by_name: Some(first),
+                host: host_of(first),
+                _located: Some(resolved),
+            }),
         }
-        let first = resolved.addresses.first().copied();
-        let first = first.ok_or_else(|| CallbackError::NoAddress(name.to_owned()))?;
-        Ok(CallbackLocation {
-            by_name: Some(first),
-            host: host_of(first),
-            _located: Some(resolved),
-        })
     }
 
     /// Begins a request for `url`, a callback possibly with more parameters. Its location is to be kept until the
@@ -171,15 +168,15 @@ impl Resolve for AddressGuard {
 }
 
 impl AddressGuard {
-    fn check(&self, name: &str, addresses: &[IpAddr]) -> Result<(), CallbackError> {
-        if addresses.is_empty() {
-            return Err(CallbackError::NoAddress(name.to_owned()));
-        }
+    /// Returns the first address, if all are permitted.
+    fn check(&self, name: &str, addresses: &[IpAddr]) -> Result<IpAddr, CallbackError> {
+        let no_address = || CallbackError::NoAddress(name.to_owned());
+        let first = *addresses.first().ok_or_else(no_address)?;
         let forbidden = addresses
             .iter()
             .find(|address| !self.policy.permits(**address, is_local));
         let Some(&address) = forbidden else {
-            return Ok(());
+            return Ok(first);
         };
         // The subscriber is not told, but the operator may have to allow it.
         if self.lines.allow() {

@@ -9,6 +9,7 @@ use crate::hub::callback::CallbackPolicy;
 use crate::hub::callback::http::CallbackClient;
 use crate::hub::limits::HubLimits;
 use crate::hub::lookups::Resolver;
+use crate::topics::http::host_and_target;
 
 /// Settings of the embedded hub.
 #[derive(Debug, Clone)]
@@ -76,8 +77,9 @@ impl PreparedHub {
     /// If the HTTP client cannot be built.
     pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubError> {
         let client = CallbackClient::new(&settings)?;
+        let (_, target) = host_and_target(settings.hub.as_str());
         Ok(PreparedHub {
-            path: path(&settings.hub),
+            path: target.split('?').next().unwrap_or("/").to_owned(),
             client,
             settings,
         })
@@ -88,10 +90,3 @@ impl PreparedHub {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot build the HTTP client of the embedded hub")]
 pub struct HubError(#[from] reqwest::Error);
-
-fn path(hub: &Hub) -> String {
-    let uri = hub.as_str();
-    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
-    let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
-    path.split(['?', '#']).next().unwrap_or(path).to_owned()
-}
