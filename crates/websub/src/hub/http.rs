@@ -17,6 +17,7 @@ use crate::hub::http::state::{HubState, expire};
 use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::SubscriptionRequest;
 use crate::hub::subscriptions::Subscriptions;
+use crate::hub::subscriptions::backlog::Extent;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::verification::{TOPIC_ENDED, Verifications};
 use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
@@ -124,10 +125,30 @@ impl EmbeddedHub {
         }
     }
 
+    /// Ends the subscriptions that are owed most until no more than `max_backlog` is pending in all, and notifies the
+    /// subscribers.
     fn cut_off(&self) {
-        for key in self.deliveries.cut_off() {
-            let why = "too many notifications were pending";
-            self.verifications.deny(key, why);
+        let max = self.state.settings.get().settings.limits.backlog_bytes;
+        let debt = || {
+            self.state
+                .with(|subscriptions| subscriptions.largest_debt(max))
+        };
+        while let Some((keys, Extent { count, bytes })) = debt() {
+            for key in keys {
+                let SubscriptionKey { topic, callback } = &key;
+                lock(&self.state.counts).deliveries.cut_off += 1;
+                if self.deliveries.abandoned_lines.allow() {
+                    warn!(
+                        %topic, %callback, notifications = count, bytes,
+                        "ended the subscription of {callback} to {topic}: {count} notifications were pending for it, \
+                         {bytes} bytes, the most of all, and more than max_backlog in all"
+                    );
+                }
+                self.state
+                    .change(|subscriptions| subscriptions.unsubscribe(&key));
+                self.verifications
+                    .deny(key, "too many notifications were pending");
+            }
         }
     }
 

@@ -20,7 +20,6 @@ use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::settings::PreparedHub;
 use crate::hub::http::state::HubState;
 use crate::hub::limits::LogLimit;
-use crate::hub::subscriptions::backlog::Extent;
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Assignment, Delivery};
 use crate::retry::MAX_ATTEMPTS;
@@ -39,7 +38,7 @@ pub struct Deliveries {
     pub state: Arc<HubState>,
     relays: RelayReader,
     pub slots: Arc<FairSlots>,
-    abandoned_lines: LogLimit,
+    pub abandoned_lines: LogLimit,
     runtime: Handle,
 }
 
@@ -54,33 +53,6 @@ impl Deliveries {
             abandoned_lines: LogLimit::new(ABANDONED_LINES),
             runtime: Handle::current(),
         }
-    }
-
-    /// Ends the subscriptions that are owed most until no more than `max_backlog` is pending in all. Returns them, to
-    /// notify the subscribers.
-    pub fn cut_off(&self) -> Vec<SubscriptionKey> {
-        let max = self.state.settings.get().settings.limits.backlog_bytes;
-        let mut ended = Vec::new();
-        while let Some((keys, Extent { count, bytes })) = self
-            .state
-            .with(|subscriptions| subscriptions.largest_debt(max))
-        {
-            for key in keys {
-                let SubscriptionKey { topic, callback } = &key;
-                lock(&self.state.counts).deliveries.cut_off += 1;
-                if self.abandoned_lines.allow() {
-                    warn!(
-                        %topic, %callback, notifications = count, bytes,
-                        "ended the subscription of {callback} to {topic}: {count} notifications were pending for it, \
-                         {bytes} bytes, the most of all, and more than max_backlog in all"
-                    );
-                }
-                self.state
-                    .change(|subscriptions| subscriptions.unsubscribe(&key));
-                ended.push(key);
-            }
-        }
-        ended
     }
 
     /// Begins to deliver what is pending for a topic to the subscribers that have no delivery under way.

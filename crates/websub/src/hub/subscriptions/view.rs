@@ -244,17 +244,7 @@ impl TopicSubscribers {
     }
 }
 
-impl<'a> LiveSubscription<'a> {
-    fn rank(&self) -> (Reverse<u32>, Reverse<usize>, &'a Topic, &'a Callback) {
-        let attempts = self.subscriber.progress().attempts;
-        (
-            Reverse(attempts),
-            Reverse(self.pending),
-            self.topic,
-            self.callback,
-        )
-    }
-
+impl LiveSubscription<'_> {
     fn has_name(&self, name: &str) -> bool {
         let digest = self.callback.digest();
         name == digest || (name.contains(&digest) && name == self.callback.to_string())
@@ -284,8 +274,13 @@ impl<'a> LiveSubscription<'a> {
 
 /// Returns the first `count` by rank, in order, and the number of the others.
 fn top(mut all: Vec<LiveSubscription<'_>>, count: usize) -> (Vec<LiveSubscription<'_>>, usize) {
+    fn rank<'a>(live: &LiveSubscription<'a>) -> (Reverse<(u32, usize)>, &'a Topic, &'a Callback) {
+        let attempts = live.subscriber.progress().attempts;
+        let most = Reverse((attempts, live.pending));
+        (most, live.topic, live.callback)
+    }
     let by_rank =
-        |one: &LiveSubscription<'_>, other: &LiveSubscription<'_>| one.rank().cmp(&other.rank());
+        |one: &LiveSubscription<'_>, other: &LiveSubscription<'_>| rank(one).cmp(&rank(other));
     let more = all.len().saturating_sub(count);
     if more > 0 {
         // Of a hundred thousand, only the first are sorted.
