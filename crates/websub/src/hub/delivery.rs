@@ -83,35 +83,17 @@ pub fn headers(
 
 /// Returns the value of `X-Hub-Signature`.
 pub fn signature(secret: &Secret, body: &[u8]) -> String {
-    let mut signer = Signer::new(secret);
-    signer.update(body);
-    signer.finish()
+    signed(mac::<Sha256>(secret).chain_update(body))
 }
 
-/// Signs a body that comes in parts.
-#[derive(Debug)]
-pub struct Signer(Hmac<Sha256>);
-
-impl Signer {
-    /// Returns the signer of one subscription.
-    pub fn new(secret: &Secret) -> Signer {
-        Signer(mac(secret))
+/// Returns the value of `X-Hub-Signature` for what a code was updated with.
+pub(crate) fn signed(mac: Hmac<Sha256>) -> String {
+    let mut text = String::from("sha256=");
+    for byte in mac.finalize().into_bytes() {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
     }
-
-    /// Adds the next part of the body.
-    pub fn update(&mut self, part: &[u8]) {
-        self.0.update(part);
-    }
-
-    /// Returns the value of `X-Hub-Signature`.
-    pub fn finish(self) -> String {
-        let mut text = String::from("sha256=");
-        for byte in self.0.finalize().into_bytes() {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
-    }
+    text
 }
 
 /// Returns true if `X-Hub-Signature` proves that the sender knows the secret, by a method of WebSub section 7.1 that is
@@ -136,7 +118,8 @@ fn is_mac<H: EagerHash>(given: &[u8], secret: &Secret, body: &[u8]) -> bool {
     verified.is_ok()
 }
 
-fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
+/// Returns the message authentication code of no bytes yet.
+pub(crate) fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
     Hmac::<H>::new_from_slice(secret.bytes()).expect("HMAC takes a key of any length")
 }
 

@@ -67,17 +67,20 @@ impl QuotaKey {
 
 /// Returns the buckets of a requester, if it is known.
 pub fn requester_buckets(requester: Option<Requester>) -> Vec<(Bucket, u32)> {
-    let networks = requester.iter().flat_map(Requester::networks);
-    networks
-        .map(|(network, times)| (Bucket::Requester(network), times))
-        .collect()
+    requester.map_or_else(Vec::new, |requester| {
+        buckets(requester.networks(), Bucket::Requester)
+    })
 }
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
 pub fn address_buckets(address: IpAddr) -> Vec<(Bucket, u32)> {
-    let networks = counted(destination(address)).into_iter();
+    buckets(counted(destination(address)), Bucket::HostAddress)
+}
+
+fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> Bucket) -> Vec<(Bucket, u32)> {
+    let networks = networks.into_iter();
     networks
-        .map(|(network, times)| (Bucket::HostAddress(network), times))
+        .map(|(network, times)| (bucket(network), times))
         .collect()
 }
 

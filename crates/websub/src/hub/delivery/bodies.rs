@@ -10,13 +10,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
 
+use hmac::Mac;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use resourcesync::uri::Topic;
+use sha2::Sha256;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::http::lock;
-use crate::hub::delivery::Signer;
+use crate::hub::delivery::{mac, signed};
 use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay};
 use crate::secret::Secret;
 
@@ -158,14 +160,14 @@ impl LoadedRelay {
     ///
     /// If the body cannot be read; the reason in words.
     pub async fn signature(self: &Arc<Self>, secret: &Secret) -> Result<String, String> {
-        let mut signer = Signer::new(secret);
-        signer.update(&self.stored.beginning);
+        let mut mac = mac::<Sha256>(secret);
+        mac.update(&self.stored.beginning);
         for number in 1..self.parts_count() {
             let relay = Arc::clone(self);
             let part = spawn_blocking(move || relay.part(number)).await;
-            signer.update(&part.map_err(|error| error.to_string())??);
+            mac.update(&part.map_err(|error| error.to_string())??);
         }
-        Ok(signer.finish())
+        Ok(signed(mac))
     }
 
     /// Returns its body as that of a request, which reports how far it was taken.
