@@ -6,16 +6,26 @@
 //! decides when a hub is sent what, and [`changes`] compares Change Lists with what was taken of them.
 
 pub mod candidates;
-pub mod changes;
+/// Changes of resources, as Change Lists report them or Resource Lists differ: what is fresh, in which order it is told, in which
+/// intervals (Change Notification 1.0.1; C1 to C29).
+///
+/// Nothing of it is queued: [`changes::fresh`] is the difference between what is listed and what was taken,
+/// [`changes::inventory`] that between Resource Lists and those before.
+pub mod changes {
+    pub mod fresh;
+    pub mod interval;
+    pub mod inventory;
+    pub mod round;
+    pub mod selection;
+    pub mod taken_keys;
+}
 pub mod delivery;
 pub mod difference;
 pub mod event;
 pub mod finding;
 pub mod history;
-pub mod ids;
 pub mod observation;
 pub mod plan;
-pub mod span;
 pub mod steps;
 pub mod time;
 pub mod topic;

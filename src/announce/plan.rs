@@ -180,15 +180,6 @@ pub fn is_broker_name(hub: &Hub) -> bool {
     !hub.as_str().contains(':')
 }
 
-impl BrokerPlan {
-    /// Returns true if it is told on the channels of this kind of a source.
-    pub fn hears(&self, source: &str, kind: ChannelKind) -> bool {
-        let sources = self.sources.as_ref();
-        let is_named = sources.is_none_or(|sources| sources.iter().any(|name| name == source));
-        is_named && self.channels.contains(&kind)
-    }
-}
-
 /// The hub, no longer configured, that another one replaces (R13).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Replaces {
@@ -283,9 +274,12 @@ impl Plan {
 
     /// Returns the brokers that are told on the channels of this kind of a source.
     pub fn brokers_of(&self, source: &str, kind: ChannelKind) -> impl Iterator<Item = &Hub> {
-        let brokers = self.brokers.iter();
-        let hearing = brokers.filter(move |broker| broker.hears(source, kind));
-        hearing.map(|broker| &broker.name)
+        let told = self.brokers.iter().filter(move |broker| {
+            let sources = broker.sources.as_ref();
+            let is_named = sources.is_none_or(|sources| sources.iter().any(|name| name == source));
+            is_named && broker.channels.contains(&kind)
+        });
+        told.map(|broker| &broker.name)
     }
 
     /// Returns the source of a mount, with its position in [`Plan::sources`].

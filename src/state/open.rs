@@ -226,13 +226,9 @@ impl StateFile {
         StateFileError::Load(self.path.clone(), source)
     }
 
-    /// Gives pages that became free back to the file system, a few at a time. Returns true if there are more. An error
-    /// is left to the next save, which has it too.
-    pub fn shrink(&mut self, connection: &Connection) -> bool {
-        self.give_back(connection).unwrap_or(false)
-    }
-
-    fn give_back(&mut self, connection: &Connection) -> Option<bool> {
+    /// Gives pages that became free back to the file system, a few at a time. Returns true if there are more; nothing after an
+    /// error, which the next save has too.
+    pub fn shrink(&mut self, connection: &Connection) -> Option<bool> {
         let free = connection.pragma_query_value(None, "freelist_count", |row| row.get(0));
         let free: i64 = free.ok()?;
         if free <= KEPT_PAGES {
@@ -354,32 +350,27 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
     drop(open_to_read(directory)?);
     let copy = || {
         let mut connection = Connection::open_in_memory()?;
+        create_tables(&connection)?;
+        connection.execute_batch(ADDED)?;
         connection.execute("ATTACH ?1 AS file", [uri(&path)])?;
-        let items = {
-            let mut items = connection.prepare(
-                "SELECT type, name, sql FROM file.sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' \
-                 ORDER BY type = 'trigger', type = 'index'",
+        let tables = {
+            let mut names = connection.prepare(
+                "SELECT name FROM file.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
+                 AND name NOT LIKE 'relay%' AND name IN (SELECT name FROM main.sqlite_schema)",
             )?;
-            let rows = items.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(String, String, String)>>>()?
+            let names = names.query_map([], |row| row.get(0))?;
+            names.collect::<rusqlite::Result<Vec<String>>>()?
         };
         connection.execute_batch("BEGIN")?;
-        let of_kind = |kind: &'static str| items.iter().filter(move |item| item.0 == kind);
-        for (_, _, sql) in of_kind("table").chain(of_kind("index")) {
-            connection.execute_batch(sql)?;
-        }
-        for (_, name, _) in of_kind("table").filter(|(_, name, _)| !name.starts_with("relay")) {
+        for name in tables {
             connection.execute_batch(&format!(
                 "INSERT INTO main.{name} SELECT * FROM file.{name}"
             ))?;
         }
         connection.execute_batch(
-            "DELETE FROM main.sqlite_sequence; INSERT INTO main.sqlite_sequence SELECT * FROM file.sqlite_sequence",
+            "DELETE FROM main.sqlite_sequence; INSERT INTO main.sqlite_sequence SELECT * FROM file.sqlite_sequence; \
+             COMMIT; DETACH file",
         )?;
-        for (_, _, sql) in of_kind("trigger").chain(of_kind("view")) {
-            connection.execute_batch(sql)?;
-        }
-        connection.execute_batch("COMMIT; DETACH file")?;
         prepare(&mut connection)?;
         Ok(connection)
     };

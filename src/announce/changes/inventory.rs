@@ -13,9 +13,7 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::resource_list::{ListedResources, ResourceKey, ResourceState};
 
 use crate::announce::changes::interval::FreshChange;
-use crate::announce::changes::round::{
-    AHEAD, TakeRequest, Taken, TakenList, UndatedChanges, read_in_order,
-};
+use crate::announce::changes::round::{AHEAD, TakeRequest, Taken, TakenList, read_in_order};
 use crate::announce::plan::MassDeletion;
 use crate::announce::time::later;
 
@@ -90,53 +88,44 @@ pub fn take_inventory<E>(
         ..
     } = comparison;
     differing.sort_unstable_by_key(|(resource, _)| (resource.list, resource.position));
-    let mut changes = read_differing(&differing, totals.len(), time, read)?;
-    rows.extend(listed_rows(&differing, &changes));
-    changes.retain(|fresh| !request.lists[fresh.list].is_learned);
+    let entries = differing.iter();
+    let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
+    let read = read_in_order(entries, totals.len(), read)?;
+    let mut changes = Vec::new();
+    for ((resource, kind), mut change) in differing.into_iter().zip(read) {
+        let row = InventoryRow {
+            state: resource.state,
+            uri: change.loc.clone(),
+            missing: None,
+        };
+        rows.insert(resource.key, Some(row));
+        let list = resource.list as usize;
+        if !request.lists[list].is_learned {
+            change.kind = kind;
+            changes.push(FreshChange { change, time, list });
+        }
+    }
     rows.extend(deleted.iter().map(|(key, _)| (*key, None)));
     changes.extend(deleted.into_iter().map(|(_, uri)| FreshChange {
         change: deletion(uri),
         time,
         list: 0,
     }));
-    let lists = taken_lists(request, &totals, &changes, time, has_more);
-    Ok(Taken {
-        lists,
-        changes,
-        has_more,
-        keys: BTreeMap::new(),
-        inventory: rows,
-        missing: Some(missing),
-    })
-}
-
-/// Returns the lists of a round with their numbers of entries and of skipped ones, and of changes that are told.
-fn taken_lists(
-    request: &TakeRequest,
-    totals: &[(usize, usize)],
-    changes: &[FreshChange],
-    time: Timestamp,
-    has_more: bool,
-) -> Vec<TakenList> {
     let lists = request.lists.iter().zip(totals).enumerate();
-    let lists = lists.map(|(number, (list, &(entries, skipped)))| TakenList {
-        list: list.list.clone(),
-        version: list.fingerprint,
+    let lists = lists.map(|(number, (list, (entries, skipped)))| TakenList {
         fingerprint: (!has_more).then_some(list.fingerprint),
-        left: None,
-        listed: entries,
-        taken: entries,
-        waiting: 0,
-        untold: 0,
         told: changes.iter().filter(|fresh| fresh.list == number).count(),
         latest: Some(time),
-        skipped,
-        first_skipped: None,
-        undated: UndatedChanges::default(),
-        rewritten: None,
-        closed_until: None,
+        ..TakenList::new(list, entries, skipped)
     });
-    lists.collect()
+    Ok(Taken {
+        lists: lists.collect(),
+        changes,
+        has_more,
+        inventory: rows,
+        missing: Some(missing),
+        ..Taken::default()
+    })
 }
 
 /// Returns the resources of all lists in order of their keys; of one that stands in several places the first.
@@ -289,43 +278,6 @@ impl<'a> InventoryComparison<'a> {
     }
 }
 
-/// Reads the resources that differ, in the order in which they stand in the lists.
-fn read_differing<E>(
-    differing: &[(Resource, ChangeKind)],
-    lists: usize,
-    time: Timestamp,
-    read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
-) -> Result<Vec<FreshChange>, E> {
-    let entries = differing.iter();
-    let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
-    let changes = read_in_order(entries, lists, read)?;
-    let changes = changes.into_iter().zip(differing);
-    let fresh = changes.map(|(change, (resource, kind))| FreshChange {
-        change: Change {
-            kind: *kind,
-            ..change
-        },
-        time,
-        list: resource.list as usize,
-    });
-    Ok(fresh.collect())
-}
-
-/// Returns the rows of the resources that differ, as they are listed now.
-fn listed_rows(
-    differing: &[(Resource, ChangeKind)],
-    changes: &[FreshChange],
-) -> impl Iterator<Item = (ResourceKey, Option<InventoryRow>)> {
-    differing.iter().zip(changes).map(|((resource, _), fresh)| {
-        let row = InventoryRow {
-            state: resource.state,
-            uri: fresh.change.loc.clone(),
-            missing: None,
-        };
-        (resource.key, Some(row))
-    })
-}
-
 fn deletion(uri: Box<str>) -> Change {
     Change {
         loc: uri,
@@ -356,6 +308,7 @@ mod tests {
     use crate::announce::changes::round::{ListToRead, TakeRequest, Taken, WatchedTime};
     use crate::announce::observation::{DocumentPath, MountId, Stat};
     use crate::announce::plan::MassDeletion;
+    use crate::state::DocId;
 
     const GRACE: Duration = Duration::from_secs(300);
 
@@ -411,6 +364,7 @@ mod tests {
             at: time(at),
             lists: (0..lists.len())
                 .map(|number| ListToRead {
+                    id: DocId(1),
                     list: Uri::parse(&format!("https://e.org/{number}.xml")).unwrap(),
                     path: DocumentPath {
                         mount: MountId(1),
@@ -427,6 +381,7 @@ mod tests {
                     is_archived: false,
                     closed_until: None,
                     waits: false,
+                    left: None,
                 })
                 .collect(),
             watch: WatchedTime {

@@ -114,7 +114,7 @@ impl TakenKeys {
             self.vanish(&vanished, at);
         }
         if self.rows.is_empty() {
-            return in_order(number_copies(new, |_| 0));
+            return number_copies(new, |_| 0);
         }
         let mut counts: KeyMap<(u32, u32)> = KeyMap::default();
         counts.extend(new.iter().map(|(key, _)| (*key, (0, 0))));
@@ -131,7 +131,7 @@ impl TakenKeys {
         }
         self.bring_back(&mut new, &counts);
         let taken = |key: &ChangeKey| counts.get(key).map_or(0, |(here, gone)| here + gone);
-        in_order(number_copies(new, taken))
+        number_copies(new, taken)
     }
 
     /// Makes keys present again that had vanished, and removes their entries from those that are new. `counts` are the
@@ -187,12 +187,12 @@ impl TakenKeys {
                 _ => true,
             });
             let kept: Vec<ChangeKey> = kept.collect();
-            if kept.len() < row.len() {
+            if kept.len() < row.count() {
                 *row = KeyRow::new(&kept, row.vanished);
                 self.changed.insert(*number);
             }
         }
-        self.rows.retain(|_, row| !row.is_empty());
+        self.rows.retain(|_, row| !row.bytes.is_empty());
     }
 
     /// Writes the keys that are present in as few rows as they need, once they are in twice as many.
@@ -259,7 +259,7 @@ fn subtract(entries: &mut Vec<(ChangeKey, usize)>, keys: &[ChangeKey]) -> Vec<Ch
     without
 }
 
-/// Numbers the entries of each key, in order of the keys, after so many that were taken.
+/// Numbers the entries of each key, which are in order of the keys, after so many that were taken. Returns them in their order.
 fn number_copies(
     entries: Vec<(ChangeKey, usize)>,
     taken: impl Fn(&ChangeKey) -> u32,
@@ -273,12 +273,9 @@ fn number_copies(
         before = Some((key, copy));
         Untaken { index, copy }
     });
-    numbered.collect()
-}
-
-fn in_order(mut entries: Vec<Untaken>) -> Vec<Untaken> {
-    entries.sort_unstable_by_key(|entry| entry.index);
-    entries
+    let mut numbered: Vec<Untaken> = numbered.collect();
+    numbered.sort_unstable_by_key(|entry| entry.index);
+    numbered
 }
 
 impl KeyRow {
@@ -291,12 +288,8 @@ impl KeyRow {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.bytes.len() / size_of::<ChangeKey>()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     pub fn keys(&self) -> impl Iterator<Item = ChangeKey> {

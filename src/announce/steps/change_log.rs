@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
 use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
@@ -20,7 +19,7 @@ use crate::announce::steps::cut::{bytes, free_accounts, times};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::served::pinged;
 use crate::announce::steps::step::Step;
-use crate::state::{Db, HubId, Result, from_row};
+use crate::state::{AccountId, ChannelId, Db, HubId, Result, from_row};
 
 /// A notification without its body.
 #[derive(Debug)]
@@ -215,15 +214,11 @@ pub fn is_ahead(step: &Step<'_>, time: Timestamp) -> bool {
     time > later(step.wall, AHEAD)
 }
 
-fn set_told_until(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
-    let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
-    step.db.run(sql, (id, bytes(&[until])))
-}
-
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
 pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
     if !is_ahead(step, until) && told_until(step, id)? < Some(until) {
-        set_told_until(step, id, until)?;
+        let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
+        step.db.run(sql, (id, bytes(&[until])))?;
     }
     Ok(())
 }
@@ -275,7 +270,18 @@ pub fn cut(
         let topic = channel.topic.clone();
         step.facts.push(Fact::BeganAnew { topic, until, from });
     }
-    let limits = limits(step, channel, from);
+    let empty = ChangePayload {
+        up: Some(channel.set_uri.clone()),
+        from,
+        until: from,
+        entries: Vec::new(),
+    };
+    let window = &step.plan.window;
+    let limits = IntervalLimits {
+        entries: window.max_entries,
+        // Room for the fractions of its times.
+        bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
+    };
     let mut back_dated = BTreeMap::new();
     let mut notifications = Vec::new();
     for interval in intervals(changes, from, limits) {
@@ -317,22 +323,6 @@ pub fn cut(
     Ok(back_dated)
 }
 
-/// Returns what one notification of the log may hold.
-fn limits(step: &Step<'_>, channel: &Channel, from: Timestamp) -> IntervalLimits {
-    let empty = ChangePayload {
-        up: Some(channel.set_uri.clone()),
-        from,
-        until: from,
-        entries: Vec::new(),
-    };
-    let window = &step.plan.window;
-    IntervalLimits {
-        entries: window.max_entries,
-        // Room for the fractions of its times.
-        bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
-    }
-}
-
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
 fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
     let payload = ChangePayload {
@@ -347,9 +337,12 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
     let last = last(step.db, channel.id, i64::MAX)?;
     let total = last.as_ref().map_or(0, |last| last.total) + entries;
     let mut left_out: Vec<(usize, Datetime)> = interval.outside;
+    let window = &step.plan.window;
     if let Some(last) = last
         && last.until == since
-        && let Some(grown) = grown(step, channel.id, &last, &body, entries)?
+        && last.entries + entries <= window.max_entries
+        && last.bytes + body.len() <= window.max_bytes
+        && let Some(grown) = grown(step, channel.id, last.seq, &body)?
     {
         body = grown;
         for (position, _) in &mut left_out {
@@ -385,27 +378,15 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
 
 /// Returns the last notification of a log with the next one in it, if there are hubs and none was sent it, nor counts as
 /// told, and both fit into one.
-fn grown(
-    step: &Step<'_>,
-    id: ChannelId,
-    last: &Logged,
-    next: &Arc<[u8]>,
-    entries: usize,
-) -> Result<Option<Arc<[u8]>>> {
-    let window = &step.plan.window;
-    let fits =
-        last.entries + entries <= window.max_entries && last.bytes + next.len() <= window.max_bytes;
+fn grown(step: &Step<'_>, id: ChannelId, last: i64, next: &Arc<[u8]>) -> Result<Option<Arc<[u8]>>> {
     let sql = "SELECT l.body FROM change_log l WHERE l.channel = ?1 AND l.seq = ?2 \
                AND EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND left_at IS NULL) \
                AND NOT EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND (seq = ?2 OR sending = ?2)) \
                AND NOT EXISTS (SELECT 1 FROM log_position WHERE channel = ?1 AND (heard >= ?2 OR skipped_to >= ?2 \
                OR last >= ?2 OR heard = ?2 - 1 AND entries > 0))";
-    let unsent: Option<Arc<[u8]>> = if fits {
-        step.db.first(sql, (id, last.seq))?
-    } else {
-        None
-    };
+    let unsent: Option<Arc<[u8]>> = step.db.first(sql, (id, last))?;
     let both = unsent.map(|unsent| [unsent, next.clone()]);
+    let window = &step.plan.window;
     let merged = both.and_then(|both| merge(both.iter(), window.max_entries, window.max_bytes));
     Ok(merged.map(Arc::from))
 }
@@ -536,12 +517,8 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         let flight = Flight {
             seq: logged.seq.cast_unsigned(),
             entries,
-            bytes: logged.bytes,
-            until: None,
             cut: logged.cut,
-            attempts: 0,
-            is_sending: false,
-            is_logged: true,
+            ..Flight::default()
         };
         delivery::launch(step, account, &flight, None)?;
     }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::announce::changes::inventory::INVENTORY_QUIET;
-use crate::announce::ids::ChannelId;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::time::{elapsed, later};
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use resourcesync::channel_kind::ChannelKind;
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, lists, stale_lists};
-use crate::state::{Columns, Db, DocId, FromRow, Result, from_row};
+use crate::state::{ChannelId, Columns, Db, DocId, FromRow, Result, from_row};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -150,10 +149,14 @@ impl ChangeSet {
         }
     }
 
-    /// Returns when a round is due for the triggers that there were.
-    pub fn due_at(&self, window: &ChangeWindowPlan) -> Option<Timestamp> {
+    /// Returns when a round is due for the triggers that there were, which compares lists of this kind. Resource Lists count
+    /// once none has changed for a while (C27).
+    pub fn due_at(&self, kind: ListKind, window: &ChangeWindowPlan) -> Option<Timestamp> {
         let (first, last) = self.triggers?;
-        let due = later(last, window.quiet).min(later(first, window.max_wait));
+        let due = match kind {
+            ListKind::ChangeLists => later(last, window.quiet).min(later(first, window.max_wait)),
+            ListKind::ResourceLists => later(last, INVENTORY_QUIET),
+        };
         Some(self.not_before.map_or(due, |at| due.max(at)))
     }
 
@@ -206,15 +209,6 @@ impl ChangeSet {
 pub fn retry_delay(times: u32) -> Duration {
     let delay = RETRY_DELAY.saturating_mul(1 << times.min(6));
     delay.min(LONGEST_RETRY_DELAY)
-}
-
-/// The window of a set whose Resource Lists are compared: they count once none has changed for a while (C27).
-pub fn inventory_window() -> ChangeWindowPlan {
-    ChangeWindowPlan {
-        quiet: INVENTORY_QUIET,
-        max_wait: Duration::MAX,
-        ..ChangeWindowPlan::default()
-    }
 }
 
 // Channels that come and go.

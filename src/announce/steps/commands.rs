@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::announce::event::{DropCause, Fact};
 use crate::announce::history::Outcome;
-use crate::announce::ids::AccountId;
 use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::steps::channels::channel;
 use crate::announce::steps::delivery::{clear_flight, covered, follow_up, retry_due, seen};
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{change_log, owed};
-use crate::state::{DocId, Result};
+use crate::state::{AccountId, DocId, Result};
 
 /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
 pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {

@@ -110,7 +110,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
         documents::delete(step, position, &document)?;
         if let Some(successor) = successor {
             let before = step.db.document(id)?;
-            documents::seen(step, position, (id, &document.uri), successor, before)?;
+            documents::seen(step, position, successor, before)?;
         }
     }
     Ok(())

@@ -6,10 +6,7 @@ use std::sync::Arc;
 
 use crate::announce::difference::{Permission, Version, is_end_said};
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::ids::AccountId;
-use crate::announce::observation::{
-    DocumentPath, Incomplete, Look, MountId, Observation, RACY, Stat,
-};
+use crate::announce::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -18,7 +15,7 @@ use resourcesync::uri::Uri;
 
 use crate::announce::steps::step::Step;
 use crate::announce::steps::{channels, findings, owed, relations, troubles};
-use crate::state::{Db, DocId, Result, from_row, integers, nth};
+use crate::state::{AccountId, Db, DocId, Result, from_row, integers, nth};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +157,8 @@ impl<'a> Db<'a> {
 /// A complete document, as a look found it.
 #[derive(Debug)]
 pub struct Sighting {
+    pub id: DocId,
+    pub uri: Uri,
     pub path: DocumentPath,
     pub parsed: Arc<Parsed>,
     pub stat: Stat,
@@ -196,13 +195,14 @@ pub fn observe(
     match look {
         Look::Document { parsed, stat } => {
             let sighting = Sighting {
+                id: step.db.row_of(&uri)?,
+                uri,
                 path,
                 parsed,
                 stat,
                 at,
             };
-            let id = step.db.row_of(&uri)?;
-            match step.db.document(id)? {
+            match step.db.document(sighting.id)? {
                 Some(before)
                     if !is_expected(&before)
                         && ends_aloud(
@@ -212,9 +212,9 @@ pub fn observe(
                         ) =>
                 {
                     vanished(step, position, before, at, true)?;
-                    step.successors.insert(id, Some(sighting));
+                    step.successors.insert(sighting.id, Some(sighting));
                 }
-                before => seen(step, position, (id, &uri), sighting, before)?,
+                before => seen(step, position, sighting, before)?,
             }
         }
         Look::Other { stat, reason } => {
@@ -282,15 +282,14 @@ fn ends_aloud(before: &SeenDocument, found: &Version, all_deletions: bool) -> bo
 pub fn seen(
     step: &mut Step<'_>,
     position: usize,
-    (id, uri): (DocId, &Uri),
     sighting: Sighting,
     before: Option<SeenDocument>,
 ) -> Result<()> {
-    let trouble = troubles::forget(step, position, uri)?;
+    let trouble = troubles::forget(step, position, &sighting.uri)?;
     if trouble.is_some_and(|(_, reported)| reported) {
         step.facts.push(Fact::Mended {
             path: sighting.path.clone(),
-            uri: uri.clone(),
+            uri: sighting.uri.clone(),
         });
     }
     let mount = sighting.path.mount;
@@ -302,7 +301,7 @@ pub fn seen(
         let is_new_ground = step.live.sources[position].is_new_ground(&sighting.path);
         if !plan.announce_existing && is_new_ground {
             let known = step.live.sources[position].mount_mut(mount);
-            let is_known = known.is_some_and(|known| known.baseline.first_look(uri, &sighting));
+            let is_known = known.is_some_and(|known| known.baseline.first_look(&sighting));
             baseline = if is_known { 1 } else { 2 };
         } else if predates {
             baseline = 2;
@@ -316,7 +315,7 @@ pub fn seen(
             return met(step, before, &sighting);
         }
     }
-    put(step, position, id, sighting, before, baseline)?;
+    put(step, position, sighting, before, baseline)?;
     step.live.sources[position].hold_document(step.db, mount)
 }
 
@@ -347,7 +346,6 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
 fn put(
     step: &mut Step<'_>,
     position: usize,
-    id: DocId,
     sighting: Sighting,
     before: Option<SeenDocument>,
     baseline: u8,
@@ -357,10 +355,12 @@ fn put(
     let version = sighting.version();
     let previous = before.as_ref().filter(|before| !before.is_gone());
     let Sighting {
+        id,
         path,
         parsed,
         stat,
         at,
+        ..
     } = sighting;
     let document = &parsed.document;
     let row_of = |uri: &Option<Uri>| {
@@ -382,7 +382,8 @@ fn put(
         let still_waits = before.newly_indexed && before.hold == Hold::Waiting;
         index.is_some() && (index != before.names_index || changed_form || still_waits)
     });
-    let swept = step.live.sources[position].swept(path.mount);
+    let mount = step.live.sources[position].mounts.get(&path.mount);
+    let swept = mount.and_then(|mount| mount.baseline.swept);
     let last_look = swept.max(previous.map(|before| before.looked));
     let is_within = |last_look: Timestamp| last_look <= stat.modified && stat.modified <= at;
     let dated = if last_look.is_some_and(is_within) {
@@ -666,14 +667,4 @@ fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath
         step.explain.insert(path.clone());
     }
     Ok(())
-}
-
-/// Forgets what was read of a mount for a baseline that was not finished.
-pub fn forget_mount(step: &Step<'_>, mount: MountId) -> Result<()> {
-    let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
-    let documents = step.db.all::<Vec<DocId>>(sql, mount)?;
-    for id in documents {
-        forget(step.db, id)?;
-    }
-    step.db.run("DELETE FROM trouble WHERE mount = ?1", mount)
 }

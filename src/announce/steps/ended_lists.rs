@@ -92,15 +92,3 @@ pub fn watched_time(
         },
     })
 }
-
-/// Ends the waits for entries that no list had in time: the next round takes them. Returns their number.
-pub fn end_waits(step: &Step<'_>, set: DocId) -> Result<usize> {
-    let sql = "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
-    step.db.change(sql, (set, step.now))
-}
-
-/// Returns the first time at which entries wait no more.
-pub fn next_wait_end(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
-    let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
-    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
-}

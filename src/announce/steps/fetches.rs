@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::announce::event::Fact;
-use crate::announce::ids::AccountId;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
 use jiff::Timestamp;
@@ -12,7 +11,7 @@ use resourcesync::uri::Topic;
 use crate::announce::steps::channels::{self, channel};
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
 use crate::announce::steps::step::Step;
-use crate::state::{HubId, Result};
+use crate::state::{AccountId, HubId, Result};
 
 /// Least time between two pings of a hub about one topic.
 pub const PING_APART: Duration = Duration::from_secs(1);

@@ -1,8 +1,7 @@
 //! Findings: problems of trees that can be read, reported once they have lasted (R8). They are rows, made anew for the
 //! documents that a step touched.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::time::Duration;
 
 use crate::announce::event::Fact;
@@ -315,13 +314,6 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
     Ok(())
 }
 
-/// Has all findings of a source told, as each run does once it has seen the tree.
-pub fn tell_again(step: &Step<'_>, position: usize) -> Result<()> {
-    let at = later(step.now, step.plan.sources[position].broken_after);
-    let sql = "UPDATE finding SET tell_at = ?2 WHERE source = ?1 AND tell_at IS NULL";
-    step.db.run(sql, (step.live.sources[position].id, at))
-}
-
 /// Returns the sets that lack a channel because another set has one of these topics.
 pub fn without_topic(
     step: &Step<'_>,
@@ -342,11 +334,10 @@ pub fn without_topic(
 /// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number of the
 /// others, and then nothing of that kind for a while.
 pub fn tell(step: &mut Step<'_>) -> Result<()> {
-    let mut kinds = BTreeSet::new();
-    for (position, fact) in std::mem::take(&mut step.broken) {
-        kinds.insert((position, "broken"));
-        tell_one(step, position, "broken", 1, fact);
-    }
+    let broken = std::mem::take(&mut step.broken).into_iter();
+    let mut found: Vec<(usize, &str, usize, Fact)> = broken
+        .map(|(position, fact)| (position, "broken", 1, fact))
+        .collect();
     let mut lasting = step.db.all::<Vec<(i64, Uri, String, usize)>>(
         "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
          WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, said, count",
@@ -364,78 +355,51 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
             continue;
         }
         if finding.is_of_wrong_url() {
-            let causes = match wrong.entry(position) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => unknown.insert(wrong_urls(step.db, plan)?),
-            };
+            if let btree_map::Entry::Vacant(unknown) = wrong.entry(position) {
+                unknown.insert(wrong_urls(step.db, plan)?);
+            }
             let mount = plan.mount_of(&about);
-            if let Some(cause) = mount.and_then(|mount| causes.get(&mount.id)) {
+            if let Some(cause) = mount.and_then(|mount| wrong[&position].get(&mount.id)) {
                 if step.live.sources[position].wrong_urls.insert(cause.clone()) {
                     step.facts.push(Fact::Found(cause.clone()));
                 }
                 continue;
             }
         }
-        kinds.insert((position, finding.kind()));
-        tell_one(step, position, finding.kind(), count, Fact::Found(finding));
+        found.push((position, finding.kind(), count, Fact::Found(finding)));
     }
-    for (position, kind) in kinds {
-        sum_up(step, position, kind);
+    for (position, kind, count, fact) in found {
+        let told = step.live.sources[position].told.entry(kind);
+        let told = told.or_insert(ToldLately::new(step.now));
+        if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
+            *told = ToldLately::new(step.now);
+        }
+        if told.examples < EXAMPLES && count == 1 {
+            told.examples += 1;
+            step.facts.push(fact);
+        } else {
+            told.untold += count;
+        }
     }
-    Ok(())
-}
-
-fn tell_one(step: &mut Step<'_>, position: usize, kind: &'static str, count: usize, fact: Fact) {
-    let now = step.now;
-    let kinds = &mut step.live.sources[position].told;
-    let told = kinds.entry(kind).or_insert(ToldLately::new(now));
-    if later(told.since, COUNTED_FOR) <= now && told.untold == 0 {
-        *told = ToldLately::new(now);
-    }
-    if told.examples < EXAMPLES && count == 1 {
-        told.examples += 1;
-        step.facts.push(fact);
-    } else {
-        told.untold += count;
-    }
-}
-
-/// Reports how many more there are of a kind: once, and then when its time is over.
-fn sum_up(step: &mut Step<'_>, position: usize, kind: &'static str) {
-    let Some(told) = step.live.sources[position].told.get_mut(kind) else {
-        return;
-    };
-    if told.untold > 0 && !told.is_summed_up {
-        told.is_summed_up = true;
-        let count = std::mem::take(&mut told.untold);
-        step.facts.push(Fact::FoundMore {
-            source: step.plan.sources[position].name.clone(),
-            kind,
-            count,
-        });
-    }
-}
-
-/// Tells how many were found of each kind since it was summed up, if that is long ago.
-pub fn sum_up_again(step: &mut Step<'_>) {
-    let now = step.now;
     for (source, plan) in step.live.sources.iter_mut().zip(&step.plan.sources) {
         for (kind, told) in &mut source.told {
-            if told.wake().is_none_or(|at| at > now) {
+            // Once, and then when their time is over.
+            let is_over = later(told.since, COUNTED_FOR) <= step.now;
+            if told.untold == 0 || told.is_summed_up && !is_over {
                 continue;
             }
             step.facts.push(Fact::FoundMore {
                 source: plan.name.clone(),
                 kind,
-                count: told.untold,
+                count: std::mem::take(&mut told.untold),
             });
-            *told = ToldLately {
-                examples: EXAMPLES,
-                is_summed_up: true,
-                ..ToldLately::new(now)
-            };
+            told.is_summed_up = true;
+            if is_over {
+                (told.since, told.examples) = (step.now, EXAMPLES);
+            }
         }
     }
+    Ok(())
 }
 
 /// Returns the findings about a source. Where the `url` of a mount is wrong, that is returned instead of what follows from

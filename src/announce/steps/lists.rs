@@ -17,7 +17,7 @@ use crate::announce::steps::documents::{Presence, SeenDocument};
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::stale_lists;
 use crate::announce::steps::step::Step;
-use crate::state::{DocId, Result, from_row};
+use crate::state::{DocId, Result};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
@@ -37,14 +37,6 @@ pub enum NextLists {
         /// The time from which on entries wait, because lists that are not read may have earlier ones.
         beyond: Option<Timestamp>,
     },
-}
-
-/// A list to read, with what earlier rounds left of this version of it.
-#[derive(Debug)]
-pub struct ListOfRound {
-    pub id: DocId,
-    pub list: ListToRead,
-    left: Option<LeftEntries>,
 }
 
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
@@ -87,7 +79,7 @@ fn listed(
     is_last: bool,
     capability: Capability,
     condition: &str,
-) -> Result<Vec<ListOfRound>> {
+) -> Result<Vec<ListToRead>> {
     let mut lists = Vec::new();
     let members = "member m CROSS JOIN document d ON d.id = m.document \
                    LEFT JOIN change_list l ON l.set_id = m.set_id AND l.list = d.id WHERE m.set_id = ?1";
@@ -106,31 +98,29 @@ fn listed(
             let (closed, is_version, left): (Option<(Timestamp, _)>, bool, Option<_>) = taken;
             let (waits, is_waiting): (Option<bool>, bool) = wait;
             let left = left.filter(|_| is_version);
-            lists.push(ListOfRound {
+            lists.push(ListToRead {
                 id,
+                list,
+                path,
+                stat,
+                fingerprint,
+                is_learned: set.learned.is_none() || is_learned,
+                is_archived,
+                closed_until: closed
+                    .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
+                    .map(|(_, last)| last),
+                waits: !(is_version && waits == Some(true)) || is_waiting,
                 left: left.map(|(first, count)| LeftEntries { first, count }),
-                list: ListToRead {
-                    list,
-                    path,
-                    stat,
-                    fingerprint,
-                    is_learned: set.learned.is_none() || is_learned,
-                    is_archived,
-                    closed_until: closed
-                        .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
-                        .map(|(_, last)| last),
-                    waits: !(is_version && waits == Some(true)) || is_waiting,
-                },
             });
         }
     }
-    lists.sort_by(|one, other| one.list.list.cmp(&other.list.list));
+    lists.sort_by(|one, other| one.list.cmp(&other.list));
     Ok(lists)
 }
 
 /// Returns the Change Lists of a set with a version that was not taken as a whole (C1), but for those of which the rest
 /// waits for another list to have it.
-fn change_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListOfRound>> {
+fn change_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListToRead>> {
     let condition = "d.presence = 1 AND l.fingerprint IS DISTINCT FROM d.fingerprint AND NOT (coalesce(l.waits, 0) = 1 \
                      AND l.version IS NOT DISTINCT FROM d.fingerprint AND l.waits_until IS NOT NULL)";
     listed(step, set, is_last, Capability::ChangeList, condition)
@@ -159,35 +149,29 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
     let beyond = match set.learned {
         Some(_) => keep_earliest(&mut lists),
         None => {
-            keep_first(&mut lists);
+            let (mut size, mut number) = (0, 0);
+            lists.retain(|list| {
+                (size, number) = (size + list.stat.size, number + 1);
+                number == 1 || size <= LEARNED_SIZE
+            });
             None
         }
     };
     Ok(NextLists::Read {
         is_partial: lists.len() < count,
-        lists: lists.into_iter().map(|listed| listed.list).collect(),
+        lists,
         beyond,
     })
 }
 
-/// Keeps the lists that are learned in one round.
-fn keep_first(lists: &mut Vec<ListOfRound>) {
-    let (mut size, mut number) = (0, 0);
-    lists.retain(|listed| {
-        size += listed.list.stat.size;
-        number += 1;
-        number == 1 || size <= LEARNED_SIZE
-    });
-}
-
 /// Keeps the lists with the earliest entries that were left. Entries from the time on that is returned wait, because lists
 /// that are not read may have earlier ones.
-fn keep_earliest(lists: &mut Vec<ListOfRound>) -> Option<Timestamp> {
+fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
     // A silent entry is compared with all that may tell it (C1, C7).
-    if lists.iter().any(|listed| listed.list.may_be_silent()) {
+    if lists.iter().any(|listed| listed.may_be_silent()) {
         return None;
     }
-    let left = |listed: &ListOfRound| listed.left.filter(|_| !listed.list.is_learned);
+    let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);
     let mut firsts: Vec<LeftEntries> = lists.iter().map(left).collect::<Option<_>>()?;
     firsts.sort_unstable_by_key(|left| left.first);
     let mut entries = 0;
@@ -218,10 +202,10 @@ pub fn next_resource_lists(
     }
     let is_first = set.learned != Some(ListKind::ResourceLists);
     let lists = lists.into_iter().map(|listed| ListToRead {
-        is_learned: is_first || listed.list.is_learned,
+        is_learned: is_first || listed.is_learned,
         closed_until: None,
         waits: false,
-        ..listed.list
+        ..listed
     });
     // An inventory is compared as a whole.
     Ok(NextLists::Read {
@@ -231,7 +215,7 @@ pub fn next_resource_lists(
     })
 }
 
-fn resource_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListOfRound>> {
+fn resource_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListToRead>> {
     let condition = "d.presence = 1 AND d.archived = 0";
     listed(step, set, is_last, Capability::ResourceList, condition)
 }
@@ -239,7 +223,7 @@ fn resource_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec
 fn has_changed_resource_lists(
     step: &Step<'_>,
     set: &ChangeSet,
-    lists: &[ListOfRound],
+    lists: &[ListToRead],
 ) -> Result<bool> {
     let is_deletion_due =
         set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
@@ -251,7 +235,7 @@ fn has_changed_resource_lists(
         return Ok(true);
     }
     for listed in lists {
-        if !has_taken(step, set.id, listed.id, Some(listed.list.fingerprint))? {
+        if !has_taken(step, set.id, listed.id, Some(listed.fingerprint))? {
             return Ok(true);
         }
     }
@@ -304,27 +288,14 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
     )
 }
 
-/// What is known of a list from earlier rounds.
-#[derive(Debug, Default)]
-struct KnownList {
-    to_learn: bool,
-    closed: Option<(Timestamp, Timestamp)>,
-    is_version: bool,
-    waits: bool,
-    waits_until: Option<Timestamp>,
-}
-
-from_row! { KnownList { to_learn, closed, is_version, waits, waits_until } }
-
 /// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_unfinished`.
 pub fn take(
     step: &Step<'_>,
-    position: usize,
     set: &ChangeSet,
     taken: &TakenList,
     is_unfinished: bool,
 ) -> Result<()> {
-    let list = step.db.row_of(&taken.list)?;
+    let list = taken.id;
     let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
     step.db.run(sql, (set.id, list))?;
     let known = step.db.first(
@@ -332,15 +303,19 @@ pub fn take(
          WHERE set_id = ?1 AND list = ?2",
         (set.id, list, taken.version),
     )?;
-    let known: KnownList = known.unwrap_or_default();
-    if is_unfinished && (set.learned.is_none() || known.to_learn) {
+    type Known = (
+        bool,
+        Option<(Timestamp, Timestamp)>,
+        bool,
+        (bool, Option<Timestamp>),
+    );
+    let (to_learn, closed, is_version, waits): Known = known.unwrap_or_default();
+    if is_unfinished && (set.learned.is_none() || to_learn) {
         return learn(step, set.id, list);
     }
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
     // entry counts as no earlier than before.
-    let before = known
-        .closed
-        .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
+    let before = closed.filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
     let closed = match taken.fingerprint {
         None => before,
         Some(_) => taken.closed_until.map(|last| {
@@ -352,12 +327,13 @@ pub fn take(
     };
     // While others are left, the next round goes on with the same version.
     let (waits, waits_until) = if taken.waiting > 0 && taken.taken + taken.waiting == taken.listed {
-        let grace = step.plan.sources[position].deletion_grace;
+        let plan = step.plan_of(set.source);
+        let grace = plan.map(|plan| plan.deletion_grace).unwrap_or_default();
         (true, Some(later(step.now, grace)))
-    } else if taken.fingerprint.is_some() || !known.is_version {
+    } else if taken.fingerprint.is_some() || !is_version {
         (false, None)
     } else {
-        (known.waits, known.waits_until)
+        waits
     };
     step.db.run(
         "INSERT INTO change_list (set_id, list, fingerprint, listed, taken, closed, last, left_first, left_count, \
@@ -381,7 +357,7 @@ pub fn find_odd(
     taken: &TakenList,
     back_dated: usize,
 ) -> Result<()> {
-    let list = step.db.row_of(&taken.list)?;
+    let list = taken.id;
     let before = step.db.first(
         "SELECT skipped, version IS NOT DISTINCT FROM ?3, back_dated, ahead, rewritten FROM change_list \
          WHERE set_id = ?1 AND list = ?2",
@@ -445,10 +421,7 @@ pub fn find_odd(
 
 /// Forgets the Resource Lists that an inventory does not have any more.
 pub fn keep_only(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
-    let mut kept = BTreeSet::new();
-    for taken in lists {
-        kept.insert(step.db.row_of(&taken.list)?);
-    }
+    let kept = lists.iter().map(|taken| taken.id).collect();
     for list in known_inventory(step, set)?.difference(&kept) {
         let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
         step.db.run(sql, (set, *list))?;
@@ -587,8 +560,9 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
 }
 
 /// Notes that a document joined a set, and counts as told there: what it has as a list of changes is learned.
-pub fn join(step: &Step<'_>, position: usize, set: DocId, document: &SeenDocument) -> Result<()> {
-    let is_compared = step.plan.sources[position].changes_from_resource_lists;
+pub fn join(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> {
+    let plan = step.plan_of(document.source);
+    let is_compared = plan.is_some_and(|plan| plan.changes_from_resource_lists);
     let version = document.version;
     if version.is_list_of(Capability::ChangeList)
         || version.is_list_of(Capability::ResourceList) && is_compared

@@ -32,7 +32,7 @@ pub struct NestedFileSystems {
     /// File systems that held documents.
     pub rows: Rows,
     /// True if a sweep noted them: those that are not among them came later.
-    are_noted: bool,
+    pub are_noted: bool,
     /// Nothing until the tree has told of them.
     found: Option<Found>,
     /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
@@ -59,12 +59,6 @@ impl NestedFileSystems {
             found: None,
             undecided: BTreeSet::new(),
         }
-    }
-
-    /// Forgets those that held documents, because the root is another one.
-    pub fn forget_rows(&mut self) {
-        self.are_noted = false;
-        self.rows.clear();
     }
 
     /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,

@@ -4,7 +4,6 @@
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
 use crate::announce::difference::{Permission, Version, difference};
-use crate::announce::ids::AccountId;
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
@@ -12,13 +11,13 @@ use resourcesync::payload::ChangeKind;
 
 use crate::announce::steps::documents::{Hold, SeenDocument, forget_if_done};
 use crate::announce::steps::step::Step;
-use crate::state::{DocId, Result};
+use crate::state::{AccountId, DocId, Result};
 
 /// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
 const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
      CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL WHERE m.document = ?1";
 /// Accounts that are told of Source Descriptions: those of every channel of their source (R10).
-const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+pub const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
      WHERE c.source = ?2 AND c.kind = 0 AND ?1 = ?1";
 
 /// Writes what is owed of a document before its version changes, or ends.
@@ -42,7 +41,7 @@ pub fn see(
 }
 
 /// Notes what some accounts were told of a document, unless that is noted.
-fn owe(
+pub fn owe(
     step: &Step<'_>,
     accounts: &str,
     document: DocId,
@@ -55,11 +54,6 @@ fn owe(
          DO UPDATE SET dormant = 0 WHERE owed.dormant = 1"
     );
     step.db.run(&sql, (document, source, told))
-}
-
-/// Notes that no account of a source was told of a new Source Description.
-pub fn owe_description(step: &Step<'_>, document: DocId, source: i64) -> Result<()> {
-    owe(step, OF_DESCRIPTION, document, source, None)
 }
 
 /// Notes what the accounts of a set's live channels were told of a document that joined it.
@@ -133,7 +127,6 @@ pub enum Due {
 /// version of it.
 pub fn due(
     step: &Step<'_>,
-    position: usize,
     (set, is_member): (DocId, bool),
     document: &SeenDocument,
     told: Option<Version>,
@@ -149,7 +142,7 @@ pub fn due(
     let is_same = told.is_none_or(|told| told.is_same_document(version));
     let seen = if document.is_gone() {
         None
-    } else if is_concerned || !is_a_set(step, position, set)? {
+    } else if is_concerned || !is_a_set(step, document.source, set)? {
         (is_same || is_concerned).then_some(version)
     } else if is_same {
         // R14: leaving a set announces nothing.
@@ -159,17 +152,28 @@ pub fn due(
     };
     let permission = Permission {
         archived: document.archived,
-        all_deletions: step.plan.sources[position].announce_all_deletions,
+        all_deletions: step.all_deletions(document.source),
     };
     let changes = difference(told.as_ref(), seen, permission);
     if changes.is_empty() {
         return Ok(Due::Nothing);
     }
-    if is_concerned && seen.is_some() {
+    let is_above = document.version.is_set() || document.version.is_description();
+    if is_concerned && seen.is_some() && !is_above && document.hold != Hold::Expired {
+        // R17: a created document waits for its Capability List, an index or an archive to list it, an updated one only if the
+        // index that it names is new to it.
+        let mut must_be_listed = false;
         for (kind, _) in &changes {
-            if must_be_listed(step, document, set, *kind, told.is_none())? {
-                return Ok(Due::Later { is_held: true });
-            }
+            must_be_listed |= match kind {
+                ChangeKind::Created if told.is_none() => has_capability_list(step, set)?,
+                ChangeKind::Created | ChangeKind::Updated => document.newly_indexed,
+                ChangeKind::Deleted => false,
+            };
+        }
+        let is_listed = "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
+                         AND l.source = ?2 AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3";
+        if must_be_listed && !step.db.exists(is_listed, (document.id, document.source))? {
+            return Ok(Due::Later { is_held: true });
         }
     }
     if seen.is_some() && document.is_missing() {
@@ -179,11 +183,12 @@ pub fn due(
 }
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
-pub fn is_a_set(step: &Step<'_>, position: usize, set: DocId) -> Result<bool> {
-    if step.live.sources[position].configured.contains(&set) {
-        return Ok(true);
-    }
-    has_capability_list(step, set)
+pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
+    let source = step.live.position(source).map(|at| &step.live.sources[at]);
+    Ok(
+        source.is_some_and(|source| source.configured.contains(&set))
+            || has_capability_list(step, set)?,
+    )
 }
 
 pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
@@ -193,46 +198,9 @@ pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
     )
 }
 
-/// Returns true if a Capability List, an index or an archive in the tree lists a document (R17).
-pub fn is_listed(step: &Step<'_>, document: &SeenDocument) -> Result<bool> {
-    step.db.exists(
-        "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
-         AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3",
-        (document.id, document.source),
-    )
-}
-
-// R17: a created document waits for its Capability List, an index or an archive to list it, an updated one only if the
-// index that it names is new to it.
-fn must_be_listed(
-    step: &Step<'_>,
-    document: &SeenDocument,
-    set: DocId,
-    kind: ChangeKind,
-    is_new: bool,
-) -> Result<bool> {
-    if document.version.is_set()
-        || document.version.is_description()
-        || document.hold == Hold::Expired
-    {
-        return Ok(false);
-    }
-    let must = match kind {
-        ChangeKind::Created if is_new => has_capability_list(step, set)?,
-        ChangeKind::Created | ChangeKind::Updated => document.newly_indexed,
-        ChangeKind::Deleted => false,
-    };
-    Ok(must && !is_listed(step, document)?)
-}
-
 /// Weighs what is owed of a document on all accounts: what is due opens their channels' windows, what is not is deleted.
 /// Begins or ends the hold of the document (R17).
-pub fn weigh(
-    step: &mut Step<'_>,
-    position: usize,
-    document: SeenDocument,
-    is_changed: bool,
-) -> Result<()> {
+pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> Result<()> {
     let id = document.id;
     let rows = step.db.all::<Vec<(AccountId, (DocId, bool), bool, Option<Version>, bool)>>(
         "SELECT o.channel, o.hub, c.set_id, EXISTS (SELECT 1 FROM member m WHERE m.document = o.document AND m.set_id = c.set_id), \
@@ -244,7 +212,7 @@ pub fn weigh(
     let mut is_held = false;
     for (account, of, is_over, told, was_due) in rows {
         let key = (account, id);
-        match due(step, position, of, &document, told)? {
+        match due(step, of, &document, told)? {
             // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
             Due::Nothing if is_over && !document.is_gone() => {
                 step.db.run(

@@ -24,7 +24,7 @@ from_row! { Lister { id, capability, form } }
 pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
     for form in ["d.form = 1", "d.form = 0"] {
         each_touched(step, position, form, |step, document| {
-            let is_in_set = !document.is_gone() && resolve_one(step, position, &document)?;
+            let is_in_set = !document.is_gone() && resolve_one(step, &document)?;
             findings::note_document(step, position, &document, is_in_set)
         })?;
     }
@@ -111,12 +111,12 @@ pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
             }
         }
     }
-    rejoin(step, position, &touched)
+    rejoin(step, &touched)
 }
 
 /// Resolves documents whose relations another plan changed, and those that depend on the indexes among them. R13: they are
 /// told as they are in the sets that they join, and the entries of their lists count as taken; all else is as it was.
-fn rejoin(step: &mut Step<'_>, position: usize, changed: &BTreeSet<DocId>) -> Result<()> {
+fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     let mut all = changed.clone();
     for id in changed {
         let sql = "SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE d.id = ?1 AND d.form = 1 \
@@ -135,24 +135,24 @@ fn rejoin(step: &mut Step<'_>, position: usize, changed: &BTreeSet<DocId>) -> Re
     for mut document in documents {
         (document.baseline, document.was) = (1, document.seen());
         let before = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
-        resolve_one(step, position, &document)?;
+        resolve_one(step, &document)?;
         let after = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
         for set in after.difference(&before) {
-            lists::join(step, position, *set, &document)?;
+            lists::join(step, *set, &document)?;
         }
     }
     Ok(())
 }
 
 /// Returns true if the document is in a set of resources.
-fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<bool> {
+fn resolve_one(step: &mut Step<'_>, document: &SeenDocument) -> Result<bool> {
     let listers: Vec<Lister> = step.db.all(
         "SELECT l.id, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
          WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri",
         (document.id, document.source),
     )?;
     let index = index_of(step, document, &listers)?;
-    let sets = sets_of(step, position, document, &listers, index)?;
+    let sets = sets_of(step, document, &listers, index)?;
     let archived = is_archived(document, &listers);
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
     step.db.run(
@@ -174,7 +174,7 @@ fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) ->
         } else if step.db.exists(sql, (*set, index))? {
             let mut document = document.clone();
             document.baseline = 1;
-            lists::join(step, position, *set, &document)?;
+            lists::join(step, *set, &document)?;
         } else {
             owed::owe_of_set(step, *set, document.id, None)?;
         }
@@ -217,7 +217,6 @@ fn index_of(step: &Step<'_>, document: &SeenDocument, listers: &[Lister]) -> Res
 // R7.
 fn sets_of(
     step: &Step<'_>,
-    position: usize,
     document: &SeenDocument,
     listers: &[Lister],
     index: Option<DocId>,
@@ -239,7 +238,7 @@ fn sets_of(
     }
     let mut sets = BTreeSet::new();
     for set in candidates {
-        if owed::is_a_set(step, position, set)? {
+        if owed::is_a_set(step, document.source, set)? {
             sets.insert(set);
         }
     }

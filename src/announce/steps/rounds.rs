@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::change_log;
-use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, inventory_window};
+use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::channels::Channel;
 use crate::announce::steps::ended_lists;
 use crate::announce::steps::findings::{self, FindingPart};
@@ -31,7 +31,10 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
             let next_forgotten = ended_lists::forget_ended(step, position, id)?;
-            let ended_waits = ended_lists::end_waits(step, id)?;
+            // C7: entries that no other list had in time wait no more.
+            let sql =
+                "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
+            let ended_waits = step.db.change(sql, (id, step.now))?;
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
             };
@@ -39,7 +42,8 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
                 set.trigger_if_none(step.now);
             }
             let next = begin(step, position, &mut set)?;
-            let next_wait = ended_lists::next_wait_end(step, id)?;
+            let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
+            let next_wait = step.db.first::<Option<_>>(sql, id)?.flatten();
             let next = next.into_iter().chain(next_forgotten).chain(next_wait);
             set.wake = next.min();
             set.save(step)?;
@@ -63,11 +67,8 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         return Ok(set.triggers.map(|_| now));
     };
     let kind = lists::compared(step, position, set, is_last)?;
-    let window = match kind {
-        ListKind::ResourceLists => inventory_window(),
-        ListKind::ChangeLists => step.plan.window.changes.clone(),
-    };
-    let due = set.due_at(&window).unwrap_or(now);
+    let window = &step.plan.window.changes;
+    let due = set.due_at(kind, window).unwrap_or(now);
     if due > now {
         return Ok(Some(due));
     }
@@ -93,7 +94,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
             let again = set.triggers.map(|_| now);
             return Ok(again.or(set.missing_until));
         }
-        NextLists::Later => return Ok(set.due_at(&window)),
+        NextLists::Later => return Ok(set.due_at(kind, window)),
         NextLists::Read {
             lists,
             is_partial,
@@ -103,8 +104,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
         // C27: their present contents count as taken.
         for list in &lists {
-            let list = step.db.row_of(&list.list)?;
-            lists::learn(step, set.id, list)?;
+            lists::learn(step, set.id, list.id)?;
         }
         set.learned = Some(ListKind::ResourceLists);
     }
@@ -155,7 +155,8 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
     };
     let reason = match answer.outcome {
         TakeOutcome::Taken(taken) => {
-            log(step, position, &mut set, &channel, answer.round, *taken)?;
+            (set.last_round, set.delays) = (Some(answer.round), 0);
+            log(step, position, &mut set, &channel, *taken)?;
             return set.save(step);
         }
         TakeOutcome::Stale(stale) => {
@@ -192,7 +193,6 @@ fn log(
     position: usize,
     set: &mut ChangeSet,
     channel: &Channel,
-    round: u64,
     taken: Taken,
 ) -> Result<()> {
     let now = step.now;
@@ -218,11 +218,10 @@ fn log(
     for list in &taken.lists {
         // Of one that is still learned only that it is there.
         let is_unfinished = is_inventory && has_more;
-        lists::take(step, position, set, list, is_unfinished)?;
+        lists::take(step, set, list, is_unfinished)?;
     }
     save_keys(step, set.id, &taken)?;
     set.must_take_others = false;
-    (set.last_round, set.delays) = (Some(round), 0);
     if has_more {
         set.hurry(now);
     } else if set.triggers.is_none()
