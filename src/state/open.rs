@@ -268,34 +268,23 @@ impl StateFile {
         Ok(true)
     }
 
-    /// Marks the state as that of `rsnotify hub`.
+    /// Marks the state as that of `rsnotify hub`, if that is what asks; refuses it to `rsnotify run`.
     ///
     /// # Errors
-    /// It is that of `rsnotify run`, or cannot be written.
-    pub fn claim_for_hub(&self, connection: &Connection) -> Result<(), StateFileError> {
+    /// It is that of the other daemon, or cannot be written.
+    pub fn claim(&self, connection: &Connection, is_hub: bool) -> Result<(), StateFileError> {
         let db = Db(connection);
-        if self.has(db, "SELECT 1 FROM daemon")? {
-            return Ok(());
-        }
+        let exists = |query| db.exists(query, ()).map_err(|error| self.load_error(error));
         let of_run =
             "SELECT 1 FROM source UNION ALL SELECT 1 FROM hub UNION ALL SELECT 1 FROM subscription";
-        if self.has(db, of_run)? {
-            return Err(StateFileError::OfRun(self.path.clone()));
+        match (is_hub, exists("SELECT 1 FROM daemon")?) {
+            (true, true) | (false, false) => Ok(()),
+            (false, true) => Err(StateFileError::OfHub(self.path.clone())),
+            (true, false) if exists(of_run)? => Err(StateFileError::OfRun(self.path.clone())),
+            (true, false) => db
+                .run("INSERT INTO daemon VALUES ('hub')", ())
+                .map_err(|error| self.save_error(error)),
         }
-        let claimed = db.run("INSERT INTO daemon VALUES ('hub')", ());
-        claimed.map_err(|error| self.save_error(error))
-    }
-
-    /// Refuses the state of `rsnotify hub`.
-    pub fn refuse_of_hub(&self, connection: &Connection) -> Result<(), StateFileError> {
-        if self.has(Db(connection), "SELECT 1 FROM daemon")? {
-            return Err(StateFileError::OfHub(self.path.clone()));
-        }
-        Ok(())
-    }
-
-    fn has(&self, db: Db<'_>, query: &str) -> Result<bool, StateFileError> {
-        db.exists(query, ()).map_err(|error| self.load_error(error))
     }
 }
 

@@ -13,12 +13,12 @@ use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::datetime::Datetime;
 use serde::{Deserialize, Serialize};
 
+use crate::announce::steps::Step;
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
 use crate::announce::steps::cut::{bytes, free_accounts, times};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::served::pinged;
-use crate::announce::steps::step::Step;
 use crate::state::{AccountId, ChannelId, Db, HubId, Result, from_row};
 
 /// A notification without its body.

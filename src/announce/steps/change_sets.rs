@@ -10,8 +10,7 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, lists, stale_lists};
+use crate::announce::steps::{Step, change_log, lists, stale_lists};
 use crate::state::{ChannelId, Columns, Db, DocId, FromRow, Result, from_row};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.

@@ -13,9 +13,7 @@ use crate::announce::steps::cut::CHANNELS_PER_STEP;
 use crate::announce::steps::delivery::clear_flight;
 use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::live::Live;
-use crate::announce::steps::owed;
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, change_sets};
+use crate::announce::steps::{Step, change_log, change_sets, owed};
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, from_row};
 
 /// A channel of a set.
@@ -320,7 +318,7 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     for (description, (before, _)) in &step.live.sources[position].descriptions {
         // One that ended before anybody was told of it may be forgotten.
         if step.db.document(*description)?.is_some() {
-            owed::owe_to(step, account, *description, *before)?;
+            owed::set_told(step, account, *description, *before)?;
         }
     }
     Ok(())

@@ -8,8 +8,7 @@ use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::steps::channels::channel;
 use crate::announce::steps::delivery::{clear_flight, covered, follow_up, retry_due, seen};
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, owed};
+use crate::announce::steps::{Step, change_log, owed};
 use crate::state::{AccountId, DocId, Result};
 
 /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.

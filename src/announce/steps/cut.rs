@@ -13,14 +13,13 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{Channel, channel};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
 use crate::announce::steps::fetches::next_ping;
 use crate::announce::steps::owed::{self, Due};
 use crate::announce::steps::served::{forget_said, pinged, say, serve_what_waits, write_page};
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, change_log};
 use crate::state::{ChannelId, DocId, HubId, Result};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).

@@ -8,9 +8,9 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, SourcePlan};
 use crate::announce::time::later;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::documents::{self, COLUMNS, Presence, SeenDocument};
 use crate::announce::steps::live::LiveSource;
-use crate::announce::steps::step::Step;
 use crate::state::{Db, Result};
 
 /// The wait for the answer to a look at a missing document, before another look.

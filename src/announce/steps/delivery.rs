@@ -18,12 +18,10 @@ use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::{Verdict, verdict};
 
 use crate::announce::history::{Outcome, OutcomeView};
-use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
 use crate::announce::steps::fetches::{PING_APART, forget_unfetched};
-use crate::announce::steps::owed;
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, change_log, owed};
 use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
 
 /// The wait of a notification that cannot be made smaller (R23).

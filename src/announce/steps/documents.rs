@@ -13,8 +13,7 @@ use resourcesync::capability::Capability;
 use resourcesync::document::{Form, Parsed};
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{channels, findings, owed, relations, troubles};
+use crate::announce::steps::{Step, channels, findings, mounts, owed, relations, troubles};
 use crate::state::{AccountId, Db, DocId, Result, from_row, integers, nth};
 
 /// The presence of a document in the tree (R15).
@@ -188,7 +187,10 @@ pub fn observe(
         Look::Missing | Look::Incomplete(Incomplete::Denied(_))
     );
     if !is_nothing {
-        crate::announce::steps::mounts::occupied(step, position, path.mount, at)?;
+        let mount = step.live.sources[position].mounts.get(&path.mount);
+        if mount.is_some_and(|mount| mount.root.is_empty()) {
+            mounts::accept_root(step, path.mount, at)?;
+        }
         step.live.sources[position].note_look(path.mount, &uri, true);
     }
     findings::note_look(step, position, &uri, &look)?;

@@ -7,8 +7,8 @@ use crate::announce::observation::MountId;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
-use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result};
 
 /// Time for which entries that vanished are remembered while there is something that cannot be read (C7).

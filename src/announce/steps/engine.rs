@@ -14,9 +14,8 @@ use rusqlite::Connection;
 use websub::retention::end_of;
 
 use crate::announce::steps::live::{Live, LiveHub, LiveSource};
-use crate::announce::steps::step::Step;
 use crate::announce::steps::{
-    change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
+    Step, change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
 };
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
 
@@ -214,11 +213,10 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     // What this plan decides is to be decided again, should the plan before it return.
     let sql = "UPDATE source SET routed = NULL WHERE routed <> ?1";
     db.run(sql, &*step.live.plan_hash)?;
-    for live in step.live.hubs.values_mut() {
+    for (id, live) in &mut step.live.hubs {
         live.is_added = added.contains(&live.hub);
         live.is_inherited = inherited.contains(&live.hub);
-        let mut hubs = before.iter().flat_map(|before| before.hubs.values());
-        if let Some(before) = hubs.find(|before| before.hub == live.hub) {
+        if let Some(before) = before.and_then(|before| before.hubs.get(id)) {
             live.queue_mut().inherit(&before.queue);
         }
     }

@@ -8,9 +8,9 @@ use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::channels::{self, channel};
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
-use crate::announce::steps::step::Step;
 use crate::state::{AccountId, HubId, Result};
 
 /// Least time between two pings of a hub about one topic.

@@ -14,9 +14,9 @@ use resourcesync::capability::Capability;
 use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
 
+use crate::announce::steps::Step;
 use crate::announce::steps::documents::{SeenDocument, Touched};
 use crate::announce::steps::naming::wrong_urls;
-use crate::announce::steps::step::Step;
 use crate::state::{Db, DocId, Result};
 
 /// Number of findings of one kind that are told each; the others are counted.

@@ -15,8 +15,7 @@ use resourcesync::fingerprint::Fingerprint;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::documents::{Presence, SeenDocument};
 use crate::announce::steps::findings::{self, FindingPart};
-use crate::announce::steps::stale_lists;
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, stale_lists};
 use crate::state::{DocId, Result};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
@@ -191,12 +190,10 @@ pub fn next_resource_lists(
     set: &mut ChangeSet,
     is_last: bool,
 ) -> Result<NextLists> {
-    let lists = resource_lists(step, set, is_last)?;
-    let missing = "d.presence IN (2, 3) AND d.archived = 0";
-    if !listed(step, set, is_last, Capability::ResourceList, missing)?.is_empty() {
+    let Some(lists) = resource_lists(step, set, is_last)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
-    }
+    };
     if !has_changed_resource_lists(step, set, &lists)? {
         return Ok(NextLists::None);
     }
@@ -215,9 +212,18 @@ pub fn next_resource_lists(
     })
 }
 
-fn resource_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListToRead>> {
-    let condition = "d.presence = 1 AND d.archived = 0";
-    listed(step, set, is_last, Capability::ResourceList, condition)
+/// Returns the Resource Lists of a set; nothing while one is missing.
+fn resource_lists(
+    step: &Step<'_>,
+    set: &ChangeSet,
+    is_last: bool,
+) -> Result<Option<Vec<ListToRead>>> {
+    let of_presence = |presence: &str| {
+        let condition = format!("d.presence IN ({presence}) AND d.archived = 0");
+        listed(step, set, is_last, Capability::ResourceList, &condition)
+    };
+    let is_complete = of_presence("2, 3")?.is_empty();
+    is_complete.then(|| of_presence("1")).transpose()
 }
 
 fn has_changed_resource_lists(
@@ -246,13 +252,10 @@ fn has_changed_resource_lists(
 pub fn has_fresh(step: &Step<'_>, position: usize, set: &ChangeSet) -> Result<bool> {
     match compared(step, position, set, true)? {
         ListKind::ChangeLists => Ok(!change_lists(step, set, true)?.is_empty()),
-        ListKind::ResourceLists => {
-            let missing = "d.presence IN (2, 3) AND d.archived = 0";
-            let is_complete =
-                listed(step, set, true, Capability::ResourceList, missing)?.is_empty();
-            let lists = resource_lists(step, set, true)?;
-            Ok(is_complete && has_changed_resource_lists(step, set, &lists)?)
-        }
+        ListKind::ResourceLists => match resource_lists(step, set, true)? {
+            Some(lists) => has_changed_resource_lists(step, set, &lists),
+            None => Ok(false),
+        },
     }
 }
 

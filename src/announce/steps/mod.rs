@@ -52,3 +52,5 @@ pub mod stale_lists;
 pub mod step;
 pub mod taken_rows;
 pub mod troubles;
+
+pub use crate::announce::steps::step::Step;

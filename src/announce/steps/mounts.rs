@@ -15,13 +15,11 @@ use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::baseline::{Baseline, SweptCandidates};
-use crate::announce::steps::change_sets;
 use crate::announce::steps::deletions::{look_at_missing, missing};
-use crate::announce::steps::documents;
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::nested::{Below, NestedFileSystems, tops_of};
 use crate::announce::steps::root::{MountRoot, MountState};
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, change_sets, documents};
 use crate::state::{Db, DocId, Result};
 
 /// A mount, with what this run knows of it.
@@ -324,12 +322,22 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         return Ok(());
     };
     // R15: another root than the known one replaced it if it holds something, else the mount is away.
+    let plan = &step.plan.sources[position];
     if mount.root.doubt.is_some() && candidates == 0 {
-        reject_root(step, id);
+        let reason = format!(
+            "{}: it is empty, and not the directory that held documents: is its file system mounted?",
+            mount.plan.directory.display()
+        );
+        if mount.root.reject(&reason) {
+            step.facts.push(Fact::MountLost {
+                source: plan.name.clone(),
+                mount: id,
+                reason,
+            });
+        }
         return Ok(());
     }
     accept_root(step, id, step.wall)?;
-    let plan = &step.plan.sources[position];
     let Some((_, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
@@ -396,26 +404,8 @@ fn below(db: Db<'_>, mount: &KnownMount) -> Result<BTreeMap<Arc<[u8]>, Below>> {
     Ok(known)
 }
 
-/// Counts a mount as absent, because its root is empty and is not the one that held documents (R15).
-fn reject_root(step: &mut Step<'_>, id: MountId) {
-    let Some((position, mount)) = step.live.mount_mut(id) else {
-        return;
-    };
-    let reason = format!(
-        "{}: it is empty, and not the directory that held documents: is its file system mounted?",
-        mount.plan.directory.display()
-    );
-    if mount.root.reject(&reason) {
-        step.facts.push(Fact::MountLost {
-            source: step.plan.sources[position].name.clone(),
-            mount: id,
-            reason,
-        });
-    }
-}
-
 /// R15: accepts a directory as the mount's root in place of the one that held documents, because it holds something.
-fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()> {
+pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
@@ -435,16 +425,6 @@ fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()> {
         step.look.extend(paths);
     }
     Ok(())
-}
-
-/// Notes that something lies below a root that may have been empty.
-pub fn occupied(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp) -> Result<()> {
-    let mount = step.live.sources[position].mounts.get(&id);
-    if mount.is_some_and(|mount| mount.root.is_empty()) {
-        accept_root(step, id, at)
-    } else {
-        Ok(())
-    }
 }
 
 /// Notes that a mount's root is not there, or cannot be read.

@@ -9,8 +9,8 @@ use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::payload::ChangeKind;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::documents::{Hold, SeenDocument, forget_if_done};
-use crate::announce::steps::step::Step;
 use crate::state::{AccountId, DocId, Result};
 
 /// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
@@ -19,6 +19,10 @@ const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_
 /// Accounts that are told of Source Descriptions: those of every channel of their source (R10).
 pub const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
      WHERE c.source = ?2 AND c.kind = 0 AND ?1 = ?1";
+
+/// Accounts that are told of what changes from now on in the documents of a set: those of its live channels.
+pub const OF_SET: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+     WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL AND ?1 = ?1";
 
 /// Writes what is owed of a document before its version changes, or ends.
 pub fn see(
@@ -40,12 +44,12 @@ pub fn see(
     Ok(())
 }
 
-/// Notes what some accounts were told of a document, unless that is noted.
+/// Notes what the accounts of a source or set, or of a member's sets, were told of a document, unless that is noted.
 pub fn owe(
     step: &Step<'_>,
     accounts: &str,
     document: DocId,
-    source: i64,
+    of: i64,
     told: Option<Version>,
 ) -> Result<()> {
     let sql = format!(
@@ -53,33 +57,7 @@ pub fn owe(
          SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {accounts} AND ?2 = ?2 ON CONFLICT (channel, hub, document) \
          DO UPDATE SET dormant = 0 WHERE owed.dormant = 1"
     );
-    step.db.run(&sql, (document, source, told))
-}
-
-/// Notes what the accounts of a set's live channels were told of a document that joined it.
-pub fn owe_of_set(
-    step: &Step<'_>,
-    set: DocId,
-    document: DocId,
-    told: Option<Version>,
-) -> Result<()> {
-    let accounts = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
-                    WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL";
-    owe(step, accounts, document, set.0, told)
-}
-
-/// Notes what one account was told of a document, unless that is noted.
-pub fn owe_to(
-    step: &Step<'_>,
-    account: AccountId,
-    document: DocId,
-    told: Option<Version>,
-) -> Result<()> {
-    step.db.run(
-        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO NOTHING",
-        (account, document, told),
-    )
+    step.db.run(&sql, (document, of, told))
 }
 
 /// Takes a version as told to an account; nothing of a document that ended.

@@ -7,8 +7,7 @@ use resourcesync::document::Form;
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::documents::{self, COLUMNS, SeenDocument, Touched};
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{findings, lists, owed};
+use crate::announce::steps::{Step, findings, lists, owed};
 use crate::state::{DocId, Result, from_row};
 
 /// A document that lists another.
@@ -169,14 +168,14 @@ fn resolve_one(step: &mut Step<'_>, document: &SeenDocument) -> Result<bool> {
         let sql = "SELECT 1 FROM document WHERE id IN (?1, ?2) AND baseline > 0";
         if document.baseline > 0 {
             if document.was != document.seen() {
-                owed::owe_of_set(step, *set, document.id, document.was)?;
+                owed::owe(step, owed::OF_SET, document.id, set.0, document.was)?;
             }
         } else if step.db.exists(sql, (*set, index))? {
             let mut document = document.clone();
             document.baseline = 1;
             lists::join(step, *set, &document)?;
         } else {
-            owed::owe_of_set(step, *set, document.id, None)?;
+            owed::owe(step, owed::OF_SET, document.id, set.0, None)?;
         }
     }
     for set in before.difference(&sets) {

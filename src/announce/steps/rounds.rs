@@ -10,14 +10,11 @@ use crate::announce::finding::Finding;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::change_log;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::channels::Channel;
-use crate::announce::steps::ended_lists;
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::lists::{self, NextLists};
-use crate::announce::steps::stale_lists;
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, change_log, ended_lists, stale_lists};
 use crate::state::{DocId, Result};
 
 /// Begins the rounds that are due, of the sets of sources that are settled.

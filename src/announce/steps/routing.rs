@@ -10,8 +10,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::channels::{live_of_set, of_topic, open, retire};
 use crate::announce::steps::findings::{self, FindingPart};
-use crate::announce::steps::owed;
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, owed};
 use crate::state::{DocId, Result};
 
 /// Brings the channels of sets in line with what is advertised.

@@ -12,10 +12,9 @@ use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 use websub::topics::TopicPage;
 
-use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{Channel, channel, is_name_only};
 use crate::announce::steps::cut::{Announced, announced, next_span, overhead, up, waiting_since};
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, change_log};
 use crate::state::{ChannelId, HubId, Result, columns, from_row};
 
 /// Returns the hubs of a channel that fetch its topic.

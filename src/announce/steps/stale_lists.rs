@@ -8,8 +8,8 @@ use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::change_sets::{ChangeSet, retry_delay};
-use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result};
 
 /// Number of times that a list is asked for in vain before the others are read without it.
