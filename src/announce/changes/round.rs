@@ -190,6 +190,8 @@ pub struct TakenList {
     pub skipped: usize,
     pub first_skipped: Option<Skipped>,
     pub undated: UndatedChanges,
+    /// Entries that are told without their datetime because it lies before the interval (C15).
+    pub back_dated: usize,
     /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
     pub rewritten: Option<usize>,
     /// Time of its last entry, if it is closed.
@@ -214,6 +216,7 @@ impl TakenList {
             skipped,
             first_skipped: None,
             undated: UndatedChanges::default(),
+            back_dated: 0,
             rewritten: None,
             closed_until: None,
         }

@@ -8,7 +8,7 @@ use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::steps::documents::Sighting;
 
 /// Complete sweeps of one mount, and the documents that were read first in the one under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Baseline {
     pub is_complete: bool,
     /// The start of the last complete sweep.
@@ -79,14 +79,13 @@ impl Baseline {
     }
 
     /// Ends a complete sweep, with the directories that could not be read. What lies below one that never could, under this
-    /// configuration, belongs to the baseline once it can (R13). Returns whether the baseline is complete with it, and the
-    /// documents whose first version counts as told after all: where the file system's clock is not ours, nothing tells that
+    /// configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts as told after all: where the file system's clock is not ours, nothing tells that
     /// a file changed while its mount was swept.
     pub fn end_sweep(
         &mut self,
         mut swept: SweptCandidates,
-        wall: Timestamp,
-    ) -> (bool, Vec<(Uri, Fingerprint)>) {
+        at: Timestamp,
+    ) -> Vec<(Uri, Fingerprint)> {
         let before = self.candidates.take();
         if let Some(before) = before.filter(|it| self.is_complete && it.are_configured) {
             let was_unread =
@@ -95,10 +94,13 @@ impl Baseline {
         }
         self.candidates = Some(swept);
         // No later sweep begins earlier, and not every one says when.
-        self.swept = Some(std::mem::replace(&mut self.started, wall));
+        self.swept = Some(std::mem::replace(&mut self.started, at));
         let fresh = self.fresh.take().unwrap_or_default();
-        let has_other_clock = std::mem::take(&mut self.has_other_clock);
-        let is_first = !std::mem::replace(&mut self.is_complete, true);
-        (is_first, if has_other_clock { fresh } else { Vec::new() })
+        self.is_complete = true;
+        if std::mem::take(&mut self.has_other_clock) {
+            fresh
+        } else {
+            Vec::new()
+        }
     }
 }

@@ -1,11 +1,10 @@
 //! The log of a change channel: taken changes become notifications, the same for each hub, and each hub is sent those that
 //! it was not told (C10, C12 to C23, C25, C26).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
-use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
+use crate::announce::changes::interval::{Interval, IntervalLimits, intervals};
+use crate::announce::changes::round::{AHEAD, Taken, UndatedChanges};
 use crate::announce::event::{DropCause, Fact};
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
@@ -245,14 +244,9 @@ pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &ChangeSet) -
 // Notifications.
 
 /// Cuts the changes that a round found in some lists into notifications (C13 to C19). Hubs that are too far behind for them
-/// fall behind (C22). Returns the numbers of entries that are told without their datetime, by the position of the list
-/// (C15).
-pub fn cut(
-    step: &mut Step<'_>,
-    channel: &Channel,
-    changes: Vec<FreshChange>,
-    lists: &[TakenList],
-) -> Result<BTreeMap<usize, usize>> {
+/// fall behind (C22). Counts the entries that are told without their datetime (C15).
+pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<()> {
+    let (changes, lists) = (std::mem::take(&mut taken.changes), &mut taken.lists);
     // In the order of the kinds.
     let mut of_kinds = [0; 3];
     for fresh in &changes {
@@ -282,11 +276,10 @@ pub fn cut(
         // Room for the fractions of its times.
         bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
     };
-    let mut back_dated = BTreeMap::new();
     let mut notifications = Vec::new();
     for interval in intervals(changes, from, limits) {
         for (list, count) in &interval.back_dated {
-            *back_dated.entry(*list).or_insert(0) += count;
+            lists[*list].back_dated += count;
         }
         notifications.push(push(step, channel, interval)?);
     }
@@ -308,7 +301,7 @@ pub fn cut(
         lists: lists.iter().filter(|list| list.told > 0).count(),
         notifications,
         undated,
-        back_dated: back_dated.values().sum(),
+        back_dated: lists.iter().map(|list| list.back_dated).sum(),
     });
     fall_behind(step, channel)?;
     trim(step, channel.id)?;
@@ -320,7 +313,7 @@ pub fn cut(
     }
     step.serve.insert(channel.id);
     step.ready.insert(channel.id);
-    Ok(back_dated)
+    Ok(())
 }
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.

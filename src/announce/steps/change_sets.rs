@@ -236,12 +236,12 @@ pub fn open(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Lets a channel that retires be told of what is fresh, if there may be anything, and makes a round due at once (C12).
-pub fn retire(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result<()> {
+pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let Some(mut set) = load(step, channel.set)? else {
         return Ok(());
     };
     // Changes of this step are noted later in it.
-    if lists::has_fresh(step, position, &set)? {
+    if lists::has_fresh(step, &set)? {
         set.trigger(step.now);
     }
     if set.learned.is_some() && (set.triggers.is_some() || set.round.is_some()) {

@@ -102,9 +102,7 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
             }
         }
         ChannelKind::Change => {
-            if let Some(position) = step.live.position(channel.source) {
-                change_sets::retire(step, position, channel)?;
-            }
+            change_sets::retire(step, channel)?;
         }
     }
     let ends = later(step.now, step.plan.retired_topic);
@@ -318,7 +316,7 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     for (description, (before, _)) in &step.live.sources[position].descriptions {
         // One that ended before anybody was told of it may be forgotten.
         if step.db.document(*description)?.is_some() {
-            owed::set_told(step, account, *description, *before)?;
+            owed::set_told(step.db, account, *description, *before)?;
         }
     }
     Ok(())

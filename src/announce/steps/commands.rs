@@ -76,7 +76,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
             live.queue_mut().end_outage();
         }
     }
-    follow_up(step, &channel, documents)?;
+    follow_up(step, id, documents.into_iter().collect())?;
     step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
     Ok(changes)
 }
@@ -91,11 +91,11 @@ fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSe
     for (document, told) in &flown {
         let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
         if !due.contains(document) && step.db.exists(sql, (account, *document))? {
-            owed::set_told(step, account, *document, *told)?;
+            owed::set_told(step.db, account, *document, *told)?;
         }
     }
     for document in due {
-        owed::set_told(step, account, document, seen(step, document)?)?;
+        owed::set_told(step.db, account, document, seen(step, document)?)?;
     }
     Ok((owed.len(), owed))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::announce::difference::{Permission, Version, is_end_said};
+use crate::announce::difference::{Version, is_end_said};
 use crate::announce::event::Fact;
 use crate::announce::plan::Mode;
 use crate::announce::time::{Span, later, span};
@@ -294,12 +294,8 @@ pub fn waiting_since(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<O
          AND NOT ?5)",
         (channel.id, hub, channel.source, channel.set, channel.is_retired),
     )?;
-    let all_deletions = step.all_deletions(channel.source);
     let ended = missing.into_iter().filter(|(told, archived, _)| {
-        let permission = Permission {
-            archived: *archived,
-            all_deletions,
-        };
+        let permission = step.permission(channel.source, *archived);
         told.is_some_and(|told| is_end_said(&told, permission))
     });
     let times = ended.filter_map(|(.., since)| since);

@@ -216,20 +216,14 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
                     fingerprint: None,
                     ..told
                 };
-                owed::set_told(step, account, *document, Some(unclear))?;
+                owed::set_told(step.db, account, *document, Some(unclear))?;
             }
         }
     }
     clear_flight(step, account)?;
     step.ready.insert(account.0);
-    match channel(step, account.0)? {
-        Some(channel) => follow_up(
-            step,
-            &channel,
-            covered.into_iter().map(|(document, _)| document),
-        ),
-        None => Ok(()),
-    }
+    let documents = covered.into_iter().map(|(document, _)| document);
+    follow_up(step, account.0, documents.collect())
 }
 
 /// Forgets what is in flight on an account.
@@ -265,17 +259,13 @@ pub fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
 }
 
 /// Weighs documents again, after what an account of a channel was told of them changed.
-pub fn follow_up(
-    step: &mut Step<'_>,
-    channel: &Channel,
-    documents: impl IntoIterator<Item = DocId>,
-) -> Result<()> {
+pub fn follow_up(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> Result<()> {
     for document in documents {
         if let Some(document) = step.db.document(document)? {
             owed::weigh(step, document, false)?;
         }
     }
-    channels::end_accounts(step, channel.id)
+    channels::end_accounts(step, channel)
 }
 
 /// Queues the notifications whose time has come.
@@ -426,7 +416,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
-    follow_up(step, &answered.channel, told)?;
+    follow_up(step, id, told)?;
     step.ready.insert(id);
     let ended = step
         .live

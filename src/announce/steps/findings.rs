@@ -315,17 +315,13 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
 }
 
 /// Returns the sets that lack a channel because another set has one of these topics.
-pub fn without_topic(
-    step: &Step<'_>,
-    position: usize,
-    topics: &BTreeSet<Topic>,
-) -> Result<Vec<Uri>> {
+pub fn without_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
     let findings = shared.iter().filter_map(|said| parse(said, 1));
     Ok(findings
         .filter_map(|finding| match finding {
-            Finding::SharedTopic { set, topic } if topics.contains(&topic) => Some(set),
+            Finding::SharedTopic { set, topic } if free.contains(&topic) => Some(set),
             _ => None,
         })
         .collect())

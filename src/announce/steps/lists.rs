@@ -40,13 +40,9 @@ pub enum NextLists {
 
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
-pub fn compared(
-    step: &Step<'_>,
-    position: usize,
-    set: &ChangeSet,
-    is_last: bool,
-) -> Result<ListKind> {
-    if !step.plan.sources[position].changes_from_resource_lists {
+pub fn compared(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<ListKind> {
+    let plan = step.plan_of(set.source);
+    if !plan.is_some_and(|plan| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
     }
     if let (true, Some(learned)) = (is_last, set.learned) {
@@ -185,16 +181,12 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
 }
 
 /// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
-pub fn next_resource_lists(
-    step: &Step<'_>,
-    set: &mut ChangeSet,
-    is_last: bool,
-) -> Result<NextLists> {
-    let Some(lists) = resource_lists(step, set, is_last)? else {
+pub fn next_inventory(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) -> Result<NextLists> {
+    let Some(lists) = inventory(step, set, is_last)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
     };
-    if !has_changed_resource_lists(step, set, &lists)? {
+    if !has_other_inventory(step, set, &lists)? {
         return Ok(NextLists::None);
     }
     let is_first = set.learned != Some(ListKind::ResourceLists);
@@ -213,11 +205,7 @@ pub fn next_resource_lists(
 }
 
 /// Returns the Resource Lists of a set; nothing while one is missing.
-fn resource_lists(
-    step: &Step<'_>,
-    set: &ChangeSet,
-    is_last: bool,
-) -> Result<Option<Vec<ListToRead>>> {
+fn inventory(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Option<Vec<ListToRead>>> {
     let of_presence = |presence: &str| {
         let condition = format!("d.presence IN ({presence}) AND d.archived = 0");
         listed(step, set, is_last, Capability::ResourceList, &condition)
@@ -226,11 +214,7 @@ fn resource_lists(
     is_complete.then(|| of_presence("1")).transpose()
 }
 
-fn has_changed_resource_lists(
-    step: &Step<'_>,
-    set: &ChangeSet,
-    lists: &[ListToRead],
-) -> Result<bool> {
+fn has_other_inventory(step: &Step<'_>, set: &ChangeSet, lists: &[ListToRead]) -> Result<bool> {
     let is_deletion_due =
         set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
     if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
@@ -249,11 +233,11 @@ fn has_changed_resource_lists(
 }
 
 /// Returns true if something may be fresh in the lists that a set had until now (C12).
-pub fn has_fresh(step: &Step<'_>, position: usize, set: &ChangeSet) -> Result<bool> {
-    match compared(step, position, set, true)? {
+pub fn has_fresh(step: &Step<'_>, set: &ChangeSet) -> Result<bool> {
+    match compared(step, set, true)? {
         ListKind::ChangeLists => Ok(!change_lists(step, set, true)?.is_empty()),
-        ListKind::ResourceLists => match resource_lists(step, set, true)? {
-            Some(lists) => has_changed_resource_lists(step, set, &lists),
+        ListKind::ResourceLists => match inventory(step, set, true)? {
+            Some(lists) => has_other_inventory(step, set, &lists),
             None => Ok(false),
         },
     }
@@ -272,14 +256,9 @@ pub fn has_unreadable_member(step: &Step<'_>, set: DocId) -> Result<bool> {
 
 // Lists as far as their entries were taken.
 
-fn has_taken(
-    step: &Step<'_>,
-    set: DocId,
-    list: DocId,
-    version: Option<Fingerprint>,
-) -> Result<bool> {
+fn has_taken(step: &Step<'_>, set: DocId, list: DocId, seen: Option<Fingerprint>) -> Result<bool> {
     let sql = "SELECT 1 FROM change_list WHERE set_id = ?1 AND list = ?2 AND fingerprint = ?3";
-    step.db.exists(sql, (set, list, version))
+    step.db.exists(sql, (set, list, seen))
 }
 
 /// Notes that what a list has when it is read next counts as taken (C10, R13).
@@ -291,13 +270,8 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
     )
 }
 
-/// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_unfinished`.
-pub fn take(
-    step: &Step<'_>,
-    set: &ChangeSet,
-    taken: &TakenList,
-    is_unfinished: bool,
-) -> Result<()> {
+/// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_partial`.
+pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: bool) -> Result<()> {
     let list = taken.id;
     let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
     step.db.run(sql, (set.id, list))?;
@@ -313,7 +287,7 @@ pub fn take(
         (bool, Option<Timestamp>),
     );
     let (to_learn, closed, is_version, waits): Known = known.unwrap_or_default();
-    if is_unfinished && (set.learned.is_none() || to_learn) {
+    if is_partial && (set.learned.is_none() || to_learn) {
         return learn(step, set.id, list);
     }
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
@@ -353,13 +327,7 @@ pub fn take(
 
 /// Notes what is wrong with the entries of a list that was read. What rounds find in one version of it adds up; entries that
 /// do not count are reported as far as they are more than in the version before: most of them stand there in every version.
-pub fn find_odd(
-    step: &mut Step<'_>,
-    position: usize,
-    set: DocId,
-    taken: &TakenList,
-    back_dated: usize,
-) -> Result<()> {
+pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenList) -> Result<()> {
     let list = taken.id;
     let before = step.db.first(
         "SELECT skipped, version IS NOT DISTINCT FROM ?3, back_dated, ahead, rewritten FROM change_list \
@@ -371,7 +339,7 @@ pub fn find_odd(
     let (back_dated_before, ahead_before, rewritten_before) =
         if is_same { sums } else { Default::default() };
     let (back_dated, ahead) = (
-        back_dated + back_dated_before,
+        taken.back_dated + back_dated_before,
         taken.undated.ahead + ahead_before,
     );
     let rewritten = match (taken.rewritten, rewritten_before) {
@@ -445,19 +413,14 @@ fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
 // Lists that were seen to change, come or end (C6, C7, C11, C27).
 
 /// Notes what the settling of a source says of the lists of its sets; when it settles first, also of all that are known.
-pub fn note_seen(
-    step: &mut Step<'_>,
-    position: usize,
-    is_first: bool,
-    affected: &BTreeSet<DocId>,
-) -> Result<()> {
+pub fn note_seen(step: &mut Step<'_>, position: usize, affected: &BTreeSet<DocId>) -> Result<()> {
     let source = step.live.sources[position].id;
     let sets = "SELECT id FROM change_set WHERE source = ?1";
     if !step.db.exists(sets, source)? {
         return Ok(());
     }
     let mut known = Vec::new();
-    if is_first {
+    if !step.live.sources[position].has_settled {
         for id in step.db.all::<Vec<DocId>>(sets, source)? {
             note_first(step, position, id)?;
         }
@@ -518,27 +481,24 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
     let plan = &step.plan.sources[position];
     let compares = plan.changes_from_resource_lists;
     let document = step.db.document(list)?;
-    let is_list = |capability| {
-        let version = document.as_ref().map(|document| document.version);
-        version.is_some_and(|version| version.is_list_of(capability))
+    let of = |capability| {
+        let is_it = |document: &&SeenDocument| document.version.is_list_of(capability);
+        document.as_ref().filter(is_it)
     };
-    let is_there = document
-        .as_ref()
-        .is_some_and(|document| !document.is_gone());
-    if compares && is_list(Capability::ResourceList) {
-        let is_present = |document: &SeenDocument| document.presence == Presence::Present;
-        let is_present = document.as_ref().is_some_and(is_present);
+    let is_there = document.as_ref().is_some_and(|it| !it.is_gone());
+    if let Some(document) = of(Capability::ResourceList).filter(|_| compares) {
+        let is_present = document.presence == Presence::Present;
         for id in having.union(&knowing) {
-            note_change(step, *id, document.as_ref(), !is_present)?;
+            note_change(step, *id, document, !is_present)?;
         }
-    } else if is_there && is_list(Capability::ChangeList) {
+    } else if let Some(document) = of(Capability::ChangeList).filter(|_| is_there) {
         let sql = "UPDATE change_list SET ended = NULL WHERE list = ?1 AND ended IS NOT NULL";
         step.db.run(sql, list)?;
         for id in knowing.difference(&having).filter(|_| compares) {
             look_at_inventory(step, *id)?;
         }
         for id in having {
-            note_change(step, id, document.as_ref(), false)?;
+            note_change(step, id, document, false)?;
         }
     } else {
         for id in knowing {
@@ -570,20 +530,15 @@ pub fn join(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> 
     if version.is_list_of(Capability::ChangeList)
         || version.is_list_of(Capability::ResourceList) && is_compared
     {
-        note_change(step, set, Some(document), false)
+        note_change(step, set, document, false)
     } else {
         Ok(())
     }
 }
 
 /// Makes a round of a set due, unless this version of its list was taken. What came with a mount's baseline is learned.
-fn note_change(
-    step: &Step<'_>,
-    id: DocId,
-    list: Option<&SeenDocument>,
-    is_unseen: bool,
-) -> Result<()> {
-    let (Some(mut set), Some(list)) = (change_sets::load(step, id)?, list) else {
+fn note_change(step: &Step<'_>, id: DocId, list: &SeenDocument, is_unseen: bool) -> Result<()> {
+    let Some(mut set) = change_sets::load(step, id)? else {
         return Ok(());
     };
     if is_unseen {

@@ -147,10 +147,13 @@ pub fn load(
                 swept,
                 candidates,
                 started: wall,
-                fresh: None,
-                has_other_clock: false,
+                ..Baseline::default()
             },
-            nested: NestedFileSystems::new(nested, baselined),
+            nested: NestedFileSystems {
+                rows: nested,
+                are_noted: baselined,
+                ..NestedFileSystems::default()
+            },
             unreadable: Default::default(),
         };
         mounts.insert(plan.id, Arc::new(mount));
@@ -250,12 +253,7 @@ impl LiveSource {
 }
 
 /// Begins the sweep of a mount that was found.
-pub fn found(
-    step: &mut Step<'_>,
-    id: MountId,
-    identity: Identity,
-    started: Timestamp,
-) -> Result<()> {
+pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timestamp) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
@@ -264,7 +262,7 @@ pub fn found(
         mount.baseline.is_complete = false;
         (mount.nested.are_noted, mount.nested.rows) = (false, BTreeMap::new());
     }
-    mount.baseline.begin_sweep(started);
+    mount.baseline.begin_sweep(start);
     mount.save(step.db)?;
     if is_again {
         stop_watching(step, position, id)?;
@@ -354,7 +352,8 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         are_configured: true,
         unread: unreadable.map(|it| uri_of(&it.below)).collect(),
     };
-    let (is_first, unclear) = mount.baseline.end_sweep(swept, step.wall);
+    let is_first = !mount.baseline.is_complete;
+    let unclear = mount.baseline.end_sweep(swept, step.wall);
     mount.save(step.db)?;
     let source = &step.live.sources[position];
     if is_first {

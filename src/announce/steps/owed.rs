@@ -3,7 +3,7 @@
 //!
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
-use crate::announce::difference::{Permission, Version, difference};
+use crate::announce::difference::{Version, difference};
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
@@ -11,7 +11,7 @@ use resourcesync::payload::ChangeKind;
 
 use crate::announce::steps::Step;
 use crate::announce::steps::documents::{Hold, SeenDocument, forget_if_done};
-use crate::state::{AccountId, DocId, Result};
+use crate::state::{AccountId, Db, DocId, Result};
 
 /// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
 const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
@@ -34,45 +34,34 @@ pub fn see(
     let told = before.seen();
     let source = step.live.sources[position].id;
     if before.version.is_description() {
-        owe(step, OF_DESCRIPTION, before.id, source, told)?;
+        owe(step.db, OF_DESCRIPTION, before.id, source, told)?;
     } else {
-        owe(step, OF_MEMBER, before.id, source, told)?;
+        owe(step.db, OF_MEMBER, before.id, source, told)?;
         if now.is_some_and(Version::is_description) {
-            owe(step, OF_DESCRIPTION, before.id, source, None)?;
+            owe(step.db, OF_DESCRIPTION, before.id, source, None)?;
         }
     }
     Ok(())
 }
 
 /// Notes what the accounts of a source or set, or of a member's sets, were told of a document, unless that is noted.
-pub fn owe(
-    step: &Step<'_>,
-    accounts: &str,
-    document: DocId,
-    of: i64,
-    told: Option<Version>,
-) -> Result<()> {
+pub fn owe(db: Db<'_>, to: &str, document: DocId, of: i64, told: Option<Version>) -> Result<()> {
     let sql = format!(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-         SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {accounts} AND ?2 = ?2 ON CONFLICT (channel, hub, document) \
+         SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {to} AND ?2 = ?2 ON CONFLICT (channel, hub, document) \
          DO UPDATE SET dormant = 0 WHERE owed.dormant = 1"
     );
-    step.db.run(&sql, (document, of, told))
+    db.run(&sql, (document, of, told))
 }
 
 /// Takes a version as told to an account; nothing of a document that ended.
-pub fn set_told(
-    step: &Step<'_>,
-    account: AccountId,
-    document: DocId,
-    told: Option<Version>,
-) -> Result<()> {
-    step.db.run(
+pub fn set_told(db: Db<'_>, account: AccountId, id: DocId, told: Option<Version>) -> Result<()> {
+    db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO UPDATE SET \
          told_capability = excluded.told_capability, told_form = excluded.told_form, \
          told_fingerprint = excluded.told_fingerprint",
-        (account, document, told),
+        (account, id, told),
     )
 }
 
@@ -128,10 +117,7 @@ pub fn due(
     } else {
         None
     };
-    let permission = Permission {
-        archived: document.archived,
-        all_deletions: step.all_deletions(document.source),
-    };
+    let permission = step.permission(document.source, document.archived);
     let changes = difference(told.as_ref(), seen, permission);
     if changes.is_empty() {
         return Ok(Due::Nothing);

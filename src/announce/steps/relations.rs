@@ -168,14 +168,14 @@ fn resolve_one(step: &mut Step<'_>, document: &SeenDocument) -> Result<bool> {
         let sql = "SELECT 1 FROM document WHERE id IN (?1, ?2) AND baseline > 0";
         if document.baseline > 0 {
             if document.was != document.seen() {
-                owed::owe(step, owed::OF_SET, document.id, set.0, document.was)?;
+                owed::owe(step.db, owed::OF_SET, document.id, set.0, document.was)?;
             }
         } else if step.db.exists(sql, (*set, index))? {
             let mut document = document.clone();
             document.baseline = 1;
             lists::join(step, *set, &document)?;
         } else {
-            owed::owe(step, owed::OF_SET, document.id, set.0, None)?;
+            owed::owe(step.db, owed::OF_SET, document.id, set.0, None)?;
         }
     }
     for set in before.difference(&sets) {

@@ -1,8 +1,6 @@
 //! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
 //! C11, C20, C27).
 
-use std::collections::BTreeMap;
-
 use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::{ROUND, TakeOutcome, TakeRequest, Taken, TakenRound};
 use crate::announce::event::Fact;
@@ -63,7 +61,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         set.skip(now);
         return Ok(set.triggers.map(|_| now));
     };
-    let kind = lists::compared(step, position, set, is_last)?;
+    let kind = lists::compared(step, set, is_last)?;
     let window = &step.plan.window.changes;
     let due = set.due_at(kind, window).unwrap_or(now);
     if due > now {
@@ -81,7 +79,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         findings::replace(step, position, &uri, FindingPart::Entries, Vec::new())?;
     }
     let next = match kind {
-        ListKind::ResourceLists => lists::next_resource_lists(step, set, is_last)?,
+        ListKind::ResourceLists => lists::next_inventory(step, set, is_last)?,
         ListKind::ChangeLists => lists::next_change_lists(step, set, is_last)?,
     };
     let (lists, is_partial, beyond) = match next {
@@ -190,7 +188,7 @@ fn log(
     position: usize,
     set: &mut ChangeSet,
     channel: &Channel,
-    taken: Taken,
+    mut taken: Taken,
 ) -> Result<()> {
     let now = step.now;
     let is_inventory = taken.missing.is_some();
@@ -252,13 +250,11 @@ fn log(
     if is_learned {
         change_log::begin_interval(step, channel, set)?;
     }
-    let mut back_dated = BTreeMap::new();
     if !taken.changes.is_empty() {
-        back_dated = change_log::cut(step, channel, taken.changes, &taken.lists)?;
+        change_log::cut(step, channel, &mut taken)?;
     }
-    for (number, list) in taken.lists.iter().enumerate() {
-        let back_dated = back_dated.get(&number).copied().unwrap_or_default();
-        lists::find_odd(step, position, set.id, list, back_dated)?;
+    for list in &taken.lists {
+        lists::find_odd(step, position, set.id, list)?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::announce::changes::round::TakeRequest;
 use crate::announce::delivery::Submission;
+use crate::announce::difference::Permission;
 use crate::announce::event::{DropCause, Effect, Event, Fact, Now};
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::observation::DocumentPath;
@@ -99,10 +100,13 @@ impl<'a> Step<'a> {
         Some(&self.plan.sources[self.live.position(source)?])
     }
 
-    /// Returns true if a source has each deletion announced.
-    pub fn all_deletions(&self, source: i64) -> bool {
+    /// Returns what may be announced of a document of a source.
+    pub fn permission(&self, source: i64, archived: bool) -> Permission {
         let plan = self.plan_of(source);
-        plan.is_some_and(|plan| plan.announce_all_deletions)
+        Permission {
+            archived,
+            all_deletions: plan.is_some_and(|plan| plan.announce_all_deletions),
+        }
     }
 
     pub fn mode(&self, hub: HubId) -> Option<Mode> {
@@ -216,11 +220,7 @@ impl<'a> Step<'a> {
         match event {
             Event::Observed(observations) => {
                 for observation in observations {
-                    if let Some((position, plan)) = self.plan.source_of(observation.path.mount)
-                        && let Some(uri) = plan.uri_of(&observation.path)
-                    {
-                        documents::observe(self, position, uri, observation)?;
-                    }
+                    documents::observe(self, observation)?;
                 }
             }
             Event::Explained(explained) => {
@@ -375,7 +375,7 @@ impl<'a> Step<'a> {
                 owed::weigh(self, document, false)?;
             }
         }
-        lists::note_seen(self, position, is_first, &affected)?;
+        lists::note_seen(self, position, &affected)?;
         for channel in take(&mut self.relieved) {
             channels::end_accounts(self, channel)?;
         }
@@ -440,7 +440,7 @@ impl<'a> Step<'a> {
         );
         for document in self.db.all::<Vec<SeenDocument>>(&sql, id)? {
             if document.was.is_none() && !document.is_gone() {
-                owed::owe(self, owed::OF_DESCRIPTION, document.id, id, None)?;
+                owed::owe(self.db, owed::OF_DESCRIPTION, document.id, id, None)?;
             }
             let descriptions = &mut self.live.sources[position].descriptions;
             let known = descriptions.get(&document.id);
