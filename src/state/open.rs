@@ -332,11 +332,11 @@ fn copy_into(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
 /// Returns a copy in memory of the state in `directory`, for a look at what would come of it. It has no notifications of the
 /// hub. Returns none if there is no file yet.
 pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileError> {
-    let Some(path) = readable(directory)? else {
-        return Ok(None);
-    };
     // The schema is checked where it can be read only.
-    drop(open_to_read(directory)?);
+    if open_to_read(directory)?.is_none() {
+        return Ok(None);
+    }
+    let path = state_file(directory);
     let copy = || {
         let mut connection = Connection::open_in_memory()?;
         create_tables(&connection)?;

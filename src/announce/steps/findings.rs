@@ -130,11 +130,37 @@ fn note(
 
 /// Notes the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
 /// than one may be.
-pub fn note_look(step: &Step<'_>, position: usize, uri: &Uri, look: &Look) -> Result<()> {
-    match about_file(uri, look) {
-        Some(findings) => replace(step, position, uri, FindingPart::File, findings),
-        None => Ok(()),
-    }
+pub fn note_look(step: &Step<'_>, position: usize, about: &Uri, look: &Look) -> Result<()> {
+    let uri = about.clone();
+    let findings = match look {
+        Look::Incomplete(_) => return Ok(()),
+        Look::Other { reason, .. } => match reason {
+            NotADocument::Capability(capability) => vec![Finding::ForeignCapability {
+                uri,
+                capability: capability.clone(),
+            }],
+            NotADocument::Terms { .. }
+            | NotADocument::Namespace {
+                has_terms: true, ..
+            } => {
+                let reason = reason.clone();
+                vec![Finding::ForeignNamespace { uri, reason }]
+            }
+            _ => Vec::new(),
+        },
+        Look::Missing => Vec::new(),
+        Look::Document { parsed, .. } => {
+            let relative = parsed.document.relative.as_ref();
+            let relative = relative.map(|loc| Finding::RelativeLoc {
+                uri: uri.clone(),
+                loc: loc.to_string(),
+            });
+            let oversize = parsed.document.oversize;
+            let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
+            relative.into_iter().chain(too_large).collect()
+        }
+    };
+    replace(step, position, about, FindingPart::File, findings)
 }
 
 /// Notes the findings about a touched document of a source, which is in some set or in none; and about the lists that name
@@ -417,37 +443,4 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     }
     all.extend(wrong.into_values());
     Ok(all)
-}
-
-/// Returns the findings about a file as a look found it; nothing if the look says nothing.
-fn about_file(uri: &Uri, look: &Look) -> Option<Vec<Finding>> {
-    let uri = uri.clone();
-    Some(match look {
-        Look::Incomplete(_) => return None,
-        Look::Missing => Vec::new(),
-        Look::Other { reason, .. } => match reason {
-            NotADocument::Capability(capability) => vec![Finding::ForeignCapability {
-                uri,
-                capability: capability.clone(),
-            }],
-            NotADocument::Terms { .. }
-            | NotADocument::Namespace {
-                has_terms: true, ..
-            } => vec![Finding::ForeignNamespace {
-                uri,
-                reason: reason.clone(),
-            }],
-            _ => Vec::new(),
-        },
-        Look::Document { parsed, .. } => {
-            let relative = parsed.document.relative.as_ref();
-            let relative = relative.map(|loc| Finding::RelativeLoc {
-                uri: uri.clone(),
-                loc: loc.to_string(),
-            });
-            let oversize = parsed.document.oversize;
-            let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
-            relative.into_iter().chain(too_large).collect()
-        }
-    })
 }
