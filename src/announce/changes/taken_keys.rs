@@ -224,25 +224,17 @@ pub fn appended(
     last: Option<(u32, KeyRow)>,
     keys: impl IntoIterator<Item = ChangeKey>,
 ) -> Vec<(u32, KeyRow)> {
-    let mut number = last.as_ref().map_or(0, |(number, _)| *number);
-    let mut open: Vec<ChangeKey> = last.iter().flat_map(|(_, row)| row.keys()).collect();
-    let mut rows = Vec::new();
-    let mut has_more = false;
-    for key in keys {
-        if open.len() >= KEYS_PER_ROW {
-            if has_more {
-                rows.push((number, KeyRow::new(&open, None)));
-            }
-            open.clear();
-            number = number.saturating_add(1);
-        }
-        open.push(key);
-        has_more = true;
+    let number = last.as_ref().map_or(0, |(number, _)| *number);
+    let mut all: Vec<ChangeKey> = last.iter().flat_map(|(_, row)| row.keys()).collect();
+    let before = all.len();
+    all.extend(keys);
+    if all.len() == before {
+        return Vec::new();
     }
-    if has_more {
-        rows.push((number, KeyRow::new(&open, None)));
-    }
-    rows
+    let rows = (number..=u32::MAX).zip(all.chunks(KEYS_PER_ROW));
+    let rows = rows.map(|(number, keys)| (number, KeyRow::new(keys, None)));
+    // The last row is as it was if it is full.
+    rows.skip(before / KEYS_PER_ROW).collect()
 }
 
 /// Removes keys from entries; both are in order. Returns the keys that no entry has.

@@ -239,20 +239,14 @@ impl HubQueue {
 
     /// Notes that the hub failed. Returns true if that is news to the operator.
     pub fn failed(&mut self, failure: HubFailure, was_probe: bool, now: Timestamp) -> bool {
-        let HubFailure {
-            refusal,
-            retry_after,
-            is_doubtful,
-            jitter,
-        } = failure;
         self.more_at_once = 0;
         let is_new = self.outage.is_none();
         let outage = self.outage.get_or_insert_with(|| Outage {
             since: now,
             attempts: 0,
-            refusal: refusal.clone(),
+            refusal: failure.refusal.clone(),
             next_probe: now,
-            is_doubtful,
+            is_doubtful: failure.is_doubtful,
             earliest_first: now,
             operator_failures: 0,
             probes: BTreeSet::new(),
@@ -260,20 +254,20 @@ impl HubQueue {
             logged: None,
         });
         outage.attempts += 1;
-        outage.is_doubtful &= is_doubtful;
-        outage.operator_failures = if refusal.needs_operator {
+        outage.is_doubtful &= failure.is_doubtful;
+        outage.operator_failures = if failure.refusal.needs_operator {
             outage.operator_failures + 1
         } else {
             0
         };
-        let is_other = outage.refusal.kind != refusal.kind;
-        outage.refusal = refusal;
+        let is_other = outage.refusal.kind != failure.refusal.kind;
+        outage.refusal = failure.refusal;
         if is_new || was_probe {
             outage.probes_at_once = 1;
-            outage.next_probe = later(now, outage.wait(is_new, jitter, now));
+            outage.next_probe = later(now, outage.wait(is_new, failure.jitter, now));
             outage.earliest_first = later(now, PROBES_APART);
         }
-        if let Some(wait) = retry_after {
+        if let Some(wait) = failure.retry_after {
             let at = later(now, wait);
             outage.next_probe = outage.next_probe.max(at);
             outage.earliest_first = outage.earliest_first.max(at);

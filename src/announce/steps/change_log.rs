@@ -386,7 +386,7 @@ fn grown(step: &Step<'_>, id: ChannelId, last: i64, next: &Arc<[u8]>) -> Result<
 
 /// C22: lets the oldest changes count as told to hubs that are too far behind, except what is in flight.
 fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
-    let max = step.plan.window.changes.backlog;
+    let max = step.plan.window.change_backlog;
     let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
     let hubs = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, channel.id)?;
     for (hub, flying) in hubs {
@@ -431,7 +431,7 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// that left, later ones are kept while they have no more entries than a backlog, because it continues there if it returns
 /// (C26).
 pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
-    let max = step.plan.window.changes.backlog;
+    let max = step.plan.window.change_backlog;
     let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
     let accounts = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, id)?;
     let end = last(step.db, id, i64::MAX)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::announce::changes::inventory::INVENTORY_QUIET;
-use crate::announce::plan::ChangeWindowPlan;
+use crate::announce::plan::WindowPlan;
 use crate::announce::time::{elapsed, later};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -150,10 +150,12 @@ impl ChangeSet {
 
     /// Returns when a round is due for the triggers that there were, which compares lists of this kind. Resource Lists count
     /// once none has changed for a while (C27).
-    pub fn due_at(&self, kind: ListKind, window: &ChangeWindowPlan) -> Option<Timestamp> {
+    pub fn due_at(&self, kind: ListKind, window: &WindowPlan) -> Option<Timestamp> {
         let (first, last) = self.triggers?;
         let due = match kind {
-            ListKind::ChangeLists => later(last, window.quiet).min(later(first, window.max_wait)),
+            ListKind::ChangeLists => {
+                later(last, window.change_quiet).min(later(first, window.change_max_wait))
+            }
             ListKind::ResourceLists => later(last, INVENTORY_QUIET),
         };
         Some(self.not_before.map_or(due, |at| due.max(at)))

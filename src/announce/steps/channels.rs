@@ -293,8 +293,18 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
     // R13: a hub that the configuration adds starts at now.
     if others.is_empty() || (is_first && is_added) {
         start(step, position, channel, hub)?;
-    } else {
-        copy(step, account, &others)?;
+        return weigh_account(step, account);
+    }
+    // Where the others were not told the same, the content that was told is unclear.
+    for other in &others {
+        step.db.run(
+            "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+             SELECT channel, ?2, document, told_capability, told_form, \
+             CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?3 \
+             ON CONFLICT (channel, hub, document) DO UPDATE SET told_fingerprint = \
+             CASE WHEN told_fingerprint IS NOT DISTINCT FROM excluded.told_fingerprint THEN told_fingerprint END",
+            (account, *other, others.len()),
+        )?;
     }
     weigh_account(step, account)
 }
@@ -318,21 +328,6 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
         if step.db.document(*description)?.is_some() {
             owed::set_told(step.db, account, *description, *before)?;
         }
-    }
-    Ok(())
-}
-
-/// Gives an account what others were told; where they were not told the same, the content that was told is unclear.
-fn copy(step: &Step<'_>, account: AccountId, others: &[HubId]) -> Result<()> {
-    for other in others {
-        step.db.run(
-            "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-             SELECT channel, ?2, document, told_capability, told_form, \
-             CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?3 \
-             ON CONFLICT (channel, hub, document) DO UPDATE SET told_fingerprint = \
-             CASE WHEN told_fingerprint IS NOT DISTINCT FROM excluded.told_fingerprint THEN told_fingerprint END",
-            (account, *other, others.len()),
-        )?;
     }
     Ok(())
 }

@@ -175,39 +175,29 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
     )?;
     let mut is_held = false;
     for (account, of, is_over, told, was_due) in rows {
-        let key = (account, id);
-        match due(step, of, &document, told)? {
-            // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
-            Due::Nothing if is_over && !document.is_gone() => {
-                step.db.run(
-                    "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-                    key,
-                )?;
-                step.relieved.insert(account.0);
-            }
+        let change = match due(step, of, &document, told)? {
             Due::Nothing => {
-                let sql = "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-                step.db.run(sql, key)?;
                 step.relieved.insert(account.0);
+                // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
+                let is_kept = is_over && !document.is_gone();
+                let kept = "UPDATE owed SET dormant = 1, due = NULL";
+                Some(if is_kept { kept } else { "DELETE FROM owed" })
             }
             Due::Later { is_held: held } => {
                 is_held |= held;
-                if was_due {
-                    let sql = "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-                    step.db.run(sql, key)?;
-                }
+                was_due.then_some("UPDATE owed SET due = NULL")
             }
             Due::Announce(..) => {
-                if !was_due {
-                    step.db.run(
-                        "UPDATE owed SET due = ?4 WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-                        (key, step.now),
-                    )?;
-                }
                 if !was_due || is_changed {
                     step.touched_channels.insert(account.0);
                 }
+                (!was_due).then_some("UPDATE owed SET due = ?4")
             }
+        };
+        if let Some(change) = change {
+            let sql =
+                format!("{change} WHERE channel = ?1 AND hub = ?2 AND document = ?3 AND ?4 = ?4");
+            step.db.run(&sql, (account, id, step.now))?;
         }
     }
     match (is_held, document.hold) {

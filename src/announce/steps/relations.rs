@@ -194,15 +194,15 @@ fn index_of(step: &Step<'_>, document: &SeenDocument, listers: &[Lister]) -> Res
         return Ok(None);
     }
     let is_archive = document.version.capability.is_archive();
-    let mut listing = listers.iter().filter(|lister| {
+    let listing = listers.iter().filter(|lister| {
         lister.id != document.id
             && lister.form == Form::Index
             && (!lister.capability.is_archive() || is_archive)
     });
-    if let Some(first) = listing.next() {
-        let named = listing.find(|lister| Some(lister.id) == document.names_index);
-        let is_first_named = Some(first.id) == document.names_index;
-        return Ok(Some(named.filter(|_| !is_first_named).unwrap_or(first).id));
+    let listing: Vec<DocId> = listing.map(|lister| lister.id).collect();
+    if let Some(first) = listing.first() {
+        let named = document.names_index.filter(|it| listing.contains(it));
+        return Ok(named.or(Some(*first)));
     }
     let Some(named) = document.names_index else {
         return Ok(None);

@@ -62,7 +62,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         return Ok(set.triggers.map(|_| now));
     };
     let kind = lists::compared(step, set, is_last)?;
-    let window = &step.plan.window.changes;
+    let window = &step.plan.window;
     let due = set.due_at(kind, window).unwrap_or(now);
     if due > now {
         return Ok(Some(due));
