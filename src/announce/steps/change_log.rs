@@ -12,12 +12,10 @@ use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::datetime::Datetime;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::steps::Step;
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
-use crate::announce::steps::cut::{bytes, free_accounts, times};
 use crate::announce::steps::delivery::{self, Flight};
-use crate::announce::steps::served::pinged;
+use crate::announce::steps::{Step, cut, served};
 use crate::state::{AccountId, ChannelId, Db, HubId, Result, from_row};
 
 /// A notification without its body.
@@ -205,7 +203,7 @@ pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
 fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
     let untils: Vec<u8> = db.first(sql, id)?.unwrap_or_default();
-    Ok(times(&untils).pop())
+    Ok(cut::times(&untils).pop())
 }
 
 /// Returns true if a time lies further ahead of the wall clock than any clock is wrong.
@@ -217,7 +215,7 @@ pub fn is_ahead(step: &Step<'_>, time: Timestamp) -> bool {
 pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
     if !is_ahead(step, until) && told_until(step, id)? < Some(until) {
         let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
-        step.db.run(sql, (id, bytes(&[until])))?;
+        step.db.run(sql, (id, cut::bytes(&[until])))?;
     }
     Ok(())
 }
@@ -347,7 +345,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
         step.db.run(sql, (channel.id, last.seq))?;
     }
     let sql = "UPDATE channel SET seq = seq + ?3, untils = ?2 WHERE id = ?1 RETURNING seq";
-    let until = bytes(&[payload.until]);
+    let until = cut::bytes(&[payload.until]);
     let seq = step.db.first(sql, (channel.id, until, number))?;
     let seq: u64 = seq.unwrap_or_default();
     let sizes = (entries, total, body.len());
@@ -494,7 +492,7 @@ pub fn leave(step: &Step<'_>, account: AccountId, is_told: bool) -> Result<()> {
 /// Puts the next notification of the log in flight to each hub that is free.
 pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let id = channel.id;
-    for (hub, _, limit, _) in free_accounts(step, channel)? {
+    for (hub, _, limit, _) in cut::free_accounts(step, channel)? {
         let account = (id, hub);
         let Some(mut position) = position(step.db, account)? else {
             continue;
@@ -583,7 +581,7 @@ pub fn drop_due(step: &Step<'_>, account: AccountId) -> Result<usize> {
 /// topic's window, and those that such a hub is due. They are consecutive, and have no more entries than a notification.
 fn page(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
     let mut heard: Option<i64> = None;
-    for hub in pinged(step, id)? {
+    for hub in served::pinged(step, id)? {
         let position = position(step.db, (id, hub))?.map(|position| position.heard);
         heard = heard.into_iter().chain(position).min();
     }

@@ -10,10 +10,8 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
-use crate::announce::steps::delivery::clear_flight;
-use crate::announce::steps::documents::forget_if_done;
 use crate::announce::steps::live::Live;
-use crate::announce::steps::{Step, change_log, change_sets, owed};
+use crate::announce::steps::{Step, change_log, change_sets, delivery, documents, owed};
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, from_row};
 
 /// A channel of a set.
@@ -335,7 +333,7 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
 /// Withdraws what is in flight on an account, without following it up.
 fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let (channel, hub) = account;
-    clear_flight(step, account)?;
+    delivery::clear_flight(step, account)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
         && live.queue.waiting.contains(&channel)
     {
@@ -370,7 +368,7 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
     for document in gone {
-        forget_if_done(step, document)?;
+        documents::forget_if_done(step, document)?;
     }
     Ok(())
 }
@@ -444,7 +442,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
         withdraw(step, account)?;
         change_log::trim(step, account.0)?;
         for document in gone {
-            forget_if_done(step, document)?;
+            documents::forget_if_done(step, document)?;
         }
         end_accounts(step, account.0)?;
     }

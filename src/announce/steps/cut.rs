@@ -16,10 +16,8 @@ use resourcesync::uri::Uri;
 use crate::announce::steps::channels::{Channel, channel};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
-use crate::announce::steps::fetches::next_ping;
 use crate::announce::steps::owed::{self, Due};
-use crate::announce::steps::served::{forget_said, pinged, say, serve_what_waits, write_page};
-use crate::announce::steps::{Step, change_log};
+use crate::announce::steps::{Step, change_log, fetches, served};
 use crate::state::{ChannelId, DocId, HubId, Result};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
@@ -116,7 +114,7 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
         }
     }
     if cuts.is_empty() {
-        return serve_what_waits(step, &channel);
+        return served::serve_what_waits(step, &channel);
     }
     for (next, hubs) in cuts {
         launch(step, &channel, next, &hubs)?;
@@ -138,7 +136,7 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     let mut free = Vec::new();
     for (hub, has_left, own, until, pinged, fetched) in accounts {
         let pinged = pinged.filter(|_| step.mode(hub) == Some(Mode::Ping));
-        if pinged.is_none_or(|at| next_ping(at, fetched) <= step.now) {
+        if pinged.is_none_or(|at| fetches::next_ping(at, fetched) <= step.now) {
             free.push((hub, has_left, entry_limit(step, hub, own), until));
         }
     }
@@ -310,7 +308,7 @@ fn launch(
     hubs: &[(HubId, bool)],
 ) -> Result<()> {
     // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
-    let pinged = pinged(step, channel.id)?;
+    let pinged = served::pinged(step, channel.id)?;
     let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
     let (span, untils) = if are_pinged {
         (Span::default(), None)
@@ -360,10 +358,10 @@ fn launch(
             .run("DELETE FROM said WHERE channel = ?1", channel.id)?;
     } else {
         if hubs.iter().any(|(hub, _)| pinged.contains(hub)) {
-            say(step, channel.id, &payload.entries)?;
+            served::say(step, channel.id, &payload.entries)?;
         }
-        forget_said(step, channel.id)?;
-        write_page(step, channel)?;
+        served::forget_said(step, channel.id)?;
+        served::write_page(step, channel)?;
     }
     step.serve.insert(channel.id);
     for (hub, _) in hubs {

@@ -14,9 +14,8 @@ use resourcesync::capability::Capability;
 use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
 
-use crate::announce::steps::Step;
 use crate::announce::steps::documents::{SeenDocument, Touched};
-use crate::announce::steps::naming::wrong_urls;
+use crate::announce::steps::{Step, naming};
 use crate::state::{Db, DocId, Result};
 
 /// Number of findings of one kind that are told each; the others are counted.
@@ -378,7 +377,7 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
         }
         if finding.is_of_wrong_url() {
             if let btree_map::Entry::Vacant(unknown) = wrong.entry(position) {
-                unknown.insert(wrong_urls(step.db, plan)?);
+                unknown.insert(naming::wrong_urls(step.db, plan)?);
             }
             let mount = plan.mount_of(&about);
             if let Some(cause) = mount.and_then(|mount| wrong[&position].get(&mount.id)) {
@@ -435,7 +434,7 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     if rows.is_empty() {
         return Ok(all);
     }
-    let wrong = wrong_urls(db, plan)?;
+    let wrong = naming::wrong_urls(db, plan)?;
     for (about, said, count) in rows {
         let mount = plan.mount_of(&about);
         let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));

@@ -15,11 +15,10 @@ use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::baseline::{Baseline, SweptCandidates};
-use crate::announce::steps::deletions::{look_at_missing, missing};
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::nested::{Below, NestedFileSystems, tops_of};
 use crate::announce::steps::root::{MountRoot, MountState};
-use crate::announce::steps::{Step, change_sets, documents};
+use crate::announce::steps::{Step, change_sets, deletions, documents};
 use crate::state::{Db, DocId, Result};
 
 /// A mount, with what this run knows of it.
@@ -380,7 +379,7 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
             (&uri, fingerprint),
         )?;
     }
-    look_at_missing(step, position, Some(id))
+    deletions::look_at_missing(step, position, Some(id))
 }
 
 /// Returns what is known of the documents below the directories of a mount where file systems came or went.
@@ -469,7 +468,7 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
         return Ok(());
     }
     mount.save(step.db)?;
-    for document in missing(step.db, step.live.sources[position].id)? {
+    for document in deletions::missing(step.db, step.live.sources[position].id)? {
         if document.path.mount == id
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
@@ -478,7 +477,7 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
         }
     }
     if step.live.sources[position].is_settled() {
-        look_at_missing(step, position, Some(id))
+        deletions::look_at_missing(step, position, Some(id))
     } else {
         Ok(())
     }

@@ -8,9 +8,8 @@ use crate::announce::topic::{default_topics, problem};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
-use crate::announce::steps::channels::{live_of_set, of_topic, open, retire};
 use crate::announce::steps::findings::{self, FindingPart};
-use crate::announce::steps::{Step, owed};
+use crate::announce::steps::{Step, channels, owed};
 use crate::state::{DocId, Result};
 
 /// Brings the channels of sets in line with what is advertised.
@@ -31,15 +30,15 @@ pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Re
     for kind in ChannelKind::ALL {
         let of_kind = || all_desired.iter().filter(|(.., of, _)| *of == kind);
         for (set, .., desired) in of_kind() {
-            let live = live_of_set(step, *set, kind)?;
+            let live = channels::live_of_set(step, *set, kind)?;
             let topic = desired.as_ref().map(|(topic, _)| topic);
             if let Some(channel) = live.filter(|channel| Some(&channel.topic) != topic) {
-                retire(step, &channel)?;
+                channels::retire(step, &channel)?;
             }
         }
         for (set, uri, _, desired) in of_kind() {
             if let Some(desired) = desired {
-                open(step, position, (*set, uri), kind, desired)?;
+                channels::open(step, position, (*set, uri), kind, desired)?;
             }
         }
     }
@@ -124,7 +123,7 @@ fn available(
 
 /// Returns true if another live channel has this topic: of another set, or of another kind (R8, C9).
 fn has_other(step: &Step<'_>, topic: &Topic, set: DocId, kind: ChannelKind) -> Result<bool> {
-    let holder = of_topic(step.db, topic)?;
+    let holder = channels::of_topic(step.db, topic)?;
     Ok(holder
         .is_some_and(|channel| !channel.is_retired && (channel.set, channel.kind) != (set, kind)))
 }
