@@ -93,7 +93,8 @@ fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSe
         }
     }
     for document in due {
-        owed::set_told(step.db, account, document, delivery::seen(step, document)?)?;
+        let seen = step.db.document(document)?.and_then(|it| it.seen());
+        owed::set_told(step.db, account, document, seen)?;
     }
     Ok((owed.len(), owed))
 }

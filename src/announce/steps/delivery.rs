@@ -20,6 +20,7 @@ use websub::publisher::verdict::{Verdict, verdict};
 use crate::announce::history::{Outcome, OutcomeView};
 use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
+use crate::announce::steps::documents::Presence;
 use crate::announce::steps::fetches::{PING_APART, forget_unfetched};
 use crate::announce::steps::{Step, change_log, owed};
 use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
@@ -208,9 +209,16 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
         let sql = "UPDATE account SET until = NULL WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
         for (document, flown) in &covered {
-            let told = told(step, account, *document)?;
-            let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1";
-            let is_away = step.db.exists(sql, *document)?;
+            let sql = "SELECT told_capability, told_form, told_fingerprint FROM owed \
+                       WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+            let owed = step
+                .db
+                .first::<Option<Version>>(sql, (account, *document))?;
+            let seen = step.db.document(*document)?;
+            let is_away = seen
+                .as_ref()
+                .is_none_or(|it| it.presence != Presence::Present);
+            let told = owed.unwrap_or_else(|| seen.and_then(|seen| seen.seen()));
             if let Some(told) = told.or(flown.filter(|_| is_away)) {
                 let unclear = Version {
                     fingerprint: None,
@@ -242,20 +250,6 @@ pub fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
         account,
     )
-}
-
-/// Returns the version that a hub was told of a document, if it was told of it.
-fn told(step: &Step<'_>, account: AccountId, document: DocId) -> Result<Option<Version>> {
-    let owed = step.db.first::<Option<Version>>(
-        "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-        (account, document),
-    )?;
-    owed.map_or_else(|| seen(step, document), Ok)
-}
-
-pub fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
-    let document = step.db.document(document)?;
-    Ok(document.and_then(|document| document.seen()))
 }
 
 /// Weighs documents again, after what an account of a channel was told of them changed.
