@@ -14,8 +14,7 @@ use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::event::{Effect, Event};
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
 use rsnotify::announce::plan::{
-    ChangeWindowPlan, DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces,
-    SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
 };
 use rsnotify::announce::steps::engine::Engine;
 use rsnotify::state::open::in_memory;
@@ -149,7 +148,9 @@ fn plan() -> Plan {
             hold: Duration::from_secs(60),
             max_entries: 1_000,
             max_bytes: 1 << 20,
-            changes: ChangeWindowPlan::default(),
+            change_quiet: Duration::from_millis(250),
+            change_max_wait: Duration::from_secs(5),
+            change_backlog: 1_000_000,
         },
         topic_window: Duration::from_secs(3_600),
         retired_topic: Duration::from_secs(86_400),

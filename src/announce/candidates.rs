@@ -4,6 +4,7 @@
 use std::fmt;
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+use percent_encoding::percent_decode;
 use resourcesync::uri::Uri;
 use serde::{Deserialize, Serialize};
 
@@ -11,67 +12,47 @@ use serde::{Deserialize, Serialize};
 /// Two are equal if their globs are. By default, no file is one.
 #[derive(Clone, Default)]
 pub struct Candidates {
-    /// The globs as written, which the rest is made of.
-    pub globs: Globs,
-    /// The shapes of the last component of a candidate, one per include glob.
+    /// The globs as the operator wrote them, which the rest is made of.
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
+    /// The ends of candidates' names, one per include glob.
     tails: Vec<Tail>,
-    include: GlobSet,
-    exclude: GlobSet,
+    included: GlobSet,
+    excluded: GlobSet,
     /// Directories beneath which everything is excluded.
-    prune: GlobSet,
+    pruned: GlobSet,
 }
 
 /// The path under which a mount is published, unescaped, without the slashes around it; empty for a whole host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PublishedPath(Box<[u8]>);
 
-/// Globs as the operator wrote them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Globs {
-    pub include: Vec<String>,
-    pub exclude: Vec<String>,
-}
-
 /// The reason why a file is no candidate.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
+)]
 pub enum Exclusion {
     /// Its name, or one above it, is that of hidden or temporary files (R1).
+    #[error(
+        "the file there has the name of a hidden or temporary one, and those are never read: rename it"
+    )]
     Hidden,
     /// This glob of `exclude` matches.
+    #[error("`exclude` has {0:?}, which matches the file there")]
     Excluded(String),
     /// No glob of `include` matches. These would: the ones that there are, and one more.
+    #[error("`include` does not match the file there: write include = {0:?}")]
     NotIncluded(Vec<String>),
 }
 
-impl std::error::Error for Exclusion {}
-
-impl fmt::Display for Exclusion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exclusion::Hidden => f.write_str(
-                "the file there has the name of a hidden or temporary one, and those are never read: rename it",
-            ),
-            Exclusion::Excluded(glob) => write!(f, "`exclude` has {glob:?}, which matches the file there"),
-            Exclusion::NotIncluded(include) => write!(
-                f,
-                "`include` does not match the file there: write include = {include:?}"
-            ),
-        }
-    }
-}
-
+/// The end of a candidate's name, as far as a glob tells.
 #[derive(Debug, Clone)]
 struct Tail {
-    shape: Shape,
+    end: Box<[u8]>,
+    /// True if that is the whole name.
+    is_whole: bool,
     /// True if the name alone decides (`**/*.xml`).
     anywhere: bool,
-}
-
-#[derive(Debug, Clone)]
-enum Shape {
-    Suffix(Box<[u8]>),
-    Exact(Box<[u8]>),
-    Any,
 }
 
 impl Candidates {
@@ -84,10 +65,11 @@ impl Candidates {
             .collect();
         Ok(Candidates {
             tails: include.iter().map(|glob| Tail::of(glob)).collect(),
-            include: globs(include.iter().map(String::as_str))?,
-            exclude: globs(exclude.iter().map(String::as_str))?,
-            prune: globs(pruned.into_iter())?,
-            globs: Globs { include, exclude },
+            included: globs(include.iter().map(String::as_str))?,
+            excluded: globs(exclude.iter().map(String::as_str))?,
+            pruned: globs(pruned.into_iter())?,
+            include,
+            exclude,
         })
     }
 
@@ -114,10 +96,10 @@ impl Candidates {
             return Some(Exclusion::Hidden);
         }
         let ends = (0..below.len()).filter(|&at| below[at] == b'/');
-        let above = ends.filter_map(|end| published.matching(&self.prune, &below[..end]));
-        let itself = published.matching(&self.exclude, below);
+        let above = ends.filter_map(|end| published.matching(&self.pruned, &below[..end]));
+        let itself = published.matching(&self.excluded, below);
         if let Some(glob) = above.chain(itself).next() {
-            return Some(Exclusion::Excluded(self.globs.exclude[glob].clone()));
+            return Some(Exclusion::Excluded(self.exclude[glob].clone()));
         }
         (!self.accepts(published, below)).then(|| Exclusion::NotIncluded(self.including(below)))
     }
@@ -140,7 +122,7 @@ impl Candidates {
                 format!("{above}*{}", globset::escape(&name[at..]))
             }
         };
-        self.globs.include.iter().cloned().chain([glob]).collect()
+        self.include.iter().cloned().chain([glob]).collect()
     }
 
     /// Returns true if a file of this name, in some directory, can be a candidate.
@@ -154,8 +136,8 @@ impl Candidates {
         let name = below.rsplit(|&byte| byte == b'/').next().unwrap_or(below);
         let mut tails = self.tails.iter();
         (tails.any(|tail| tail.anywhere && tail.matches(name))
-            || published.matches(&self.include, below))
-            && !published.matches(&self.exclude, below)
+            || published.matches(&self.included, below))
+            && !published.matches(&self.excluded, below)
     }
 
     /// Returns true if candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
@@ -165,7 +147,7 @@ impl Candidates {
         name: &[u8],
         below: impl FnOnce() -> Vec<u8>,
     ) -> bool {
-        !is_hidden(name) && (self.prune.is_empty() || !published.matches(&self.prune, &below()))
+        !is_hidden(name) && (self.pruned.is_empty() || !published.matches(&self.pruned, &below()))
     }
 }
 
@@ -175,22 +157,8 @@ impl PublishedPath {
         let text = prefix.as_str();
         let host = text.split_once("://").map_or(text, |(_, host)| host);
         let path = host.split_once('/').map_or("", |(_, path)| path);
-        let path = path.trim_matches('/').as_bytes();
-        let mut unescaped = Vec::with_capacity(path.len());
-        let mut left = path;
-        while let Some((&byte, after)) = left.split_first() {
-            let escaped = after
-                .get(..2)
-                .filter(|_| byte == b'%')
-                .and_then(hexadecimal);
-            unescaped.push(escaped.unwrap_or(byte));
-            left = if escaped.is_some() {
-                &after[2..]
-            } else {
-                after
-            };
-        }
-        PublishedPath(unescaped.into())
+        let path = percent_decode(path.trim_matches('/').as_bytes());
+        PublishedPath(path.collect())
     }
 
     /// Returns the first glob that matches what lies at `below`, by the one path or the other.
@@ -213,15 +181,9 @@ impl PublishedPath {
     }
 }
 
-fn hexadecimal(digits: &[u8]) -> Option<u8> {
-    let value = |digit: &u8| char::from(*digit).to_digit(16);
-    let [high, low] = digits else { return None };
-    u8::try_from(value(high)? << 4 | value(low)?).ok()
-}
-
 impl PartialEq for Candidates {
     fn eq(&self, other: &Candidates) -> bool {
-        self.globs == other.globs
+        (&self.include, &self.exclude) == (&other.include, &other.exclude)
     }
 }
 
@@ -229,7 +191,7 @@ impl Eq for Candidates {}
 
 impl fmt::Debug for Candidates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.globs.fmt(f)
+        (&self.include, &self.exclude).fmt(f)
     }
 }
 
@@ -250,25 +212,21 @@ impl Tail {
     fn of(glob: &str) -> Tail {
         let is_plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let (above, last) = glob.rsplit_once('/').unwrap_or(("", glob));
-        let shape = match last.strip_prefix('*') {
-            Some(suffix) if is_plain(suffix) => Shape::Suffix(suffix.as_bytes().into()),
-            None if is_plain(last) && !above.contains(['{', '[']) => {
-                Shape::Exact(last.as_bytes().into())
-            }
-            _ => Shape::Any,
+        let end = match last.strip_prefix('*') {
+            Some(suffix) if is_plain(suffix) => Some((suffix, false)),
+            None if is_plain(last) && !above.contains(['{', '[']) => Some((last, true)),
+            _ => None,
         };
+        let (text, is_whole) = end.unwrap_or_default();
         Tail {
-            anywhere: above == "**" && !matches!(shape, Shape::Any),
-            shape,
+            end: text.as_bytes().into(),
+            is_whole,
+            anywhere: above == "**" && end.is_some(),
         }
     }
 
     fn matches(&self, name: &[u8]) -> bool {
-        match &self.shape {
-            Shape::Suffix(suffix) => name.ends_with(suffix),
-            Shape::Exact(exact) => name == &**exact,
-            Shape::Any => true,
-        }
+        name.ends_with(&self.end) && (!self.is_whole || name.len() == self.end.len())
     }
 }
 
@@ -354,7 +312,7 @@ mod tests {
             (&some, "other/rl.xml", Some("other/*.xml")),
             (&some, "rl.xml", Some("*.xml")),
         ] {
-            let mut globs = names.globs.include.to_vec();
+            let mut globs = names.include.clone();
             globs.extend(want.map(str::to_owned));
             let exclusion = want.map(|_| Exclusion::NotIncluded(globs.clone()));
             assert_eq!(

@@ -11,11 +11,14 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::{Relay, RelayHeaders, RelayId};
 use websub::publisher::HubRequest;
 
-use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
+use crate::state::ChannelId;
 
 pub mod attempt;
 pub mod hub_queue;
+
+/// The channel, hub and sequence number of a submission: unique among all that are under way at the same time.
+pub type SubmissionId = (ChannelId, Hub, u64);
 
 /// One attempt to tell one hub or broker.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,10 +14,10 @@ use websub::topics::TopicPage;
 use crate::announce::changes::round::{TakeRequest, TakenRound, UndatedChanges};
 use crate::announce::delivery::Submission;
 use crate::announce::finding::Finding;
-use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
 };
+use crate::state::ChannelId;
 
 /// The moment of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -269,22 +269,19 @@ impl Acknowledgement {
             uri: None,
         };
         for word in text.split_whitespace() {
-            let place = match word.contains("://") {
-                true => &mut acknowledgement.uri,
-                false if KINDS.contains(&word) => &mut acknowledgement.kind,
-                false => return Err(wrong()),
+            let place = if word.contains("://") {
+                &mut acknowledgement.uri
+            } else if KINDS.contains(&word) {
+                &mut acknowledgement.kind
+            } else {
+                return Err(wrong());
             };
             if place.replace(word.to_owned()).is_some() {
                 return Err(wrong());
             }
         }
-        match acknowledgement {
-            Acknowledgement {
-                kind: None,
-                uri: None,
-            } => Err(wrong()),
-            acknowledgement => Ok(acknowledgement),
-        }
+        let is_any = acknowledgement.kind.is_some() || acknowledgement.uri.is_some();
+        is_any.then_some(acknowledgement).ok_or_else(wrong)
     }
 
     /// Returns true if it means this finding.

@@ -13,9 +13,8 @@ use resourcesync::uri::{Hub, Topic};
 use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::ids::ChannelId;
 use crate::announce::steps::cut::times;
-use crate::state::{Db, Result, read};
+use crate::state::{ChannelId, Db, Result, read};
 
 /// Notifications that are kept.
 const MAX_NOTIFICATIONS: usize = 50;

@@ -38,7 +38,7 @@ pub struct Plan {
     pub retired_topic: Duration,
 }
 
-/// The times and sizes of a channel's notifications (R16, R17, R21).
+/// The times and sizes of a channel's notifications (R16, R17, R21, C20, C22).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowPlan {
     pub quiet: Duration,
@@ -48,28 +48,12 @@ pub struct WindowPlan {
     pub max_entries: usize,
     /// Maximum size of a payload, in bytes.
     pub max_bytes: usize,
-    pub changes: ChangeWindowPlan,
-}
-
-/// The times and sizes of change channels (C20, C22).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChangeWindowPlan {
-    /// Time since the last sign of a changed Change List.
-    pub quiet: Duration,
+    /// Time since the last sign of a changed Change List (C20).
+    pub change_quiet: Duration,
     /// Longest time since the first sign.
-    pub max_wait: Duration,
-    /// Entries that a hub may be behind before the oldest count as told.
-    pub backlog: usize,
-}
-
-impl Default for ChangeWindowPlan {
-    fn default() -> ChangeWindowPlan {
-        ChangeWindowPlan {
-            quiet: Duration::from_millis(250),
-            max_wait: Duration::from_secs(5),
-            backlog: 1_000_000,
-        }
-    }
+    pub change_max_wait: Duration,
+    /// Entries that a hub may be behind before the oldest count as told (C22).
+    pub change_backlog: usize,
 }
 
 /// One ResourceSync Source and the rules that hold for it.
@@ -180,15 +164,6 @@ pub fn is_broker_name(hub: &Hub) -> bool {
     !hub.as_str().contains(':')
 }
 
-impl BrokerPlan {
-    /// Returns true if it is told on the channels of this kind of a source.
-    pub fn hears(&self, source: &str, kind: ChannelKind) -> bool {
-        let sources = self.sources.as_ref();
-        let is_named = sources.is_none_or(|sources| sources.iter().any(|name| name == source));
-        is_named && self.channels.contains(&kind)
-    }
-}
-
 /// The hub, no longer configured, that another one replaces (R13).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Replaces {
@@ -283,9 +258,12 @@ impl Plan {
 
     /// Returns the brokers that are told on the channels of this kind of a source.
     pub fn brokers_of(&self, source: &str, kind: ChannelKind) -> impl Iterator<Item = &Hub> {
-        let brokers = self.brokers.iter();
-        let hearing = brokers.filter(move |broker| broker.hears(source, kind));
-        hearing.map(|broker| &broker.name)
+        let told = self.brokers.iter().filter(move |broker| {
+            let sources = broker.sources.as_ref();
+            let is_named = sources.is_none_or(|sources| sources.iter().any(|name| name == source));
+            is_named && broker.channels.contains(&kind)
+        });
+        told.map(|broker| &broker.name)
     }
 
     /// Returns the source of a mount, with its position in [`Plan::sources`].

@@ -1,8 +1,9 @@
-//! Arithmetic on times that never fails.
+//! Arithmetic on times that never fails, and the time that a notification speaks for: `from` and `until` (R20).
 
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::payload::Entry;
 
 /// Returns `time` plus `duration`, or the end of time.
 pub fn later(time: Timestamp, duration: Duration) -> Timestamp {
@@ -17,4 +18,115 @@ pub fn earlier(time: Timestamp, duration: Duration) -> Timestamp {
 /// Returns the time since `start`, or zero if that lies ahead.
 pub fn elapsed(start: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(start)).unwrap_or_default()
+}
+
+/// Resolution of the times in notifications.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// The `from` and `until` of one notification.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The `until` of the notification before on the same account.
+    pub from: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+/// Returns the span that is true of a notification which is cut `now`.
+///
+/// `before` is the `until` of the one before on this account, `open` the time of the earliest change that is held or
+/// left for the next one, and `used` holds what was said on this topic before.
+pub fn span(
+    now: Timestamp,
+    before: Option<Timestamp>,
+    open: Option<Timestamp>,
+    used: &[Timestamp],
+) -> Span {
+    let latest = open.map(|open| earlier(whole(open), MILLISECOND));
+    let mut until = latest.map_or(whole(now), |latest| latest.min(whole(now)));
+    // A statement that is true of a time is true of an earlier one.
+    while used.contains(&until) {
+        until = earlier(until, MILLISECOND);
+    }
+    // A clock that went back leaves nothing true to begin with.
+    let from = before.filter(|before| *before <= now);
+    if from.is_some_and(|from| until <= from) {
+        return Span::default();
+    }
+    Span {
+        from,
+        until: Some(until),
+    }
+}
+
+impl Span {
+    /// Dates what was found late after the time that the notification before spoke for.
+    pub fn fit(&self, entries: &mut [Entry]) {
+        let Some(earliest) = self.from.map(|from| later(from, MILLISECOND)) else {
+            return;
+        };
+        for entry in entries {
+            entry.datetime = entry.datetime.map(|time| time.max(earliest));
+        }
+    }
+}
+
+/// Returns a time as it is written.
+pub fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::{Span, span};
+
+    fn at(milliseconds: i64) -> Timestamp {
+        Timestamp::from_millisecond(milliseconds).unwrap()
+    }
+
+    #[rstest]
+    #[case::the_first(100, None, None, &[], (None, Some(100)))]
+    #[case::the_next(100, Some(50), None, &[50], (Some(50), Some(100)))]
+    #[case::something_is_held(100, Some(50), Some(80), &[50], (Some(50), Some(79)))]
+    #[case::what_is_held_lies_ahead(100, Some(50), Some(180), &[50], (Some(50), Some(100)))]
+    #[case::said_already(100, Some(50), None, &[99, 100], (Some(50), Some(98)))]
+    #[case::nothing_to_say(100, Some(79), Some(80), &[79], (None, None))]
+    #[case::in_the_same_millisecond(100, Some(100), None, &[100], (None, None))]
+    #[case::a_clock_that_went_back(100, Some(900), None, &[900], (None, Some(100)))]
+    #[case::a_clock_that_went_back_to_what_was_said(100, Some(900), None, &[100, 900], (None, Some(99)))]
+    fn a_span_says_what_is_true(
+        #[case] now: i64,
+        #[case] before: Option<i64>,
+        #[case] open: Option<i64>,
+        #[case] used: &[i64],
+        #[case] (from, until): (Option<i64>, Option<i64>),
+    ) {
+        let used: Vec<Timestamp> = used.iter().map(|used| at(*used)).collect();
+        let wanted = Span {
+            from: from.map(at),
+            until: until.map(at),
+        };
+        assert_eq!(span(at(now), before.map(at), open.map(at), &used), wanted);
+    }
+
+    proptest! {
+        #[test]
+        fn a_span_is_new_and_before_all_that_is_open(
+            now in 0..100_i64,
+            before in prop::option::of(0..100_i64),
+            open in prop::option::of(0..100_i64),
+            used in prop::collection::vec(0..100_i64, 0..30),
+        ) {
+            let used: Vec<Timestamp> = used.into_iter().map(at).collect();
+            let span = span(at(now), before.map(at), open.map(at), &used);
+            prop_assert!(span.from.is_none() || span.until > span.from);
+            if let Some(until) = span.until {
+                prop_assert!(until <= at(now) && !used.contains(&until));
+                prop_assert!(open.is_none_or(|open| until < at(open)));
+            }
+        }
+    }
 }

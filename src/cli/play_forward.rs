@@ -10,11 +10,10 @@ use websub::answer::Answer;
 use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
 use crate::announce::event::{Effect, Event};
-use crate::announce::ids::ChannelId;
 use crate::announce::observation::{Look, Observation};
 use crate::announce::plan::Mode;
 use crate::announce::steps::engine::Engine;
-use crate::state::Result;
+use crate::state::{ChannelId, Result};
 
 /// Plays an engine forward from `now` to `until`: every hub accepts at once, every ping is fetched, and what is
 /// missing stays away. `begun` are the effects that are still to be performed; `take` takes what is fresh in Change Lists, and

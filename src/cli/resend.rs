@@ -22,7 +22,6 @@ use websub::answer::{Answer, BrokerRefusal};
 use websub::secret::Secret;
 
 use crate::announce::delivery::Submission;
-use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
 use crate::broker::feeds::message::INITIAL;
@@ -37,6 +36,7 @@ use crate::cli::resend::resources::{Current, List, ListError, OpenList, Set, set
 use crate::cli::resend::send_rate::SendRate;
 use crate::config::Config;
 use crate::config::broker::Broker;
+use crate::state::ChannelId;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;

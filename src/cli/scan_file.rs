@@ -142,9 +142,9 @@ fn matching(
     published: &PublishedPath,
     place: &DocumentPath,
 ) -> Option<String> {
-    let mut globs = candidates.globs.include.iter();
+    let mut globs = candidates.include.iter();
     let matches = |glob: &&String| {
-        let exclude = candidates.globs.exclude.clone();
+        let exclude = candidates.exclude.clone();
         let alone = Candidates::new(vec![(*glob).clone()], exclude);
         alone.is_ok_and(|alone| alone.accepts(published, &place.below))
     };

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::announce::plan::{ChangeWindowPlan, WindowPlan};
+use crate::announce::plan::WindowPlan;
 use crate::config::duration::{display, seconds};
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::text::Written;
@@ -77,11 +77,9 @@ impl Window {
             hold: self.hold.0,
             max_entries: self.max_entries,
             max_bytes: MAX_BYTES,
-            changes: ChangeWindowPlan {
-                quiet: self.change_quiet.0,
-                max_wait: self.change_max_wait.0,
-                backlog: self.change_backlog,
-            },
+            change_quiet: self.change_quiet.0,
+            change_max_wait: self.change_max_wait.0,
+            change_backlog: self.change_backlog,
         }
     }
 }

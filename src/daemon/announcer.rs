@@ -412,7 +412,7 @@ mod tests {
 
     use super::{is_answer, is_heard};
     use crate::announce::event::{Effect, Event};
-    use crate::announce::ids::ChannelId;
+    use crate::state::ChannelId;
 
     #[test]
     fn what_somebody_outside_learns_may_not_be_lost_with_the_power() {

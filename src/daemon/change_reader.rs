@@ -21,7 +21,6 @@ use crate::announce::changes::round::{
 use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::observation::Stat;
 use crate::announce::plan::Plan;
-use crate::announce::steps::taken_rows::TakenRows;
 use crate::daemon::log::error_chain;
 use crate::state::open::read_only;
 use crate::state::{Db, StateError};
@@ -223,7 +222,7 @@ impl From<StateError> for RoundError {
 /// The files of a job.
 struct JobFiles<'a> {
     job: &'a ReadJob,
-    rows: TakenRows<'a>,
+    rows: Db<'a>,
 }
 
 impl RoundFiles for JobFiles<'_> {
@@ -245,23 +244,23 @@ impl RoundFiles for JobFiles<'_> {
     }
 
     fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundError> {
-        Ok(self.rows.of_list(&self.job.request.set, list)?)
+        Ok(self.rows.keys_of_list(&self.job.request.set, list)?)
     }
 
     fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundError> {
-        Ok(self.rows.last_of_list(&self.job.request.set, list)?)
+        Ok(self.rows.last_keys_of_list(&self.job.request.set, list)?)
     }
 
     fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RoundError> {
-        Ok(self.rows.each(&self.job.request.set, pass)?)
+        Ok(self.rows.each_key_row(&self.job.request.set, pass)?)
     }
 }
 
 fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, RoundError> {
     let connection = read_only(&job.keys)?;
-    let rows = TakenRows(Db(&connection));
+    let rows = Db(&connection);
     match job.request.inventory {
-        Some(rules) => try_take_inventory(job, rules, &rows),
+        Some(rules) => try_take_inventory(job, rules, rows),
         None => rounds.take(&job.request, &mut JobFiles { job, rows }),
     }
 }
@@ -269,7 +268,7 @@ fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, RoundError> {
 fn try_take_inventory(
     job: &ReadJob,
     rules: DeletionRules,
-    rows: &TakenRows<'_>,
+    rows: Db<'_>,
 ) -> Result<Taken, RoundError> {
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::Mode;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -15,7 +14,7 @@ use crate::announce::steps::channels::{is_name_only, of_topic};
 use crate::announce::steps::fetches::next_ping;
 use crate::report::status::{ChannelView, Condition, FailingHub, HubView, WaitingView};
 use crate::report::{Reader, limited};
-use crate::state::{Db, HubId, Result};
+use crate::state::{AccountId, ChannelId, Db, HubId, Result};
 
 /// Documents of each channel that are reported; of others, their number.
 const MAX_REPORTED: usize = 10;
@@ -234,7 +233,7 @@ pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
 /// name.
 pub fn is_for_brokers_only(reader: &Reader<'_>, topic: &Topic) -> Result<bool> {
     match of_topic(reader.db, topic)? {
-        Some(channel) => is_name_only(reader.db, reader.plan, &channel),
+        Some(channel) => is_name_only(reader.db, reader.plan, reader.live, &channel),
         None => Ok(false),
     }
 }

@@ -2,10 +2,9 @@
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::{NotificationView, Outcome, OutcomeView};
-use crate::announce::ids::ChannelId;
 
 use crate::report::Reader;
-use crate::state::{Db, Result};
+use crate::state::{ChannelId, Db, Result};
 
 /// Returns the last notifications, the newest first.
 pub fn latest(reader: &Reader<'_>) -> Result<Vec<NotificationView>> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::announce::event::Now;
-use crate::announce::ids::ChannelId;
 use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use jiff::Timestamp;
 use resourcesync::change::Change;
@@ -15,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::channel;
-use crate::announce::steps::cut::entries_to_come;
+use crate::announce::steps::cut::announced;
 use crate::announce::steps::live::{Live, LiveSource};
 use crate::announce::steps::step::Step;
 use crate::report::status::{ChannelView, HubView, WaitingView};
 use crate::report::{MAX_LISTED, Reader, channels, limited};
-use crate::state::{HubId, Result, StateError};
+use crate::state::{ChannelId, HubId, Result, StateError};
 
 /// Maximum names that are suggested for an unknown one.
 const MAX_NAMES: usize = 10;
@@ -252,14 +251,11 @@ fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec
         ..Live::default()
     };
     let step = Step::new(reader.db, reader.plan, &mut live, Now::from(reader.now));
-    let mut sources = reader.plan.sources.iter();
-    match (
-        channel(&step, of.id)?,
-        sources.position(|plan| plan.name == of.source),
-    ) {
-        (Some(channel), Some(source)) => entries_to_come(&step, source, &channel, hub),
-        _ => Ok(Vec::new()),
-    }
+    let Some(channel) = channel(&step, of.id)? else {
+        return Ok(Vec::new());
+    };
+    let (announced, _) = announced(&step, &channel, hub, None)?;
+    Ok(announced.into_iter().flat_map(|one| one.entries).collect())
 }
 
 /// Returns the known names, for the error about an unknown one.

@@ -19,12 +19,11 @@ use websub::publisher::reason::{Refusal, RefusalKind};
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::NotificationView;
-use crate::announce::ids::ChannelId;
 use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
 
-use crate::state::HubId;
+use crate::state::{ChannelId, HubId};
 
 pub use crate::announce::steps::change_log::BacklogView;
 

@@ -16,7 +16,9 @@ use websub::hub::{
 use websub::secret::Secret;
 
 use crate::state::open::read_only;
-use crate::state::{Columns, Db, FromColumn, FromRow, Result, columns, from_row, read};
+use crate::state::{
+    Columns, Db, FromColumn, FromRow, Result, columns, from_row, parameters, read, to_column,
+};
 
 /// Loads what a hub starts with, as [`load`] does, by a connection of its own: the pages that it read are not kept.
 pub fn load_from(path: &Path) -> Result<SavedHub> {
@@ -171,9 +173,14 @@ columns! {
     BodyDigest: |value| FromColumn::from_column(value).map(BodyDigest);
 }
 
+to_column! {
+    BodyDigest: Blob, |digest| &digest.0;
+}
+
 from_row! { DeliveryProgress { heard, attempts, next_try } }
 from_row! { PendingRelay { id, size } }
 from_row! { PublishedTopic { topic, publisher, seq, digest, published, etag, pinged } }
+parameters! { PublishedTopic { topic, publisher, seq, digest, published, etag, pinged } }
 from_row! { RelayHeaders { content_type, capability_list } }
 from_row! { StoredRelay { id, previous, seq, headers, size, beginning } }
 
@@ -245,7 +252,12 @@ fn write_record(db: Db<'_>, record: &HubRecord) -> Result<()> {
             (key.topic.as_str(), key.callback.as_str(), progress.heard.0, progress.attempts, progress.next_try),
         ),
         HubRecord::Unverified(requests) => write_unverified(db, requests),
-        HubRecord::Published(published) => write_published(db, published),
+        HubRecord::Published(published) => db.run(
+            "INSERT INTO published_topic VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (topic) DO UPDATE SET \
+             publisher = excluded.publisher, seq = excluded.seq, digest = excluded.digest, published = excluded.published, \
+             etag = excluded.etag, pinged = excluded.pinged",
+            &**published,
+        ),
         HubRecord::Forgotten(topic) => {
             db.run("DELETE FROM published_topic WHERE topic = ?1", topic)
         }
@@ -276,25 +288,6 @@ fn write_unverified(db: Db<'_>, requests: &[(SubscriptionKey, SubscriptionReques
         )?;
     }
     Ok(())
-}
-
-fn write_published(db: Db<'_>, published: &PublishedTopic) -> Result<()> {
-    // A field that is added cannot be forgotten here.
-    let PublishedTopic {
-        topic,
-        publisher,
-        seq,
-        digest,
-        published,
-        etag,
-        pinged,
-    } = published;
-    db.run(
-        "INSERT INTO published_topic VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (topic) DO UPDATE SET \
-         publisher = excluded.publisher, seq = excluded.seq, digest = excluded.digest, published = excluded.published, \
-         etag = excluded.etag, pinged = excluded.pinged",
-        (topic, publisher, seq, digest.as_ref().map(|digest| &digest.0), published, etag, pinged),
-    )
 }
 
 fn write_relay(db: Db<'_>, relay: &Relay) -> Result<()> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::announce::ids::ChannelId;
 use crate::announce::observation::MountId;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -27,6 +26,13 @@ pub type Result<T, E = StateError> = std::result::Result<T, E>;
 /// Row number of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocId(pub i64);
+
+/// Row number of a channel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u64);
+
+/// An account, by its channel and its hub or broker.
+pub type AccountId = (ChannelId, HubId);
 
 /// Row number of a hub or broker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

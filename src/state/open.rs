@@ -226,13 +226,9 @@ impl StateFile {
         StateFileError::Load(self.path.clone(), source)
     }
 
-    /// Gives pages that became free back to the file system, a few at a time. Returns true if there are more. An error
-    /// is left to the next save, which has it too.
-    pub fn shrink(&mut self, connection: &Connection) -> bool {
-        self.give_back(connection).unwrap_or(false)
-    }
-
-    fn give_back(&mut self, connection: &Connection) -> Option<bool> {
+    /// Gives pages that became free back to the file system, a few at a time. Returns true if there are more; nothing after an
+    /// error, which the next save has too.
+    pub fn shrink(&mut self, connection: &Connection) -> Option<bool> {
         let free = connection.pragma_query_value(None, "freelist_count", |row| row.get(0));
         let free: i64 = free.ok()?;
         if free <= KEPT_PAGES {
@@ -272,34 +268,23 @@ impl StateFile {
         Ok(true)
     }
 
-    /// Marks the state as that of `rsnotify hub`.
+    /// Marks the state as that of `rsnotify hub`, if that is what asks; refuses it to `rsnotify run`.
     ///
     /// # Errors
-    /// It is that of `rsnotify run`, or cannot be written.
-    pub fn claim_for_hub(&self, connection: &Connection) -> Result<(), StateFileError> {
+    /// It is that of the other daemon, or cannot be written.
+    pub fn claim(&self, connection: &Connection, is_hub: bool) -> Result<(), StateFileError> {
         let db = Db(connection);
-        if self.has(db, "SELECT 1 FROM daemon")? {
-            return Ok(());
-        }
+        let exists = |query| db.exists(query, ()).map_err(|error| self.load_error(error));
         let of_run =
             "SELECT 1 FROM source UNION ALL SELECT 1 FROM hub UNION ALL SELECT 1 FROM subscription";
-        if self.has(db, of_run)? {
-            return Err(StateFileError::OfRun(self.path.clone()));
+        match (is_hub, exists("SELECT 1 FROM daemon")?) {
+            (true, true) | (false, false) => Ok(()),
+            (false, true) => Err(StateFileError::OfHub(self.path.clone())),
+            (true, false) if exists(of_run)? => Err(StateFileError::OfRun(self.path.clone())),
+            (true, false) => db
+                .run("INSERT INTO daemon VALUES ('hub')", ())
+                .map_err(|error| self.save_error(error)),
         }
-        let claimed = db.run("INSERT INTO daemon VALUES ('hub')", ());
-        claimed.map_err(|error| self.save_error(error))
-    }
-
-    /// Refuses the state of `rsnotify hub`.
-    pub fn refuse_of_hub(&self, connection: &Connection) -> Result<(), StateFileError> {
-        if self.has(Db(connection), "SELECT 1 FROM daemon")? {
-            return Err(StateFileError::OfHub(self.path.clone()));
-        }
-        Ok(())
-    }
-
-    fn has(&self, db: Db<'_>, query: &str) -> Result<bool, StateFileError> {
-        db.exists(query, ()).map_err(|error| self.load_error(error))
     }
 }
 
@@ -347,39 +332,34 @@ fn copy_into(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
 /// Returns a copy in memory of the state in `directory`, for a look at what would come of it. It has no notifications of the
 /// hub. Returns none if there is no file yet.
 pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileError> {
-    let Some(path) = readable(directory)? else {
-        return Ok(None);
-    };
     // The schema is checked where it can be read only.
-    drop(open_to_read(directory)?);
+    if open_to_read(directory)?.is_none() {
+        return Ok(None);
+    }
+    let path = state_file(directory);
     let copy = || {
         let mut connection = Connection::open_in_memory()?;
+        create_tables(&connection)?;
+        connection.execute_batch(ADDED)?;
         connection.execute("ATTACH ?1 AS file", [uri(&path)])?;
-        let items = {
-            let mut items = connection.prepare(
-                "SELECT type, name, sql FROM file.sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' \
-                 ORDER BY type = 'trigger', type = 'index'",
+        let tables = {
+            let mut names = connection.prepare(
+                "SELECT name FROM file.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
+                 AND name NOT LIKE 'relay%' AND name IN (SELECT name FROM main.sqlite_schema)",
             )?;
-            let rows = items.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(String, String, String)>>>()?
+            let names = names.query_map([], |row| row.get(0))?;
+            names.collect::<rusqlite::Result<Vec<String>>>()?
         };
         connection.execute_batch("BEGIN")?;
-        let of_kind = |kind: &'static str| items.iter().filter(move |item| item.0 == kind);
-        for (_, _, sql) in of_kind("table").chain(of_kind("index")) {
-            connection.execute_batch(sql)?;
-        }
-        for (_, name, _) in of_kind("table").filter(|(_, name, _)| !name.starts_with("relay")) {
+        for name in tables {
             connection.execute_batch(&format!(
                 "INSERT INTO main.{name} SELECT * FROM file.{name}"
             ))?;
         }
         connection.execute_batch(
-            "DELETE FROM main.sqlite_sequence; INSERT INTO main.sqlite_sequence SELECT * FROM file.sqlite_sequence",
+            "DELETE FROM main.sqlite_sequence; INSERT INTO main.sqlite_sequence SELECT * FROM file.sqlite_sequence; \
+             COMMIT; DETACH file",
         )?;
-        for (_, _, sql) in of_kind("trigger").chain(of_kind("view")) {
-            connection.execute_batch(sql)?;
-        }
-        connection.execute_batch("COMMIT; DETACH file")?;
         prepare(&mut connection)?;
         Ok(connection)
     };

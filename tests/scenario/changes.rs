@@ -413,7 +413,7 @@ fn a_hub_that_answers_413_receives_halves() {
 #[test]
 fn a_hub_beyond_the_backlog_is_told_where_it_continues() {
     let mut plan = two_hubs();
-    plan.window.changes.backlog = 2;
+    plan.window.change_backlog = 2;
     let mut world = world_of(plan);
     world.script(OTHER_HUB, Reply::Status(503));
     let mut entries = vec!["u z 00:00".to_owned()];

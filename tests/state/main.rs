@@ -14,15 +14,14 @@ use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::announce::delivery::attempt::Attempt;
-use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::steps::cut::{bytes, times};
 use rsnotify::state::hub::SavedRelays;
 use rsnotify::state::lock::is_in_use;
 use rsnotify::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
 use rsnotify::state::{
-    Db, DocId, FromColumn, HubId, ToColumn, hub, last_day, last_time_saved, save_last_day,
-    save_time,
+    ChannelId, Db, DocId, FromColumn, HubId, ToColumn, hub, last_day, last_time_saved,
+    save_last_day, save_time,
 };
 use rusqlite::Connection;
 use websub::http::Clock;

@@ -46,78 +46,37 @@ pub fn intervals(
     from: Timestamp,
     limits: IntervalLimits,
 ) -> Vec<Interval> {
-    let mut intervals = Vec::new();
     let mut from = from;
-    for part in parts(fresh, limits) {
-        let interval = interval(part, from);
+    let lengths = lengths(&fresh, limits);
+    let mut fresh = fresh.into_iter();
+    let intervals = lengths.into_iter().map(|length| {
+        let interval = interval(fresh.by_ref().take(length).collect(), from);
         from = interval.until;
-        intervals.push(interval);
-    }
-    intervals
+        interval
+    });
+    intervals.collect()
 }
 
-/// Divides changes into those of each notification.
-fn parts(fresh: Vec<FreshChange>, limits: IntervalLimits) -> Vec<Vec<FreshChange>> {
-    let mut parts = Parts {
-        limits,
-        ended: Vec::new(),
-        open: Vec::new(),
-        bytes: 0,
-    };
-    let mut fresh = fresh.into_iter().peekable();
-    while let Some(first) = fresh.next() {
-        let time = first.time;
-        let mut group = vec![first];
-        while let Some(next) = fresh.next_if(|next| next.time == time) {
-            group.push(next);
-        }
-        parts.add(group);
-    }
-    parts.end();
-    parts.ended
-}
-
-struct Parts {
-    limits: IntervalLimits,
-    ended: Vec<Vec<FreshChange>>,
-    open: Vec<FreshChange>,
-    /// Size of the entries in `open`.
-    bytes: usize,
-}
-
-impl Parts {
-    /// Adds the changes of one time.
-    fn add(&mut self, group: Vec<FreshChange>) {
-        let bytes: usize = group.iter().map(|fresh| entry_len(&fresh.change)).sum();
-        if !self.has_room(group.len(), bytes) {
-            self.end();
-        }
-        if self.has_room(group.len(), bytes) {
-            self.open.extend(group);
-            self.bytes += bytes;
-            return;
-        }
-        for fresh in group {
-            let bytes = entry_len(&fresh.change);
-            // One that is too large by itself is told by itself.
-            if !self.has_room(1, bytes) {
-                self.end();
+/// Returns the numbers of changes of each notification.
+fn lengths(fresh: &[FreshChange], limits: IntervalLimits) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let (mut open, mut bytes) = (0, 0);
+    for group in fresh.chunk_by(|one, other| one.time == other.time) {
+        let sizes = group.iter().map(|fresh| entry_len(&fresh.change));
+        let whole = (group.len(), sizes.clone().sum());
+        for (number, size) in sizes.enumerate() {
+            let (entries, needed) = if number == 0 { whole } else { (1, size) };
+            if open + entries > limits.entries || bytes + needed > limits.bytes {
+                lengths.push(open);
+                (open, bytes) = (0, 0);
             }
-            self.open.push(fresh);
-            self.bytes += bytes;
+            // One that is too large by itself is told by itself.
+            (open, bytes) = (open + 1, bytes + size);
         }
     }
-
-    fn has_room(&self, entries: usize, bytes: usize) -> bool {
-        self.open.len() + entries <= self.limits.entries && self.bytes + bytes <= self.limits.bytes
-    }
-
-    fn end(&mut self) {
-        self.bytes = 0;
-        if !self.open.is_empty() {
-            self.ended.push(std::mem::take(&mut self.open));
-        }
-    }
+    lengths.push(open);
+    lengths.retain(|length| *length > 0);
+    lengths
 }
 
 fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {

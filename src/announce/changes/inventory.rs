@@ -13,9 +13,7 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::resource_list::{ListedResources, ResourceKey, ResourceState};
 
 use crate::announce::changes::interval::FreshChange;
-use crate::announce::changes::round::{
-    AHEAD, TakeRequest, Taken, TakenList, UndatedChanges, read_in_order,
-};
+use crate::announce::changes::round::{AHEAD, TakeRequest, Taken, TakenList, read_in_order};
 use crate::announce::plan::MassDeletion;
 use crate::announce::time::later;
 
@@ -78,65 +76,66 @@ pub fn take_inventory<E>(
         .iter()
         .map(|listed| (listed.entries.len(), listed.skipped))
         .collect();
-    let mut comparison = InventoryComparison::new(request, rules);
-    comparison.compare(resources(listed), stored)?;
-    comparison.judge_deletions();
     let InventoryComparison {
         mut differing,
-        deleted,
-        mut rows,
-        missing,
-        has_more,
-        ..
-    } = comparison;
+        mut deleted,
+        rows,
+        mut missing,
+        mut has_more,
+        has_more_deleted,
+    } = compare(request, rules, resources(listed), stored)?;
+    // R15, C29: no deletion is believed while too many resources are missing, unless an operator accepts them.
+    let limit = rules.mass_deletion;
+    let is_all = missing.missing == missing.of && limit != MassDeletion::Never;
+    let is_mass = limit.is_exceeded(missing.missing, missing.of) || is_all;
+    missing.is_suspended = missing.missing > 0 && is_mass && rules.accepted.is_none();
+    if missing.is_suspended {
+        deleted.clear();
+    } else {
+        has_more |= has_more_deleted;
+        missing.missing -= deleted.len();
+    }
+    let rows = rows.into_iter().map(|(key, row)| (key, Some(row)));
+    let mut rows: BTreeMap<_, _> = rows.collect();
     differing.sort_unstable_by_key(|(resource, _)| (resource.list, resource.position));
-    let mut changes = read_differing(&differing, totals.len(), time, read)?;
-    rows.extend(listed_rows(&differing, &changes));
-    changes.retain(|fresh| !request.lists[fresh.list].is_learned);
+    let entries = differing.iter();
+    let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
+    let read = read_in_order(entries, totals.len(), read)?;
+    let mut changes = Vec::new();
+    for ((resource, kind), mut change) in differing.into_iter().zip(read) {
+        let row = InventoryRow {
+            state: resource.state,
+            uri: change.loc.clone(),
+            missing: None,
+        };
+        rows.insert(resource.key, Some(row));
+        let list = resource.list as usize;
+        if !request.lists[list].is_learned {
+            change.kind = kind;
+            changes.push(FreshChange { change, time, list });
+        }
+    }
     rows.extend(deleted.iter().map(|(key, _)| (*key, None)));
     changes.extend(deleted.into_iter().map(|(_, uri)| FreshChange {
         change: deletion(uri),
         time,
         list: 0,
     }));
-    let lists = taken_lists(request, &totals, &changes, time, has_more);
-    Ok(Taken {
-        lists,
-        changes,
-        has_more,
-        keys: BTreeMap::new(),
-        inventory: rows,
-        missing: Some(missing),
-    })
-}
-
-/// Returns the lists of a round with their numbers of entries and of skipped ones, and of changes that are told.
-fn taken_lists(
-    request: &TakeRequest,
-    totals: &[(usize, usize)],
-    changes: &[FreshChange],
-    time: Timestamp,
-    has_more: bool,
-) -> Vec<TakenList> {
     let lists = request.lists.iter().zip(totals).enumerate();
-    let lists = lists.map(|(number, (list, &(entries, skipped)))| TakenList {
-        list: list.list.clone(),
-        version: list.fingerprint,
+    let lists = lists.map(|(number, (list, (entries, skipped)))| TakenList {
         fingerprint: (!has_more).then_some(list.fingerprint),
-        left: None,
-        listed: entries,
-        taken: entries,
-        waiting: 0,
-        untold: 0,
         told: changes.iter().filter(|fresh| fresh.list == number).count(),
         latest: Some(time),
-        skipped,
-        first_skipped: None,
-        undated: UndatedChanges::default(),
-        rewritten: None,
-        closed_until: None,
+        ..TakenList::new(list, entries, skipped)
     });
-    lists.collect()
+    Ok(Taken {
+        lists: lists.collect(),
+        changes,
+        has_more,
+        inventory: rows,
+        missing: Some(missing),
+        ..Taken::default()
+    })
 }
 
 /// Returns the resources of all lists in order of their keys; of one that stands in several places the first.
@@ -163,167 +162,94 @@ fn time(request: &TakeRequest, listed: &[ListedResources]) -> Timestamp {
     latest.unwrap_or(request.at)
 }
 
-struct InventoryComparison<'a> {
-    request: &'a TakeRequest,
-    rules: DeletionRules,
-    limit: usize,
+/// What differs between Resource Lists and the inventory before.
+#[derive(Default)]
+struct InventoryComparison {
     /// Resources that are new, or in another state.
     differing: Vec<(Resource, ChangeKind)>,
     deleted: Vec<(ResourceKey, Box<str>)>,
-    rows: BTreeMap<ResourceKey, Option<InventoryRow>>,
+    /// Rows of resources that are missing or found, or have other metadata.
+    rows: BTreeMap<ResourceKey, InventoryRow>,
     missing: MissingResources,
     has_more: bool,
     /// True if more are deleted than one round tells.
     has_more_deleted: bool,
 }
 
-impl<'a> InventoryComparison<'a> {
-    fn new(request: &'a TakeRequest, rules: DeletionRules) -> InventoryComparison<'a> {
-        let is_learned = request.lists.iter().any(|list| list.is_learned);
-        InventoryComparison {
-            request,
-            rules,
-            limit: if is_learned { LEARNED } else { request.limit },
-            differing: Vec::new(),
-            deleted: Vec::new(),
-            rows: BTreeMap::new(),
-            missing: MissingResources::default(),
-            has_more: false,
-            has_more_deleted: false,
+fn compare<E>(
+    request: &TakeRequest,
+    rules: DeletionRules,
+    resources: Vec<Resource>,
+    stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
+) -> Result<InventoryComparison, E> {
+    let is_learned = request.lists.iter().any(|list| list.is_learned);
+    let limit = if is_learned { LEARNED } else { request.limit };
+    let watch = &request.watch;
+    let mut compared = InventoryComparison::default();
+    let (mut resources, mut stored) = (resources.into_iter().peekable(), stored.into_iter());
+    loop {
+        let row = stored.next().transpose()?;
+        let next = row.as_ref().map(|(key, _)| *key);
+        while let Some(new) = resources.next_if(|it| next.is_none_or(|next| it.key < next)) {
+            let new = (new, ChangeKind::Created);
+            compared.has_more |= !push_within(&mut compared.differing, limit, new);
         }
-    }
-
-    fn compare<E>(
-        &mut self,
-        resources: Vec<Resource>,
-        stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
-    ) -> Result<(), E> {
-        let mut resources = resources.into_iter().peekable();
-        for row in stored {
-            let (key, row) = row?;
-            while let Some(new) = resources.next_if(|resource| resource.key < key) {
-                self.differs(new, ChangeKind::Created);
-            }
-            self.missing.of += 1;
-            match resources.next_if(|resource| resource.key == key) {
-                Some(new) if !new.state.is_same(&row.state) => {
-                    self.differs(new, ChangeKind::Updated)
-                }
-                Some(same) if row.missing.is_some() || same.state != row.state => {
-                    let found = InventoryRow {
-                        state: same.state,
-                        missing: None,
-                        ..row
-                    };
-                    self.note(key, found);
-                }
-                Some(_) => {}
-                None => self.is_missing(key, row),
-            }
-        }
-        for new in resources {
-            self.differs(new, ChangeKind::Created);
-        }
-        Ok(())
-    }
-
-    fn differs(&mut self, resource: Resource, kind: ChangeKind) {
-        if self.differing.len() < self.limit {
-            self.differing.push((resource, kind))
-        } else {
-            self.has_more = true
-        }
-    }
-
-    fn is_missing(&mut self, key: ResourceKey, row: InventoryRow) {
-        self.missing.missing += 1;
-        let watch = &self.request.watch;
-        let since = row.missing.unwrap_or(watch.now);
-        let ends = watch.grace_end(since);
-        let is_believed = match self.rules.accepted {
-            Some(accepted) => row.missing.is_some_and(|since| since <= accepted),
-            None => ends <= watch.now,
+        let Some((key, row)) = row else {
+            return Ok(compared);
         };
-        if is_believed {
-            if self.deleted.len() < self.limit {
-                self.deleted.push((key, row.uri))
-            } else {
-                self.has_more_deleted = true
+        let missing = &mut compared.missing;
+        missing.of += 1;
+        let noted = match resources.next_if(|resource| resource.key == key) {
+            Some(new) if !new.state.is_same(&row.state) => {
+                let new = (new, ChangeKind::Updated);
+                compared.has_more |= !push_within(&mut compared.differing, limit, new);
+                continue;
             }
-            return;
-        }
-        let next = self.missing.next.map_or(ends, |next| next.min(ends));
-        self.missing.next = Some(next);
-        if row.missing.is_none() {
-            let missing = InventoryRow {
-                missing: Some(since),
+            Some(same) if row.missing.is_some() || same.state != row.state => InventoryRow {
+                state: same.state,
+                missing: None,
                 ..row
-            };
-            self.note(key, missing);
-        }
-    }
-
-    /// Notes that a resource is missing or found, or has other metadata.
-    fn note(&mut self, key: ResourceKey, row: InventoryRow) {
-        if self.rows.len() < LEARNED {
-            self.rows.insert(key, Some(row));
-        } else {
-            self.has_more = true;
-        }
-    }
-
-    /// R15, C29: believes no deletions while too many resources are missing, unless an operator accepts them.
-    fn judge_deletions(&mut self) {
-        let MissingResources { missing, of, .. } = self.missing;
-        let limit = self.rules.mass_deletion;
-        let is_all = missing == of && limit != MassDeletion::Never;
-        let is_mass = limit.is_exceeded(missing, of) || is_all;
-        let is_suspended = missing > 0 && is_mass && self.rules.accepted.is_none();
-        self.missing.is_suspended = is_suspended;
-        if is_suspended {
-            self.deleted.clear();
-        } else {
-            self.has_more |= self.has_more_deleted;
-            self.missing.missing -= self.deleted.len();
-        }
-    }
-}
-
-/// Reads the resources that differ, in the order in which they stand in the lists.
-fn read_differing<E>(
-    differing: &[(Resource, ChangeKind)],
-    lists: usize,
-    time: Timestamp,
-    read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
-) -> Result<Vec<FreshChange>, E> {
-    let entries = differing.iter();
-    let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
-    let changes = read_in_order(entries, lists, read)?;
-    let changes = changes.into_iter().zip(differing);
-    let fresh = changes.map(|(change, (resource, kind))| FreshChange {
-        change: Change {
-            kind: *kind,
-            ..change
-        },
-        time,
-        list: resource.list as usize,
-    });
-    Ok(fresh.collect())
-}
-
-/// Returns the rows of the resources that differ, as they are listed now.
-fn listed_rows(
-    differing: &[(Resource, ChangeKind)],
-    changes: &[FreshChange],
-) -> impl Iterator<Item = (ResourceKey, Option<InventoryRow>)> {
-    differing.iter().zip(changes).map(|((resource, _), fresh)| {
-        let row = InventoryRow {
-            state: resource.state,
-            uri: fresh.change.loc.clone(),
-            missing: None,
+            },
+            Some(_) => continue,
+            None => {
+                missing.missing += 1;
+                let since = row.missing.unwrap_or(watch.now);
+                let ends = watch.grace_end(since);
+                let is_believed = match rules.accepted {
+                    Some(accepted) => row.missing.is_some_and(|since| since <= accepted),
+                    None => ends <= watch.now,
+                };
+                if is_believed {
+                    let deleted = (key, row.uri);
+                    let is_told = push_within(&mut compared.deleted, limit, deleted);
+                    compared.has_more_deleted |= !is_told;
+                    continue;
+                }
+                missing.next = Some(missing.next.map_or(ends, |next| next.min(ends)));
+                if row.missing.is_some() {
+                    continue;
+                }
+                InventoryRow {
+                    missing: Some(since),
+                    ..row
+                }
+            }
         };
-        (resource.key, Some(row))
-    })
+        if compared.rows.len() < LEARNED {
+            compared.rows.insert(key, noted);
+        } else {
+            compared.has_more = true;
+        }
+    }
+}
+
+/// Adds an item to a list, unless it has as many as it may have. Returns false then.
+fn push_within<T>(list: &mut Vec<T>, limit: usize, item: T) -> bool {
+    let has_room = list.len() < limit;
+    if has_room {
+        list.push(item);
+    }
+    has_room
 }
 
 fn deletion(uri: Box<str>) -> Change {
@@ -356,6 +282,7 @@ mod tests {
     use crate::announce::changes::round::{ListToRead, TakeRequest, Taken, WatchedTime};
     use crate::announce::observation::{DocumentPath, MountId, Stat};
     use crate::announce::plan::MassDeletion;
+    use crate::state::DocId;
 
     const GRACE: Duration = Duration::from_secs(300);
 
@@ -411,6 +338,7 @@ mod tests {
             at: time(at),
             lists: (0..lists.len())
                 .map(|number| ListToRead {
+                    id: DocId(1),
                     list: Uri::parse(&format!("https://e.org/{number}.xml")).unwrap(),
                     path: DocumentPath {
                         mount: MountId(1),
@@ -427,6 +355,7 @@ mod tests {
                     is_archived: false,
                     closed_until: None,
                     waits: false,
+                    left: None,
                 })
                 .collect(),
             watch: WatchedTime {

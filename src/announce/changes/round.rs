@@ -18,6 +18,7 @@ use crate::announce::changes::selection::Selection;
 use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::time::later;
+use crate::state::DocId;
 
 /// Changes that one round takes at most (C13).
 pub const ROUND: usize = 20_000;
@@ -86,6 +87,7 @@ impl WatchedTime {
 /// One version of a Change List.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListToRead {
+    pub id: DocId,
     pub list: Uri,
     pub path: DocumentPath,
     pub stat: Stat,
@@ -99,6 +101,8 @@ pub struct ListToRead {
     pub closed_until: Option<Timestamp>,
     /// True if entries that it does not tell itself are not taken yet: a list that does may be written a moment later.
     pub waits: bool,
+    /// Entries that earlier rounds left of this version.
+    pub left: Option<LeftEntries>,
 }
 
 impl ListToRead {
@@ -163,6 +167,7 @@ pub struct LeftEntries {
 /// One list of a round, and the number of its entries that were taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenList {
+    pub id: DocId,
     pub list: Uri,
     pub version: Fingerprint,
     /// The version, if all of it was taken.
@@ -185,10 +190,37 @@ pub struct TakenList {
     pub skipped: usize,
     pub first_skipped: Option<Skipped>,
     pub undated: UndatedChanges,
+    /// Entries that are told without their datetime because it lies before the interval (C15).
+    pub back_dated: usize,
     /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
     pub rewritten: Option<usize>,
     /// Time of its last entry, if it is closed.
     pub closed_until: Option<Timestamp>,
+}
+
+impl TakenList {
+    /// Returns a list of which all entries were taken, and none is told.
+    pub fn new(list: &ListToRead, listed: usize, skipped: usize) -> TakenList {
+        TakenList {
+            id: list.id,
+            list: list.list.clone(),
+            version: list.fingerprint,
+            fingerprint: Some(list.fingerprint),
+            left: None,
+            listed,
+            taken: listed,
+            waiting: 0,
+            untold: 0,
+            told: 0,
+            latest: None,
+            skipped,
+            first_skipped: None,
+            undated: UndatedChanges::default(),
+            back_dated: 0,
+            rewritten: None,
+            closed_until: None,
+        }
+    }
 }
 
 /// Entries that were taken and are told without a datetime, by reason (C15).
@@ -263,10 +295,10 @@ impl Rounds {
 
     /// Keeps a selection, and as many others as there is room for.
     fn keep(&self, set: Uri, selection: Selection) {
-        let mut room = self.max.saturating_sub(selection.count());
+        let mut room = self.max.saturating_sub(selection.fresh.count());
         let mut selections = self.selections();
         selections.retain(|_, other| {
-            let left = room.checked_sub(other.count());
+            let left = room.checked_sub(other.fresh.count());
             room = left.unwrap_or(room);
             left.is_some()
         });

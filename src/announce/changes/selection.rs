@@ -3,12 +3,9 @@
 //! It is kept between the rounds of a set, and only as long as nothing else happened to the set's lists and keys: then the
 //! next round would find the same.
 
-mod effective_times;
 mod fresh_entries;
 mod selected_list;
 mod unsaved_keys;
-
-use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
@@ -18,11 +15,8 @@ use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
     AHEAD, ListToRead, RoundFiles, TakeRequest, Taken, TakenList, read_in_order,
 };
-use crate::announce::changes::selection::effective_times::{EffectiveTimes, is_ahead};
 use crate::announce::changes::selection::fresh_entries::FreshEntries;
-use crate::announce::changes::selection::selected_list::{
-    EarliestEntry, SelectedList, ToldChanges,
-};
+use crate::announce::changes::selection::selected_list::{SelectedList, is_ahead};
 use crate::announce::changes::selection::unsaved_keys::UnsavedKeys;
 use crate::announce::changes::taken_keys::TakenKeys;
 
@@ -111,11 +105,10 @@ impl Selection {
         let listed = files.keys(list)?;
         let stored = files.taken(&list.list)?;
         let mut keys = TakenKeys::new(stored, &request.watch);
-        let effective = EffectiveTimes::new(&listed.entries, request.at);
-        let untaken = keys.compare(&listed.entries, &effective.times, request.watch.now);
+        let (mut selected, times) = SelectedList::new(list, &listed, request.at);
+        let untaken = keys.compare(&listed.entries, &times, request.watch.now);
         let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
-        let left = if list.is_learned { 0 } else { untaken.len() };
-        let selected = SelectedList::new(list, &listed, &effective, left);
+        selected.left = if list.is_learned { 0 } else { untaken.len() };
         self.lists.push(selected);
         if list.is_learned {
             for entry in &untaken {
@@ -125,7 +118,7 @@ impl Selection {
         } else {
             for entry in untaken {
                 let of = &listed.entries[entry.index];
-                let time = effective.times[entry.index];
+                let time = times[entry.index];
                 let candidate = Candidate {
                     place: of.place(),
                     time,
@@ -147,11 +140,6 @@ impl Selection {
         Ok(())
     }
 
-    /// Returns the number of entries that are kept.
-    pub fn count(&self) -> usize {
-        self.fresh.count()
-    }
-
     /// Returns true if a comparison would find the same for a request: its lists are the same versions, and since the last
     /// round nothing else was done to the set.
     pub fn is_for(&self, request: &TakeRequest) -> bool {
@@ -161,7 +149,9 @@ impl Selection {
         }
         let numbers = self.numbers(request);
         let is_known = request.lists.iter().all(|list| {
-            let number = self.lists.binary_search_by(|of| of.uri().cmp(&list.list));
+            let number = self
+                .lists
+                .binary_search_by(|of| of.version.list.cmp(&list.list));
             let selected = number.ok().and_then(|number| self.lists.get(number));
             selected.is_some_and(|selected| selected.is_version(list) && !list.is_learned)
         });
@@ -186,7 +176,9 @@ impl Selection {
     /// Returns the numbers of its lists in a request.
     fn numbers(&self, request: &TakeRequest) -> Vec<Option<usize>> {
         let lists = self.lists.iter();
-        lists.map(|list| request.number(list.uri())).collect()
+        lists
+            .map(|list| request.number(&list.version.list))
+            .collect()
     }
 
     /// Takes the earliest entries, and reads them.
@@ -203,7 +195,7 @@ impl Selection {
         let changes = read_in_order(entries, self.lists.len(), |list, places| {
             match numbers[list] {
                 Some(number) => {
-                    files.changes(&request.lists[number], self.lists[list].span(), places)
+                    files.changes(&request.lists[number], &self.lists[list].span, places)
                 }
                 None => Ok(Vec::new()),
             }
@@ -218,58 +210,36 @@ impl Selection {
         let (lists, keys) = (&mut self.lists, &mut self.keys);
         self.fresh
             .take(told.len(), |entry| take_key(lists, keys, entry));
-        let uris = self.lists.iter().map(SelectedList::uri);
+        let uris = self.lists.iter().map(|list| &list.version.list);
         let keys = self.keys.take(uris, files)?;
-        let lists = self.taken_lists(request, &numbers, &told, &changes);
-        Ok(Taken {
-            has_more: request.beyond.is_some() || self.lists.iter().any(SelectedList::has_more),
-            lists,
-            changes,
-            keys,
-            inventory: BTreeMap::new(),
-            missing: None,
-        })
-    }
-
-    /// Returns the lists of a request as far as they were taken now.
-    fn taken_lists(
-        &mut self,
-        request: &TakeRequest,
-        numbers: &[Option<usize>],
-        told: &[Candidate],
-        changes: &[FreshChange],
-    ) -> Vec<TakenList> {
-        let mut told_of = vec![ToldChanges::default(); self.lists.len()];
-        for (entry, fresh) in told.iter().zip(changes) {
-            let is_undated = fresh.change.datetime.is_none() || entry.is_ahead;
-            told_of[entry.list as usize].add(is_undated, entry.is_ahead);
+        for (entry, fresh) in told.iter().zip(&changes) {
+            let is_undated = fresh.change.datetime.is_none();
+            self.lists[entry.list as usize].note_told(is_undated, entry.is_ahead);
         }
-        let earliest = self.earliest_left();
-        let mut lists: Vec<Option<TakenList>> = vec![None; request.lists.len()];
-        let selected = self.lists.iter_mut().zip(told_of).zip(earliest);
-        for (((list, told), earliest), number) in selected.zip(numbers) {
-            if let Some(number) = number {
-                lists[*number] = Some(list.report(told, earliest));
-            }
-        }
-        lists.into_iter().flatten().collect()
-    }
-
-    /// Returns the earliest of the entries that are left of each list.
-    fn earliest_left(&self) -> Vec<EarliestEntry> {
-        let lists = self.lists.iter();
-        let mut earliest: Vec<EarliestEntry> = lists.map(|list| list.left.late).collect();
+        let mut earliest: Vec<_> = self.lists.iter().map(|list| list.late).collect();
         for entry in self.fresh.left() {
             let list = entry.list as usize;
-            earliest[list].add(entry, self.lists[list].is_head(entry));
+            earliest[list] = self.lists[list].earlier(earliest[list], entry);
         }
-        earliest
+        let mut lists: Vec<Option<TakenList>> = vec![None; request.lists.len()];
+        for ((list, earliest), number) in self.lists.iter_mut().zip(earliest).zip(numbers) {
+            if let Some(number) = number {
+                lists[number] = Some(list.report(earliest));
+            }
+        }
+        Ok(Taken {
+            has_more: request.beyond.is_some() || self.lists.iter().any(SelectedList::has_more),
+            lists: lists.into_iter().flatten().collect(),
+            changes,
+            keys,
+            ..Taken::default()
+        })
     }
 }
 
 /// Counts an entry as taken from its list.
 fn take_key(lists: &mut [SelectedList], keys: &mut UnsavedKeys, entry: &Candidate) {
     let list = entry.list as usize;
-    lists[list].take();
+    lists[list].left -= 1;
     keys.add(list, entry.place.key);
 }

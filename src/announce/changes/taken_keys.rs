@@ -114,7 +114,7 @@ impl TakenKeys {
             self.vanish(&vanished, at);
         }
         if self.rows.is_empty() {
-            return in_order(number_copies(new, |_| 0));
+            return number_copies(new, |_| 0);
         }
         let mut counts: KeyMap<(u32, u32)> = KeyMap::default();
         counts.extend(new.iter().map(|(key, _)| (*key, (0, 0))));
@@ -131,7 +131,7 @@ impl TakenKeys {
         }
         self.bring_back(&mut new, &counts);
         let taken = |key: &ChangeKey| counts.get(key).map_or(0, |(here, gone)| here + gone);
-        in_order(number_copies(new, taken))
+        number_copies(new, taken)
     }
 
     /// Makes keys present again that had vanished, and removes their entries from those that are new. `counts` are the
@@ -187,12 +187,12 @@ impl TakenKeys {
                 _ => true,
             });
             let kept: Vec<ChangeKey> = kept.collect();
-            if kept.len() < row.len() {
+            if kept.len() < row.count() {
                 *row = KeyRow::new(&kept, row.vanished);
                 self.changed.insert(*number);
             }
         }
-        self.rows.retain(|_, row| !row.is_empty());
+        self.rows.retain(|_, row| !row.bytes.is_empty());
     }
 
     /// Writes the keys that are present in as few rows as they need, once they are in twice as many.
@@ -224,25 +224,17 @@ pub fn appended(
     last: Option<(u32, KeyRow)>,
     keys: impl IntoIterator<Item = ChangeKey>,
 ) -> Vec<(u32, KeyRow)> {
-    let mut number = last.as_ref().map_or(0, |(number, _)| *number);
-    let mut open: Vec<ChangeKey> = last.iter().flat_map(|(_, row)| row.keys()).collect();
-    let mut rows = Vec::new();
-    let mut has_more = false;
-    for key in keys {
-        if open.len() >= KEYS_PER_ROW {
-            if has_more {
-                rows.push((number, KeyRow::new(&open, None)));
-            }
-            open.clear();
-            number = number.saturating_add(1);
-        }
-        open.push(key);
-        has_more = true;
+    let number = last.as_ref().map_or(0, |(number, _)| *number);
+    let mut all: Vec<ChangeKey> = last.iter().flat_map(|(_, row)| row.keys()).collect();
+    let before = all.len();
+    all.extend(keys);
+    if all.len() == before {
+        return Vec::new();
     }
-    if has_more {
-        rows.push((number, KeyRow::new(&open, None)));
-    }
-    rows
+    let rows = (number..=u32::MAX).zip(all.chunks(KEYS_PER_ROW));
+    let rows = rows.map(|(number, keys)| (number, KeyRow::new(keys, None)));
+    // The last row is as it was if it is full.
+    rows.skip(before / KEYS_PER_ROW).collect()
 }
 
 /// Removes keys from entries; both are in order. Returns the keys that no entry has.
@@ -259,7 +251,7 @@ fn subtract(entries: &mut Vec<(ChangeKey, usize)>, keys: &[ChangeKey]) -> Vec<Ch
     without
 }
 
-/// Numbers the entries of each key, in order of the keys, after so many that were taken.
+/// Numbers the entries of each key, which are in order of the keys, after so many that were taken. Returns them in their order.
 fn number_copies(
     entries: Vec<(ChangeKey, usize)>,
     taken: impl Fn(&ChangeKey) -> u32,
@@ -273,12 +265,9 @@ fn number_copies(
         before = Some((key, copy));
         Untaken { index, copy }
     });
-    numbered.collect()
-}
-
-fn in_order(mut entries: Vec<Untaken>) -> Vec<Untaken> {
-    entries.sort_unstable_by_key(|entry| entry.index);
-    entries
+    let mut numbered: Vec<Untaken> = numbered.collect();
+    numbered.sort_unstable_by_key(|entry| entry.index);
+    numbered
 }
 
 impl KeyRow {
@@ -291,12 +280,8 @@ impl KeyRow {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.bytes.len() / size_of::<ChangeKey>()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     pub fn keys(&self) -> impl Iterator<Item = ChangeKey> {

@@ -48,18 +48,7 @@ impl Attempt {
             refusal,
         }
     }
-}
 
-/// The scope of a refusal (R23).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalScope {
-    /// The hub as a whole, or its address or credentials: every notification would be refused.
-    Hub,
-    /// This notification, or its topic.
-    Notification,
-}
-
-impl Attempt {
     /// Returns the answer in words.
     pub fn answer(&self) -> String {
         match (self.status, &self.refusal) {
@@ -78,32 +67,25 @@ impl Attempt {
         (is_reason && !self.excerpt.is_empty()).then_some(self.excerpt.as_str())
     }
 
-    /// Returns the scope of the refusal; nothing if there is none.
-    pub fn scope(&self) -> Option<RefusalScope> {
-        let kind = self.refusal.as_ref()?.kind;
-        Some(match (kind, self.status) {
-            (RefusalKind::NoSubscribersLikely, Some(500)) if says_nothing(&self.excerpt) => {
-                RefusalScope::Hub
+    /// Returns true if it was refused because of the hub as a whole, or its address or credentials: every notification would
+    /// be (R23). Other refusals are about this notification, or its topic.
+    pub fn is_refused_by_hub(&self) -> bool {
+        let kind = self.refusal.as_ref().map(|refusal| refusal.kind);
+        kind.is_some_and(|kind| match kind {
+            RefusalKind::NoSubscribersLikely => {
+                self.status == Some(500) && says_nothing(&self.excerpt)
             }
-            (RefusalKind::WrongMode, Some(405)) => RefusalScope::Hub,
-            (
-                RefusalKind::NoAnswer
-                | RefusalKind::Unavailable
-                | RefusalKind::Redirected
-                | RefusalKind::NotAllowed
-                | RefusalKind::NotAllowedByProxy
-                | RefusalKind::NotThere,
-                _,
-            ) => RefusalScope::Hub,
-            (
-                RefusalKind::NoSubscribersLikely
-                | RefusalKind::WrongMode
-                | RefusalKind::Denied
-                | RefusalKind::DestinationRefused
-                | RefusalKind::TooLarge
-                | RefusalKind::Refused,
-                _,
-            ) => RefusalScope::Notification,
+            RefusalKind::WrongMode => self.status == Some(405),
+            RefusalKind::NoAnswer
+            | RefusalKind::Unavailable
+            | RefusalKind::Redirected
+            | RefusalKind::NotAllowed
+            | RefusalKind::NotAllowedByProxy
+            | RefusalKind::NotThere => true,
+            RefusalKind::Denied
+            | RefusalKind::DestinationRefused
+            | RefusalKind::TooLarge
+            | RefusalKind::Refused => false,
         })
     }
 }

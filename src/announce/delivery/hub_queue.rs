@@ -10,15 +10,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use websub::publisher::reason::{Refusal, RefusalKind};
 
-use crate::announce::ids::ChannelId;
 use crate::announce::time::later;
+use crate::state::ChannelId;
 
 /// Submissions under way before the hub has accepted any of them.
 const FIRST_AT_ONCE: usize = 2;
-/// Submissions under way right after the end of an outage.
-const AT_ONCE_AFTER_OUTAGE: usize = 8;
-/// Submissions under way at the most.
-const MAX_AT_ONCE: usize = 64;
+/// Submissions that may be under way besides these right after the end of an outage.
+const MORE_AFTER_OUTAGE: usize = 6;
+/// Submissions that may be under way besides these at the most.
+const MAX_MORE: usize = 62;
 
 /// Wait before the first probe of an outage.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ const EXAMPLES: usize = 3;
 pub const SIZE_REMEMBERED: Duration = Duration::from_secs(3_600);
 
 /// The submissions of one hub over all channels. Nothing of it is stored: a start finds what waits, and tries it (R23).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct HubQueue {
     /// Asked for by the operator: sent whatever the state of the hub.
     asked_for: VecDeque<ChannelId>,
@@ -58,8 +58,8 @@ pub struct HubQueue {
     /// All of the three: others only read it.
     pub waiting: BTreeSet<ChannelId>,
     sending: BTreeSet<(ChannelId, u64)>,
-    /// Submissions that may be under way at the same time while the hub does not fail.
-    at_once: usize,
+    /// Submissions that may be under way at the same time while the hub does not fail, besides [`FIRST_AT_ONCE`].
+    more_at_once: usize,
     pub outage: Option<Outage>,
     /// Since the start.
     pub acceptances: u64,
@@ -121,29 +121,11 @@ pub struct HubFailure {
     pub jitter: f64,
 }
 
-impl Default for HubQueue {
-    fn default() -> HubQueue {
-        HubQueue {
-            asked_for: VecDeque::new(),
-            first: VecDeque::new(),
-            again: VecDeque::new(),
-            waiting: BTreeSet::new(),
-            sending: BTreeSet::new(),
-            at_once: FIRST_AT_ONCE,
-            outage: None,
-            acceptances: 0,
-            at_fault: BTreeSet::new(),
-            size: None,
-            refusals: BTreeMap::new(),
-        }
-    }
-}
-
 impl HubQueue {
     /// Adds the notification in flight of a channel, unless it waits already.
     pub fn push(&mut self, channel: ChannelId, is_first: bool) {
         if self.sending.is_empty() && self.waiting.is_empty() {
-            self.at_once = FIRST_AT_ONCE;
+            self.more_at_once = 0;
         }
         if self.waiting.insert(channel) {
             if is_first {
@@ -179,7 +161,7 @@ impl HubQueue {
                 (again_may || outage.next_first() <= now, again_may)
             }
             None => {
-                let may = self.sending.len() < self.at_once;
+                let may = self.sending.len() < FIRST_AT_ONCE + self.more_at_once;
                 (may, may)
             }
         };
@@ -195,14 +177,24 @@ impl HubQueue {
         Some(next)
     }
 
-    /// Returns the next time at which something may go that has to wait now.
-    pub fn wake(&self) -> Option<Timestamp> {
-        let outage = self.outage.as_ref()?;
-        match (self.first.is_empty(), self.again.is_empty()) {
-            (true, true) => None,
-            (true, false) => Some(outage.next_probe),
-            (false, _) => Some(outage.next_first().min(outage.next_probe)),
-        }
+    /// Returns the next time after `now` at which something may go that has to wait now, or refusals are summed up.
+    pub fn wake(&self, now: Timestamp) -> Option<Timestamp> {
+        let probe = self.outage.as_ref().and_then(|outage| {
+            match (self.first.is_empty(), self.again.is_empty()) {
+                (true, true) => None,
+                (true, false) => Some(outage.next_probe),
+                (false, _) => Some(outage.next_first().min(outage.next_probe)),
+            }
+        });
+        let probe = probe.filter(|at| *at > now);
+        probe.into_iter().chain(self.sums_up_at()).min()
+    }
+
+    /// Returns when refusals are summed up that were not logged by themselves.
+    pub fn sums_up_at(&self) -> Option<Timestamp> {
+        let unlogged = self.refusals.values().filter(|alike| alike.more > 0);
+        let times = unlogged.map(|alike| later(alike.since, SUMMED_UP_FOR));
+        times.min()
     }
 
     /// Notes that a submission is under way.
@@ -224,7 +216,7 @@ impl HubQueue {
     pub fn accepted(&mut self) -> Option<Outage> {
         self.acceptances += 1;
         self.at_fault.clear();
-        self.at_once = (self.at_once + 1).min(MAX_AT_ONCE);
+        self.more_at_once = (self.more_at_once + 1).min(MAX_MORE);
         self.end_outage()
     }
 
@@ -232,7 +224,7 @@ impl HubQueue {
     pub fn end_outage(&mut self) -> Option<Outage> {
         let ended = self.outage.take();
         if ended.is_some() {
-            self.at_once = AT_ONCE_AFTER_OUTAGE;
+            self.more_at_once = MORE_AFTER_OUTAGE;
         }
         ended
     }
@@ -246,20 +238,14 @@ impl HubQueue {
 
     /// Notes that the hub failed. Returns true if that is news to the operator.
     pub fn failed(&mut self, failure: HubFailure, was_probe: bool, now: Timestamp) -> bool {
-        let HubFailure {
-            refusal,
-            retry_after,
-            is_doubtful,
-            jitter,
-        } = failure;
-        self.at_once = FIRST_AT_ONCE;
+        self.more_at_once = 0;
         let is_new = self.outage.is_none();
         let outage = self.outage.get_or_insert_with(|| Outage {
             since: now,
             attempts: 0,
-            refusal: refusal.clone(),
+            refusal: failure.refusal.clone(),
             next_probe: now,
-            is_doubtful,
+            is_doubtful: failure.is_doubtful,
             earliest_first: now,
             operator_failures: 0,
             probes: BTreeSet::new(),
@@ -267,20 +253,20 @@ impl HubQueue {
             logged: None,
         });
         outage.attempts += 1;
-        outage.is_doubtful &= is_doubtful;
-        outage.operator_failures = if refusal.needs_operator {
+        outage.is_doubtful &= failure.is_doubtful;
+        outage.operator_failures = if failure.refusal.needs_operator {
             outage.operator_failures + 1
         } else {
             0
         };
-        let is_other = outage.refusal.kind != refusal.kind;
-        outage.refusal = refusal;
+        let is_other = outage.refusal.kind != failure.refusal.kind;
+        outage.refusal = failure.refusal;
         if is_new || was_probe {
             outage.probes_at_once = 1;
-            outage.next_probe = later(now, outage.wait(is_new, jitter, now));
+            outage.next_probe = later(now, outage.wait(is_new, failure.jitter, now));
             outage.earliest_first = later(now, PROBES_APART);
         }
-        if let Some(wait) = retry_after {
+        if let Some(wait) = failure.retry_after {
             let at = later(now, wait);
             outage.next_probe = outage.next_probe.max(at);
             outage.earliest_first = outage.earliest_first.max(at);
@@ -298,9 +284,9 @@ impl HubQueue {
     }
 
     /// Continues what a queue before this one has learned of the hub. Whether it fails is found out again (R23).
-    pub fn inherit(&mut self, before: &mut HubQueue) {
+    pub fn inherit(&mut self, before: &HubQueue) {
         self.size = before.size;
-        self.refusals = std::mem::take(&mut before.refusals);
+        self.refusals.clone_from(&before.refusals);
     }
 
     /// Makes the next probe of a failing hub due now, and has its outcome logged even if the outage was logged before.
@@ -328,30 +314,24 @@ impl HubQueue {
         self.size.filter(|size| now < size.until)
     }
 
-    /// Notes a refusal of one notification. Returns true if it is logged by itself, and the time at which to sum up the
-    /// others, if that is to be planned.
-    pub fn refused(
-        &mut self,
-        refusal: &Refusal,
-        is_repeated: bool,
-        now: Timestamp,
-    ) -> (bool, Option<Timestamp>) {
-        let new = Refusals {
-            since: now,
-            logged: 0,
-            more: 0,
-            reason: refusal.reason.clone(),
-            last_logged: Timestamp::MIN,
-        };
-        let alike = self.refusals.entry(refusal.kind).or_insert(new);
+    /// Notes a refusal of one notification. Returns true if it is logged by itself.
+    pub fn refused(&mut self, refusal: &Refusal, is_repeated: bool, now: Timestamp) -> bool {
+        let alike = self
+            .refusals
+            .entry(refusal.kind)
+            .or_insert_with(|| Refusals {
+                since: now,
+                logged: 0,
+                more: 0,
+                reason: String::new(),
+                last_logged: Timestamp::MIN,
+            });
         alike.reason.clone_from(&refusal.reason);
         if is_repeated && now < later(alike.last_logged, REMINDER) {
-            return (false, None);
+            return false;
         }
-        let mut sum_up_at = None;
         if alike.logged == 0 || later(alike.since, SUMMED_UP_FOR) <= now {
             (alike.since, alike.logged) = (now, 0);
-            sum_up_at = Some(later(now, SUMMED_UP_FOR));
         }
         let is_news = alike.logged < EXAMPLES;
         if is_news {
@@ -359,7 +339,7 @@ impl HubQueue {
         } else {
             alike.more += 1
         }
-        (is_news, sum_up_at)
+        is_news
     }
 
     /// Returns the refusals that were not logged by themselves: each kind with its reason, and their number.

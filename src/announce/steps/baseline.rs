@@ -7,8 +7,8 @@ use resourcesync::uri::Uri;
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::steps::documents::Sighting;
 
-/// Complete sweeps of one mount, and the files that were read first in the one under way.
-#[derive(Debug, Clone)]
+/// Complete sweeps of one mount, and the documents that were read first in the one under way.
+#[derive(Debug, Clone, Default)]
 pub struct Baseline {
     pub is_complete: bool,
     /// The start of the last complete sweep.
@@ -16,7 +16,13 @@ pub struct Baseline {
     /// The candidates of that sweep, if they were stored. What is added to them later was there before, as far as anybody
     /// knows (R13).
     pub candidates: Option<SweptCandidates>,
-    first_looks: FirstLooks,
+    /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
+    /// found.
+    pub started: Timestamp,
+    /// Documents that changed since `started` by the clock of the files; nothing after the sweep of a root that was found.
+    pub fresh: Option<Vec<(Uri, Fingerprint)>>,
+    /// True if some file is from the future, so that the clock of the files is not ours.
+    pub has_other_clock: bool,
 }
 
 /// The candidates of the last complete sweep.
@@ -32,54 +38,7 @@ pub struct SweptCandidates {
     pub unread: Vec<Uri>,
 }
 
-/// The documents that are read for the first time while a mount is swept.
-#[derive(Debug, Clone)]
-struct FirstLooks {
-    /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
-    /// found.
-    started: Timestamp,
-    /// Documents that changed since `started` by the clock of the files; nothing after the sweep of a root that was found.
-    fresh: Option<Vec<(Uri, Fingerprint)>>,
-    /// True if some file is from the future, so that the clock of the files is not ours.
-    has_other_clock: bool,
-}
-
-impl FirstLooks {
-    fn new(started: Timestamp) -> FirstLooks {
-        FirstLooks {
-            started,
-            fresh: None,
-            has_other_clock: false,
-        }
-    }
-}
-
-/// A complete sweep that has ended.
-#[derive(Debug)]
-pub struct EndedSweep {
-    /// True if the baseline of the mount is complete with it.
-    pub is_first: bool,
-    /// Documents whose first version counts as told after all: where the file system's clock is not ours, nothing tells
-    /// that a file changed while its mount was swept.
-    pub unclear: Vec<(Uri, Fingerprint)>,
-}
-
 impl Baseline {
-    /// Takes up what is stored of it.
-    pub fn new(
-        is_complete: bool,
-        swept: Option<Timestamp>,
-        candidates: Option<SweptCandidates>,
-        wall: Timestamp,
-    ) -> Baseline {
-        Baseline {
-            is_complete,
-            swept,
-            candidates,
-            first_looks: FirstLooks::new(wall),
-        }
-    }
-
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
     /// anybody knows.
     pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
@@ -101,60 +60,47 @@ impl Baseline {
 
     /// Begins a sweep of a root that was found.
     pub fn begin_sweep(&mut self, started: Timestamp) {
-        self.first_looks = FirstLooks::new(started);
-        self.first_looks.fresh = Some(Vec::new());
-    }
-
-    /// Gives up a sweep.
-    pub fn leave_sweep(&mut self) {
-        self.first_looks.fresh = None;
+        (self.started, self.fresh) = (started, Some(Vec::new()));
+        self.has_other_clock = false;
     }
 
     /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
     /// while the mount was swept.
-    pub fn first_look(&mut self, uri: &Uri, sighting: &Sighting) -> bool {
-        let looks = &mut self.first_looks;
+    pub fn first_look(&mut self, sighting: &Sighting) -> bool {
         let (changed, at) = (sighting.stat.changed, sighting.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
-        let is_fresh = looks.started <= changed && changed <= at;
-        looks.has_other_clock |= changed > at;
-        let Some(fresh) = looks.fresh.as_mut().filter(|_| is_fresh) else {
+        let is_fresh = self.started <= changed && changed <= at;
+        self.has_other_clock |= changed > at;
+        let Some(fresh) = self.fresh.as_mut().filter(|_| is_fresh) else {
             return true;
         };
-        fresh.push((uri.clone(), sighting.parsed.fingerprint));
+        fresh.push((sighting.uri.clone(), sighting.parsed.fingerprint));
         false
     }
 
-    /// Ends a complete sweep of these candidates, with these prefixes of others inside, and these directories that could
-    /// not be read. What lies below one that never could, under this configuration, belongs to the baseline once it can
-    /// (R13).
+    /// Ends a complete sweep, with the directories that could not be read. What lies below one that never could, under this
+    /// configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts as told after all: where the file system's clock is not ours, nothing tells that
+    /// a file changed while its mount was swept.
     pub fn end_sweep(
         &mut self,
-        candidates: &Candidates,
-        inside: Vec<Uri>,
-        unreadable: Vec<Uri>,
-        wall: Timestamp,
-    ) -> EndedSweep {
+        mut swept: SweptCandidates,
+        at: Timestamp,
+    ) -> Vec<(Uri, Fingerprint)> {
         let before = self.candidates.take();
-        let before = before.filter(|it| self.is_complete && it.are_configured);
-        let is_new = |directory: &Uri| {
-            let is_unread =
-                |it: &SweptCandidates| it.unread.iter().any(|it| directory.is_below(it));
-            before.as_ref().is_none_or(is_unread)
-        };
+        if let Some(before) = before.filter(|it| self.is_complete && it.are_configured) {
+            let was_unread =
+                |directory: &Uri| before.unread.iter().any(|it| directory.is_below(it));
+            swept.unread.retain(was_unread);
+        }
+        self.candidates = Some(swept);
         // No later sweep begins earlier, and not every one says when.
-        self.swept = Some(std::mem::replace(&mut self.first_looks.started, wall));
-        self.candidates = Some(SweptCandidates {
-            candidates: candidates.clone(),
-            inside,
-            are_configured: true,
-            unread: unreadable.into_iter().filter(is_new).collect(),
-        });
-        let fresh = self.first_looks.fresh.take().unwrap_or_default();
-        let has_other_clock = std::mem::take(&mut self.first_looks.has_other_clock);
-        EndedSweep {
-            is_first: !std::mem::replace(&mut self.is_complete, true),
-            unclear: if has_other_clock { fresh } else { Vec::new() },
+        self.swept = Some(std::mem::replace(&mut self.started, at));
+        let fresh = self.fresh.take().unwrap_or_default();
+        self.is_complete = true;
+        if std::mem::take(&mut self.has_other_clock) {
+            fresh
+        } else {
+            Vec::new()
         }
     }
 }

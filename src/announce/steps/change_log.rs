@@ -1,13 +1,11 @@
 //! The log of a change channel: taken changes become notifications, the same for each hub, and each hub is sent those that
 //! it was not told (C10, C12 to C23, C25, C26).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
-use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
+use crate::announce::changes::interval::{Interval, IntervalLimits, intervals};
+use crate::announce::changes::round::{AHEAD, Taken, UndatedChanges};
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
@@ -16,11 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::steps::change_sets::ChangeSet;
 use crate::announce::steps::channels::{Channel, listening, live_of_set};
-use crate::announce::steps::cut::{bytes, free_accounts, times};
 use crate::announce::steps::delivery::{self, Flight};
-use crate::announce::steps::served::pinged;
-use crate::announce::steps::step::Step;
-use crate::state::{Db, HubId, Result, from_row};
+use crate::announce::steps::{Step, cut, served};
+use crate::state::{AccountId, ChannelId, Db, HubId, Result, from_row};
 
 /// A notification without its body.
 #[derive(Debug)]
@@ -207,7 +203,7 @@ pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
 fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
     let untils: Vec<u8> = db.first(sql, id)?.unwrap_or_default();
-    Ok(times(&untils).pop())
+    Ok(cut::times(&untils).pop())
 }
 
 /// Returns true if a time lies further ahead of the wall clock than any clock is wrong.
@@ -215,15 +211,11 @@ pub fn is_ahead(step: &Step<'_>, time: Timestamp) -> bool {
     time > later(step.wall, AHEAD)
 }
 
-fn set_told_until(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
-    let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
-    step.db.run(sql, (id, bytes(&[until])))
-}
-
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
 pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
     if !is_ahead(step, until) && told_until(step, id)? < Some(until) {
-        set_told_until(step, id, until)?;
+        let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
+        step.db.run(sql, (id, cut::bytes(&[until])))?;
     }
     Ok(())
 }
@@ -250,14 +242,9 @@ pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &ChangeSet) -
 // Notifications.
 
 /// Cuts the changes that a round found in some lists into notifications (C13 to C19). Hubs that are too far behind for them
-/// fall behind (C22). Returns the numbers of entries that are told without their datetime, by the position of the list
-/// (C15).
-pub fn cut(
-    step: &mut Step<'_>,
-    channel: &Channel,
-    changes: Vec<FreshChange>,
-    lists: &[TakenList],
-) -> Result<BTreeMap<usize, usize>> {
+/// fall behind (C22). Counts the entries that are told without their datetime (C15).
+pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<()> {
+    let (changes, lists) = (std::mem::take(&mut taken.changes), &mut taken.lists);
     // In the order of the kinds.
     let mut of_kinds = [0; 3];
     for fresh in &changes {
@@ -275,12 +262,22 @@ pub fn cut(
         let topic = channel.topic.clone();
         step.facts.push(Fact::BeganAnew { topic, until, from });
     }
-    let limits = limits(step, channel, from);
-    let mut back_dated = BTreeMap::new();
+    let empty = ChangePayload {
+        up: Some(channel.set_uri.clone()),
+        from,
+        until: from,
+        entries: Vec::new(),
+    };
+    let window = &step.plan.window;
+    let limits = IntervalLimits {
+        entries: window.max_entries,
+        // Room for the fractions of its times.
+        bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
+    };
     let mut notifications = Vec::new();
     for interval in intervals(changes, from, limits) {
         for (list, count) in &interval.back_dated {
-            *back_dated.entry(*list).or_insert(0) += count;
+            lists[*list].back_dated += count;
         }
         notifications.push(push(step, channel, interval)?);
     }
@@ -302,7 +299,7 @@ pub fn cut(
         lists: lists.iter().filter(|list| list.told > 0).count(),
         notifications,
         undated,
-        back_dated: back_dated.values().sum(),
+        back_dated: lists.iter().map(|list| list.back_dated).sum(),
     });
     fall_behind(step, channel)?;
     trim(step, channel.id)?;
@@ -314,23 +311,7 @@ pub fn cut(
     }
     step.serve.insert(channel.id);
     step.ready.insert(channel.id);
-    Ok(back_dated)
-}
-
-/// Returns what one notification of the log may hold.
-fn limits(step: &Step<'_>, channel: &Channel, from: Timestamp) -> IntervalLimits {
-    let empty = ChangePayload {
-        up: Some(channel.set_uri.clone()),
-        from,
-        until: from,
-        entries: Vec::new(),
-    };
-    let window = &step.plan.window;
-    IntervalLimits {
-        entries: window.max_entries,
-        // Room for the fractions of its times.
-        bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
-    }
+    Ok(())
 }
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
@@ -347,9 +328,12 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
     let last = last(step.db, channel.id, i64::MAX)?;
     let total = last.as_ref().map_or(0, |last| last.total) + entries;
     let mut left_out: Vec<(usize, Datetime)> = interval.outside;
+    let window = &step.plan.window;
     if let Some(last) = last
         && last.until == since
-        && let Some(grown) = grown(step, channel.id, &last, &body, entries)?
+        && last.entries + entries <= window.max_entries
+        && last.bytes + body.len() <= window.max_bytes
+        && let Some(grown) = grown(step, channel.id, last.seq, &body)?
     {
         body = grown;
         for (position, _) in &mut left_out {
@@ -361,7 +345,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
         step.db.run(sql, (channel.id, last.seq))?;
     }
     let sql = "UPDATE channel SET seq = seq + ?3, untils = ?2 WHERE id = ?1 RETURNING seq";
-    let until = bytes(&[payload.until]);
+    let until = cut::bytes(&[payload.until]);
     let seq = step.db.first(sql, (channel.id, until, number))?;
     let seq: u64 = seq.unwrap_or_default();
     let sizes = (entries, total, body.len());
@@ -385,34 +369,22 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
 
 /// Returns the last notification of a log with the next one in it, if there are hubs and none was sent it, nor counts as
 /// told, and both fit into one.
-fn grown(
-    step: &Step<'_>,
-    id: ChannelId,
-    last: &Logged,
-    next: &Arc<[u8]>,
-    entries: usize,
-) -> Result<Option<Arc<[u8]>>> {
-    let window = &step.plan.window;
-    let fits =
-        last.entries + entries <= window.max_entries && last.bytes + next.len() <= window.max_bytes;
+fn grown(step: &Step<'_>, id: ChannelId, last: i64, next: &Arc<[u8]>) -> Result<Option<Arc<[u8]>>> {
     let sql = "SELECT l.body FROM change_log l WHERE l.channel = ?1 AND l.seq = ?2 \
                AND EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND left_at IS NULL) \
                AND NOT EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND (seq = ?2 OR sending = ?2)) \
                AND NOT EXISTS (SELECT 1 FROM log_position WHERE channel = ?1 AND (heard >= ?2 OR skipped_to >= ?2 \
                OR last >= ?2 OR heard = ?2 - 1 AND entries > 0))";
-    let unsent: Option<Arc<[u8]>> = if fits {
-        step.db.first(sql, (id, last.seq))?
-    } else {
-        None
-    };
+    let unsent: Option<Arc<[u8]>> = step.db.first(sql, (id, last))?;
     let both = unsent.map(|unsent| [unsent, next.clone()]);
+    let window = &step.plan.window;
     let merged = both.and_then(|both| merge(both.iter(), window.max_entries, window.max_bytes));
     Ok(merged.map(Arc::from))
 }
 
 /// C22: lets the oldest changes count as told to hubs that are too far behind, except what is in flight.
 fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
-    let max = step.plan.window.changes.backlog;
+    let max = step.plan.window.change_backlog;
     let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
     let hubs = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, channel.id)?;
     for (hub, flying) in hubs {
@@ -457,7 +429,7 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// that left, later ones are kept while they have no more entries than a backlog, because it continues there if it returns
 /// (C26).
 pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
-    let max = step.plan.window.changes.backlog;
+    let max = step.plan.window.change_backlog;
     let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
     let accounts = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, id)?;
     let end = last(step.db, id, i64::MAX)?;
@@ -520,7 +492,7 @@ pub fn leave(step: &Step<'_>, account: AccountId, is_told: bool) -> Result<()> {
 /// Puts the next notification of the log in flight to each hub that is free.
 pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let id = channel.id;
-    for (hub, _, limit, _) in free_accounts(step, channel)? {
+    for (hub, _, limit, _) in cut::free_accounts(step, channel)? {
         let account = (id, hub);
         let Some(mut position) = position(step.db, account)? else {
             continue;
@@ -536,12 +508,8 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         let flight = Flight {
             seq: logged.seq.cast_unsigned(),
             entries,
-            bytes: logged.bytes,
-            until: None,
             cut: logged.cut,
-            attempts: 0,
-            is_sending: false,
-            is_logged: true,
+            ..Flight::default()
         };
         delivery::launch(step, account, &flight, None)?;
     }
@@ -613,7 +581,7 @@ pub fn drop_due(step: &Step<'_>, account: AccountId) -> Result<usize> {
 /// topic's window, and those that such a hub is due. They are consecutive, and have no more entries than a notification.
 fn page(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
     let mut heard: Option<i64> = None;
-    for hub in pinged(step, id)? {
+    for hub in served::pinged(step, id)? {
         let position = position(step.db, (id, hub))?.map(|position| position.heard);
         heard = heard.into_iter().chain(position).min();
     }

@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use crate::announce::changes::inventory::INVENTORY_QUIET;
-use crate::announce::ids::ChannelId;
-use crate::announce::plan::ChangeWindowPlan;
+use crate::announce::plan::WindowPlan;
 use crate::announce::time::{elapsed, later};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, lists, stale_lists};
-use crate::state::{Columns, Db, DocId, FromRow, Result, from_row};
+use crate::announce::steps::{Step, change_log, lists, stale_lists};
+use crate::state::{ChannelId, Columns, Db, DocId, FromRow, Result, from_row};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -150,10 +148,16 @@ impl ChangeSet {
         }
     }
 
-    /// Returns when a round is due for the triggers that there were.
-    pub fn due_at(&self, window: &ChangeWindowPlan) -> Option<Timestamp> {
+    /// Returns when a round is due for the triggers that there were, which compares lists of this kind. Resource Lists count
+    /// once none has changed for a while (C27).
+    pub fn due_at(&self, kind: ListKind, window: &WindowPlan) -> Option<Timestamp> {
         let (first, last) = self.triggers?;
-        let due = later(last, window.quiet).min(later(first, window.max_wait));
+        let due = match kind {
+            ListKind::ChangeLists => {
+                later(last, window.change_quiet).min(later(first, window.change_max_wait))
+            }
+            ListKind::ResourceLists => later(last, INVENTORY_QUIET),
+        };
         Some(self.not_before.map_or(due, |at| due.max(at)))
     }
 
@@ -208,15 +212,6 @@ pub fn retry_delay(times: u32) -> Duration {
     delay.min(LONGEST_RETRY_DELAY)
 }
 
-/// The window of a set whose Resource Lists are compared: they count once none has changed for a while (C27).
-pub fn inventory_window() -> ChangeWindowPlan {
-    ChangeWindowPlan {
-        quiet: INVENTORY_QUIET,
-        max_wait: Duration::MAX,
-        ..ChangeWindowPlan::default()
-    }
-}
-
 // Channels that come and go.
 
 /// Adds the set of a change channel that opened, revived or has other hubs. Its interval goes on from the last one that the
@@ -243,12 +238,12 @@ pub fn open(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Lets a channel that retires be told of what is fresh, if there may be anything, and makes a round due at once (C12).
-pub fn retire(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result<()> {
+pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let Some(mut set) = load(step, channel.set)? else {
         return Ok(());
     };
     // Changes of this step are noted later in it.
-    if lists::has_fresh(step, position, &set)? {
+    if lists::has_fresh(step, &set)? {
         set.trigger(step.now);
     }
     if set.learned.is_some() && (set.triggers.is_some() || set.round.is_some()) {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
 use crate::announce::topic::default_topics;
@@ -11,12 +10,9 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
-use crate::announce::steps::delivery::clear_flight;
-use crate::announce::steps::documents::forget_if_done;
-use crate::announce::steps::owed;
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, change_sets};
-use crate::state::{Db, DocId, HubId, Result, from_row};
+use crate::announce::steps::live::Live;
+use crate::announce::steps::{Step, change_log, change_sets, delivery, documents, owed};
+use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, from_row};
 
 /// A channel of a set.
 #[derive(Debug, Clone)]
@@ -60,7 +56,7 @@ pub fn listening(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
 pub fn retire_ended(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
     for set in sets {
         let set = *set;
-        if owed::is_a_set(step, position, set)? {
+        if owed::is_a_set(step, step.live.sources[position].id, set)? {
             continue;
         }
         for kind in ChannelKind::ALL {
@@ -104,9 +100,7 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
             }
         }
         ChannelKind::Change => {
-            if let Some(position) = step.live.position(channel.source) {
-                change_sets::retire(step, position, channel)?;
-            }
+            change_sets::retire(step, channel)?;
         }
     }
     let ends = later(step.now, step.plan.retired_topic);
@@ -158,10 +152,9 @@ fn weigh_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
 pub fn open(
     step: &mut Step<'_>,
     position: usize,
-    set: DocId,
+    (set, uri): (DocId, &Uri),
     kind: ChannelKind,
-    topic: &Topic,
-    hubs: &[Hub],
+    (topic, hubs): &(Topic, Vec<Hub>),
 ) -> Result<()> {
     let source = step.live.sources[position].id;
     let existing = of_topic(step.db, topic)?;
@@ -181,41 +174,39 @@ pub fn open(
                     wake(step, (channel.id, hub), set)?;
                 }
             }
-            let set = step.db.uri_of(set)?;
-            step.facts.push(Fact::ChannelRevived {
+            let (topic, set) = (topic.clone(), uri.clone());
+            step.facts.push(Fact::ChannelRevived { topic, set });
+            channel.id
+        }
+        other => {
+            let id = if let Some(channel) = other {
+                end(step, &channel)?;
+                step.db.run(
+                    "UPDATE channel SET source = ?2, kind = ?3, set_id = ?4, retired = NULL, ends = NULL, body = x'', \
+                     untils = CASE WHEN kind = ?3 THEN untils ELSE x'' END WHERE id = ?1",
+                    (channel.id, source, kind, set),
+                )?;
+                if !channel.is_retired {
+                    let (topic, set) = (topic.clone(), channel.set_uri);
+                    step.facts.push(Fact::ChannelRetired { topic, set });
+                }
+                channel.id
+            } else {
+                let sql =
+                    "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4)";
+                step.db.run(sql, (source, kind, set, topic))?;
+                ChannelId(step.db.0.last_insert_rowid().cast_unsigned())
+            };
+            step.facts.push(Fact::ChannelOpened {
                 topic: topic.clone(),
-                set,
+                set: uri.clone(),
+                hubs: hubs.len(),
             });
-            channel.id
-        }
-        Some(channel) => {
-            end(step, &channel)?;
-            step.db.run(
-                "UPDATE channel SET source = ?2, kind = ?3, set_id = ?4, retired = NULL, ends = NULL, body = x'', \
-                 untils = CASE WHEN kind = ?3 THEN untils ELSE x'' END WHERE id = ?1",
-                (channel.id, source, kind, set),
-            )?;
-            if !channel.is_retired {
-                step.facts.push(Fact::ChannelRetired {
-                    topic: topic.clone(),
-                    set: channel.set_uri.clone(),
-                });
-            }
-            opened(step, topic, set, hubs.len())?;
-            channel.id
-        }
-        None => {
-            let sql = "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4)";
-            step.db.run(sql, (source, kind, set, topic))?;
-            let id = ChannelId(step.db.0.last_insert_rowid().cast_unsigned());
-            opened(step, topic, set, hubs.len())?;
             id
         }
     };
-    let hubs: BTreeSet<HubId> = {
-        let named = |hub: &Hub| step.live.hub_named(hub);
-        hubs.iter().filter_map(named).collect()
-    };
+    let hubs = hubs.iter().filter_map(|hub| step.live.hub_named(hub));
+    let hubs: BTreeSet<HubId> = hubs.collect();
     let before = listening(step, id)?;
     let Some(channel) = channel(step, id)? else {
         return Ok(());
@@ -242,16 +233,6 @@ pub fn open(
     if is_changed {
         step.serve.insert(id);
     }
-    Ok(())
-}
-
-fn opened(step: &mut Step<'_>, topic: &Topic, set: DocId, hubs: usize) -> Result<()> {
-    let set = step.db.uri_of(set)?;
-    step.facts.push(Fact::ChannelOpened {
-        topic: topic.clone(),
-        set,
-        hubs,
-    });
     Ok(())
 }
 
@@ -310,8 +291,18 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
     // R13: a hub that the configuration adds starts at now.
     if others.is_empty() || (is_first && is_added) {
         start(step, position, channel, hub)?;
-    } else {
-        copy(step, account, &others)?;
+        return weigh_account(step, account);
+    }
+    // Where the others were not told the same, the content that was told is unclear.
+    for other in &others {
+        step.db.run(
+            "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+             SELECT channel, ?2, document, told_capability, told_form, \
+             CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?3 \
+             ON CONFLICT (channel, hub, document) DO UPDATE SET told_fingerprint = \
+             CASE WHEN told_fingerprint IS NOT DISTINCT FROM excluded.told_fingerprint THEN told_fingerprint END",
+            (account, *other, others.len()),
+        )?;
     }
     weigh_account(step, account)
 }
@@ -333,23 +324,8 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     for (description, (before, _)) in &step.live.sources[position].descriptions {
         // One that ended before anybody was told of it may be forgotten.
         if step.db.document(*description)?.is_some() {
-            owed::owe_to(step, account, *description, *before)?;
+            owed::set_told(step.db, account, *description, *before)?;
         }
-    }
-    Ok(())
-}
-
-/// Gives an account what others were told; where they were not told the same, the content that was told is unclear.
-fn copy(step: &Step<'_>, account: AccountId, others: &[HubId]) -> Result<()> {
-    for other in others {
-        step.db.run(
-            "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-             SELECT channel, ?2, document, told_capability, told_form, \
-             CASE WHEN ?4 = 1 THEN told_fingerprint END FROM owed WHERE channel = ?1 AND hub = ?3 \
-             ON CONFLICT (channel, hub, document) DO UPDATE SET told_fingerprint = \
-             CASE WHEN told_fingerprint IS NOT DISTINCT FROM excluded.told_fingerprint THEN told_fingerprint END",
-            (account, *other, others.len()),
-        )?;
     }
     Ok(())
 }
@@ -357,7 +333,7 @@ fn copy(step: &Step<'_>, account: AccountId, others: &[HubId]) -> Result<()> {
 /// Withdraws what is in flight on an account, without following it up.
 fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let (channel, hub) = account;
-    clear_flight(step, account)?;
+    delivery::clear_flight(step, account)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
         && live.queue.waiting.contains(&channel)
     {
@@ -392,7 +368,7 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
     for document in gone {
-        forget_if_done(step, document)?;
+        documents::forget_if_done(step, document)?;
     }
     Ok(())
 }
@@ -466,7 +442,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
         withdraw(step, account)?;
         change_log::trim(step, account.0)?;
         for document in gone {
-            forget_if_done(step, document)?;
+            documents::forget_if_done(step, document)?;
         }
         end_accounts(step, account.0)?;
     }
@@ -474,32 +450,20 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
 }
 
 /// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
-pub fn is_name_only(db: Db<'_>, plan: &Plan, channel: &Channel) -> Result<bool> {
-    let hubs = db.all::<Vec<Hub>>(
-        "SELECT h.uri FROM account a CROSS JOIN hub h ON h.id = a.hub WHERE a.channel = ?1 AND a.left_at IS NULL",
-        channel.id,
-    )?;
-    let is_for_brokers = !hubs.is_empty()
-        && hubs
-            .iter()
-            .all(|hub| plan.mode_of(hub) == Some(Mode::Broker));
-    if !is_for_brokers {
-        return Ok(false);
-    }
-    let name = db.first::<String>("SELECT name FROM source WHERE id = ?1", channel.source)?;
-    let source = plan
-        .sources
-        .iter()
-        .find(|source| Some(&source.name) == name.as_ref());
-    let Some(source) = source else {
+pub fn is_name_only(db: Db<'_>, plan: &Plan, live: &Live, channel: &Channel) -> Result<bool> {
+    let sql = "SELECT hub FROM account WHERE channel = ?1 AND left_at IS NULL";
+    let hubs = db.all::<Vec<HubId>>(sql, channel.id)?;
+    let mut modes = hubs.iter().map(|hub| Some(live.hubs.get(hub)?.mode));
+    let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(Mode::Broker));
+    let source = live.position(channel.source).filter(|_| is_for_brokers);
+    let Some(source) = source.map(|position| &plan.sources[position]) else {
         return Ok(false);
     };
     let sql = "SELECT 1 FROM advertised WHERE document = ?1 AND kind = ?2 AND topic = ?3";
     let is_advertised = db.exists(sql, (channel.set, channel.kind, &channel.topic))?;
-    let is_configured = plan
-        .channels
-        .iter()
-        .any(|one| one.capability_list == channel.set_uri && one.kind == channel.kind);
+    let mut entries = plan.channels.iter();
+    let is_configured =
+        entries.any(|it| it.capability_list == channel.set_uri && it.kind == channel.kind);
     let topics = default_topics(plan, source, &channel.set_uri, channel.kind);
     Ok(topics.is_some_and(|topics| topics.contains(&channel.topic))
         && !is_advertised

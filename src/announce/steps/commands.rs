@@ -4,14 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::announce::event::{DropCause, Fact};
 use crate::announce::history::Outcome;
-use crate::announce::ids::AccountId;
 use resourcesync::channel_kind::ChannelKind;
 
-use crate::announce::steps::channels::channel;
-use crate::announce::steps::delivery::{clear_flight, covered, follow_up, retry_due, seen};
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{change_log, owed};
-use crate::state::{DocId, Result};
+use crate::announce::steps::{Step, change_log, channels, delivery, owed};
+use crate::state::{AccountId, DocId, Result};
 
 /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
 pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
@@ -39,14 +35,14 @@ pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
     if notifications > 0 {
         step.facts.push(Fact::Retried { notifications });
     }
-    retry_due(step)
+    delivery::retry_due(step)
 }
 
 /// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
 /// missing are not announced yet, so they stay.
 pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
     let (id, hub) = account;
-    let Some(channel) = channel(step, id)? else {
+    let Some(channel) = channels::channel(step, id)? else {
         return Ok(0);
     };
     let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
@@ -58,7 +54,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
     if changes == 0 {
         return Ok(0);
     }
-    clear_flight(step, account)?;
+    delivery::clear_flight(step, account)?;
     let sql = "UPDATE account SET until = NULL, max_entries = NULL WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
     if channel.kind == ChannelKind::Change {
@@ -78,7 +74,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
             live.queue_mut().end_outage();
         }
     }
-    follow_up(step, &channel, documents)?;
+    delivery::follow_up(step, id, documents.into_iter().collect())?;
     step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
     Ok(changes)
 }
@@ -87,17 +83,18 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
 fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
     let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
     let due = step.db.all::<Vec<DocId>>(sql, account)?;
-    let flown = covered(step, account)?;
+    let flown = delivery::covered(step, account)?;
     let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
     owed.extend(flown.iter().map(|(document, _)| *document));
     for (document, told) in &flown {
         let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
         if !due.contains(document) && step.db.exists(sql, (account, *document))? {
-            owed::set_told(step, account, *document, *told)?;
+            owed::set_told(step.db, account, *document, *told)?;
         }
     }
     for document in due {
-        owed::set_told(step, account, document, seen(step, document)?)?;
+        let seen = step.db.document(document)?.and_then(|it| it.seen());
+        owed::set_told(step.db, account, document, seen)?;
     }
     Ok((owed.len(), owed))
 }

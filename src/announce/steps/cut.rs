@@ -3,41 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::announce::difference::{Permission, Version, is_end_said};
+use crate::announce::difference::{Version, is_end_said};
 use crate::announce::event::Fact;
-use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
-use crate::announce::span::{Span, span};
-use crate::announce::time::later;
+use crate::announce::time::{Span, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{Channel, channel};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
-use crate::announce::steps::fetches::next_ping;
 use crate::announce::steps::owed::{self, Due};
-use crate::announce::steps::served::{forget_said, pinged, say, serve_what_waits, write_page};
-use crate::announce::steps::step::Step;
-use crate::state::{DocId, HubId, Result};
+use crate::announce::steps::{Step, change_log, fetches, served};
+use crate::state::{ChannelId, DocId, HubId, Result};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
 const UNTILS: usize = 64;
 /// Number of channels whose deadlines one step handles, so that no transaction is long. The next step is due at once then.
 pub const CHANNELS_PER_STEP: usize = 64;
 
-/// Entries that are announced together: those of one document, or of a notification.
+/// Entries that are announced together: those of one document, of a notification, or of a topic.
 #[derive(Debug, Default, PartialEq)]
 pub struct Announced {
     pub entries: Vec<Entry>,
     /// The version that each document counts as told in once they are accepted; nothing for one that ended.
-    covers: Vec<(DocId, Option<Version>)>,
+    pub covers: Vec<(DocId, Option<Version>)>,
     /// The `until` of the notification before.
-    before: Option<Timestamp>,
+    pub before: Option<Timestamp>,
     /// The time of the earliest change: of those that a notification leaves for the one after it, or that are held.
     pub open: Option<Timestamp>,
 }
@@ -109,7 +104,7 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     }
     let mut cuts: Vec<(Announced, Vec<(HubId, bool)>)> = Vec::new();
     for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
-        let Some(mut next) = next(step, position, &channel, hub, limit)? else {
+        let Some(mut next) = next(step, &channel, hub, limit)? else {
             continue;
         };
         next.before = before;
@@ -119,10 +114,10 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
         }
     }
     if cuts.is_empty() {
-        return serve_what_waits(step, position, &channel);
+        return served::serve_what_waits(step, &channel);
     }
     for (next, hubs) in cuts {
-        launch(step, position, &channel, next, &hubs)?;
+        launch(step, &channel, next, &hubs)?;
     }
     Ok(())
 }
@@ -141,7 +136,7 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     let mut free = Vec::new();
     for (hub, has_left, own, until, pinged, fetched) in accounts {
         let pinged = pinged.filter(|_| step.mode(hub) == Some(Mode::Ping));
-        if pinged.is_none_or(|at| next_ping(at, fetched) <= step.now) {
+        if pinged.is_none_or(|at| fetches::next_ping(at, fetched) <= step.now) {
             free.push((hub, has_left, entry_limit(step, hub, own), until));
         }
     }
@@ -158,19 +153,13 @@ pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
 }
 
 /// Returns the next notification of an account, of so many entries at most.
-fn next(
-    step: &Step<'_>,
-    position: usize,
-    channel: &Channel,
-    hub: HubId,
-    max: usize,
-) -> Result<Option<Announced>> {
+fn next(step: &Step<'_>, channel: &Channel, hub: HubId, max: usize) -> Result<Option<Announced>> {
     let size = step.live.hubs.get(&hub);
     let size = size.and_then(|hub| hub.queue.size_limit(step.now));
     let window = &step.plan.window;
     let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
     let max = max.min(window.max_entries);
-    let (announced, beyond) = announced(step, position, channel, hub, Some(max))?;
+    let (announced, beyond) = announced(step, channel, hub, Some(max))?;
     let mut bytes = overhead(step, channel)?;
     let mut next = Announced {
         open: beyond,
@@ -192,7 +181,7 @@ fn next(
     if next.entries.is_empty() {
         return Ok(None);
     }
-    let waiting = waiting_since(step, position, channel, hub)?;
+    let waiting = waiting_since(step, channel, hub)?;
     next.open = next.open.into_iter().chain(waiting).min();
     Ok(Some(next))
 }
@@ -201,7 +190,6 @@ fn next(
 /// the earliest change beyond; without a maximum all that it is due besides what is in flight.
 pub fn announced(
     step: &Step<'_>,
-    position: usize,
     channel: &Channel,
     hub: HubId,
     max: Option<usize>,
@@ -237,7 +225,7 @@ pub fn announced(
             break;
         }
         let of = (channel.set, is_member);
-        if let Due::Announce(changes, becomes) = owed::due(step, position, of, &document, told)? {
+        if let Due::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
             let entries = changes.into_iter().map(|(change, capability)| Entry {
                 uri: document.uri.clone(),
                 change,
@@ -253,21 +241,11 @@ pub fn announced(
             });
         }
     }
-    if !step.plan.sources[position].announce_all_components {
+    let plan = step.plan_of(channel.source);
+    if !plan.is_some_and(|plan| plan.announce_all_components) {
         announced = newest_components(announced);
     }
     Ok((announced, beyond))
-}
-
-/// Returns the entries of what an account is due besides what is in flight, for a report.
-pub fn entries_to_come(
-    step: &Step<'_>,
-    position: usize,
-    channel: &Channel,
-    hub: HubId,
-) -> Result<Vec<Entry>> {
-    let (announced, _) = announced(step, position, channel, hub, None)?;
-    Ok(announced.into_iter().flat_map(|one| one.entries).collect())
 }
 
 // R18, Framework Notification 1.0.1 section 2: of several components of one index, one is announced.
@@ -296,12 +274,7 @@ fn newest_components(announced: Vec<Announced>) -> Vec<Announced> {
 }
 
 /// Returns the time of the earliest change that may have to be announced later: held, or missing (R20).
-pub fn waiting_since(
-    step: &Step<'_>,
-    position: usize,
-    channel: &Channel,
-    hub: HubId,
-) -> Result<Option<Timestamp>> {
+pub fn waiting_since(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
     let held = step.db.first::<Option<Timestamp>>(
         "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
          AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \
@@ -319,12 +292,8 @@ pub fn waiting_since(
          AND NOT ?5)",
         (channel.id, hub, channel.source, channel.set, channel.is_retired),
     )?;
-    let all_deletions = step.plan.sources[position].announce_all_deletions;
     let ended = missing.into_iter().filter(|(told, archived, _)| {
-        let permission = Permission {
-            archived: *archived,
-            all_deletions,
-        };
+        let permission = step.permission(channel.source, *archived);
         told.is_some_and(|told| is_end_said(&told, permission))
     });
     let times = ended.filter_map(|(.., since)| since);
@@ -334,13 +303,12 @@ pub fn waiting_since(
 /// Puts a notification in flight to the hubs that get it.
 fn launch(
     step: &mut Step<'_>,
-    position: usize,
     channel: &Channel,
     mut next: Announced,
     hubs: &[(HubId, bool)],
 ) -> Result<()> {
     // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
-    let pinged = pinged(step, channel.id)?;
+    let pinged = served::pinged(step, channel.id)?;
     let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
     let (span, untils) = if are_pinged {
         (Span::default(), None)
@@ -365,9 +333,7 @@ fn launch(
         bytes: body.len(),
         until: span.until,
         cut: step.now,
-        attempts: 0,
-        is_sending: false,
-        is_logged: false,
+        ..Flight::default()
     };
     for (hub, has_left) in hubs {
         for (document, told) in &next.covers {
@@ -392,10 +358,10 @@ fn launch(
             .run("DELETE FROM said WHERE channel = ?1", channel.id)?;
     } else {
         if hubs.iter().any(|(hub, _)| pinged.contains(hub)) {
-            say(step, channel.id, &payload.entries)?;
+            served::say(step, channel.id, &payload.entries)?;
         }
-        forget_said(step, channel.id)?;
-        write_page(step, position, channel)?;
+        served::forget_said(step, channel.id)?;
+        served::write_page(step, channel)?;
     }
     step.serve.insert(channel.id);
     for (hub, _) in hubs {

@@ -8,9 +8,9 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, SourcePlan};
 use crate::announce::time::later;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::documents::{self, COLUMNS, Presence, SeenDocument};
 use crate::announce::steps::live::LiveSource;
-use crate::announce::steps::step::Step;
 use crate::state::{Db, Result};
 
 /// The wait for the answer to a look at a missing document, before another look.
@@ -110,7 +110,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
         documents::delete(step, position, &document)?;
         if let Some(successor) = successor {
             let before = step.db.document(id)?;
-            documents::seen(step, position, (id, &document.uri), successor, before)?;
+            documents::seen(step, successor, before)?;
         }
     }
     Ok(())
@@ -147,24 +147,20 @@ fn missing_of(counts: &MountCounts, source: &LiveSource, kind: usize) -> (usize,
 }
 
 /// Returns the suspension of deletions of a source as it was last judged.
-pub fn suspension(
-    db: Db<'_>,
-    plan: &SourcePlan,
-    source: &LiveSource,
-) -> Result<Option<Suspension>> {
-    if !source.is_suspended() {
+pub fn suspension(db: Db<'_>, plan: &SourcePlan, live: &LiveSource) -> Result<Option<Suspension>> {
+    if !live.is_suspended() {
         return Ok(None);
     }
-    let (missing, of) = missing_of(&census(db, source)?, source, 0);
+    let (missing, of) = missing_of(&census(db, live)?, live, 0);
     Ok(Some(Suspension {
         source: plan.name.clone(),
-        missing: if source.is_mass {
+        missing: if live.is_mass {
             missing
         } else {
-            source.away_count
+            live.away_count
         },
         of,
-        unmounted: source.away.iter().cloned().collect(),
+        unmounted: live.away.iter().cloned().collect(),
     }))
 }
 

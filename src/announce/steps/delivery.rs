@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::announce::delivery::Submission;
-use crate::announce::delivery::attempt::{Attempt, RefusalScope};
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
 use crate::announce::difference::Version;
 use crate::announce::event::Fact;
-use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::plan::Mode;
 use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
@@ -19,19 +18,18 @@ use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::publisher::verdict::{Verdict, verdict};
 
 use crate::announce::history::{Outcome, OutcomeView};
-use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{self, Channel, channel};
 use crate::announce::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
+use crate::announce::steps::documents::Presence;
 use crate::announce::steps::fetches::{PING_APART, forget_unfetched};
-use crate::announce::steps::owed;
-use crate::announce::steps::step::Step;
-use crate::state::{DocId, HubId, Result, from_row};
+use crate::announce::steps::{Step, change_log, owed};
+use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
 
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// The notification in flight on an account.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Flight {
     pub seq: u64,
     pub entries: usize,
@@ -73,13 +71,10 @@ fn note_attempt(
     refusal: Option<Refusal>,
 ) -> Result<Attempt> {
     let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
+    let json = serde_json::to_string(&attempt).unwrap_or_default();
     let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (answered.account, as_json(&attempt)))?;
+    step.db.run(sql, (answered.account, json))?;
     Ok(attempt)
-}
-
-fn as_json(attempt: &Attempt) -> String {
-    serde_json::to_string(attempt).unwrap_or_default()
 }
 
 // Submissions.
@@ -179,8 +174,6 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
             withdraw(step, account)?;
             cut(step, id)?;
         }
-        let wake = step.live.hubs.get(&hub).and_then(|live| live.queue.wake());
-        step.wakes.extend(wake.filter(|at| *at > now));
     }
     Ok(())
 }
@@ -216,28 +209,29 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
         let sql = "UPDATE account SET until = NULL WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
         for (document, flown) in &covered {
-            let told = told(step, account, *document)?;
-            let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence <> 1";
-            let is_away = step.db.exists(sql, *document)?;
+            let sql = "SELECT told_capability, told_form, told_fingerprint FROM owed \
+                       WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+            let owed = step
+                .db
+                .first::<Option<Version>>(sql, (account, *document))?;
+            let seen = step.db.document(*document)?;
+            let is_away = seen
+                .as_ref()
+                .is_none_or(|it| it.presence != Presence::Present);
+            let told = owed.unwrap_or_else(|| seen.and_then(|seen| seen.seen()));
             if let Some(told) = told.or(flown.filter(|_| is_away)) {
                 let unclear = Version {
                     fingerprint: None,
                     ..told
                 };
-                owed::set_told(step, account, *document, Some(unclear))?;
+                owed::set_told(step.db, account, *document, Some(unclear))?;
             }
         }
     }
     clear_flight(step, account)?;
     step.ready.insert(account.0);
-    match channel(step, account.0)? {
-        Some(channel) => follow_up(
-            step,
-            &channel,
-            covered.into_iter().map(|(document, _)| document),
-        ),
-        None => Ok(()),
-    }
+    let documents = covered.into_iter().map(|(document, _)| document);
+    follow_up(step, account.0, documents.collect())
 }
 
 /// Forgets what is in flight on an account.
@@ -258,35 +252,14 @@ pub fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option
     )
 }
 
-/// Returns the version that a hub was told of a document, if it was told of it.
-fn told(step: &Step<'_>, account: AccountId, document: DocId) -> Result<Option<Version>> {
-    let owed = step.db.first::<Option<Version>>(
-        "SELECT told_capability, told_form, told_fingerprint FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-        (account, document),
-    )?;
-    owed.map_or_else(|| seen(step, document), Ok)
-}
-
-pub fn seen(step: &Step<'_>, document: DocId) -> Result<Option<Version>> {
-    let document = step.db.document(document)?;
-    Ok(document.and_then(|document| document.seen()))
-}
-
 /// Weighs documents again, after what an account of a channel was told of them changed.
-pub fn follow_up(
-    step: &mut Step<'_>,
-    channel: &Channel,
-    documents: impl IntoIterator<Item = DocId>,
-) -> Result<()> {
-    let Some(position) = step.live.position(channel.source) else {
-        return Ok(());
-    };
+pub fn follow_up(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> Result<()> {
     for document in documents {
         if let Some(document) = step.db.document(document)? {
-            owed::weigh(step, position, document, false)?;
+            owed::weigh(step, document, false)?;
         }
     }
-    channels::end_accounts(step, channel.id)
+    channels::end_accounts(step, channel)
 }
 
 /// Queues the notifications whose time has come.
@@ -411,7 +384,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let told = step.db.all::<Vec<DocId>>(sql, account)?;
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
-    let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
+    note_attempt(step, answered, None)?;
     // Of a hub that is pinged, what it fetches counts.
     let until = if is_pinged { "until" } else { "flight_until" };
     let ping = if is_pinged {
@@ -422,16 +395,15 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     step.db.run(
         &format!(
             "UPDATE account SET until = {until}, max_entries = CASE WHEN ?5 = 0 THEN max_entries END, accepted = ?3, \
-             seq = NULL, body = NULL, entries = NULL, \
-             flight_until = NULL, cut = NULL, attempts = NULL, retry_at = NULL, in_doubt = 0, is_answer_old = 0, \
-             last = ?6{ping} WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
+             is_answer_old = 0{ping} WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
         ),
-        (account, now, later(now, PING_APART), is_whole, as_json(&last)),
+        (account, now, later(now, PING_APART), is_whole),
     )?;
+    clear_flight(step, account)?;
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
-    follow_up(step, &answered.channel, told)?;
+    follow_up(step, id, told)?;
     step.ready.insert(id);
     let ended = step
         .live
@@ -493,7 +465,7 @@ fn refused(
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
     let uri = step.hub_uri(hub)?;
-    let scope = note_attempt(step, answered, Some(refusal.clone()))?.scope();
+    let attempt = note_attempt(step, answered, Some(refusal.clone()))?;
     let retries = step.db.first::<(bool, Option<i64>, bool)>(
         "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
         account,
@@ -506,7 +478,8 @@ fn refused(
     let queue = live.queue_mut();
     let accepted_since = acceptances.is_some_and(|before| queue.acceptances.cast_signed() > before);
     let is_at_fault = answered.before.is_some() && (was_at_fault || accepted_since);
-    let is_of_hub = scope == Some(RefusalScope::Hub) && (!is_at_fault || queue.fails_at_fault(id));
+    let may_be_of_hub = attempt.is_refused_by_hub();
+    let is_of_hub = may_be_of_hub && (!is_at_fault || queue.fails_at_fault(id));
     let (mut retry_at, mut is_news, mut ended) = (at, true, None);
     if is_answer_old {
         // The hub was reached in another way then.
@@ -527,7 +500,7 @@ fn refused(
             retry_at = queue.outage.as_ref().map_or(at, |outage| outage.next_probe);
         }
     } else {
-        if scope == Some(RefusalScope::Notification) {
+        if !may_be_of_hub {
             ended = queue.end_outage();
         }
         let before = answered
@@ -535,9 +508,7 @@ fn refused(
             .as_ref()
             .and_then(|last| last.refusal.as_ref());
         let is_repeated = before.is_some_and(|before| before.kind == refusal.kind);
-        let sum_up_at;
-        (is_news, sum_up_at) = queue.refused(&refusal, is_repeated, now);
-        step.live.wakes.extend(sum_up_at);
+        is_news = queue.refused(&refusal, is_repeated, now);
     }
     let acceptances = queue.acceptances.cast_signed();
     step.db.run(
@@ -570,7 +541,7 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
     let mut notifications = 0;
     for (id, seq, attempts, last) in flying {
         let last = last.filter(|last| last.seq == seq);
-        if last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub)) {
+        if last.is_none_or(|last| last.is_refused_by_hub()) {
             enqueue(step, (id, hub), attempts, false)?;
             notifications += 1;
         }
@@ -587,11 +558,10 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
 /// Reports how many refusals were like those that were reported.
 pub fn sum_up_refusals(step: &mut Step<'_>) {
     let now = step.now;
-    if step.live.wakes.first().is_none_or(|at| *at > now) {
-        return;
-    }
-    step.live.wakes.retain(|at| *at > now);
     for live in step.live.hubs.values_mut() {
+        if live.queue.sums_up_at().is_none_or(|at| at > now) {
+            continue;
+        }
         for (kind, reason, notifications) in live.queue_mut().sum_up(now) {
             step.facts.push(Fact::RefusedAlike {
                 hub: live.hub.clone(),

@@ -4,21 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::announce::difference::{Permission, Version, is_end_said};
+use crate::announce::difference::{Version, is_end_said};
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::ids::AccountId;
-use crate::announce::observation::{
-    DocumentPath, Incomplete, Look, MountId, Observation, RACY, Stat,
-};
+use crate::announce::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::document::{Form, Parsed};
+use resourcesync::document::{Form, Parsed, is_structural};
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{channels, findings, owed, relations, troubles};
-use crate::state::{Db, DocId, Result, from_row, integers, nth};
+use crate::announce::steps::{Step, channels, findings, mounts, owed, relations, troubles};
+use crate::state::{AccountId, Db, DocId, Result, from_row, integers, nth};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +156,10 @@ impl<'a> Db<'a> {
 /// A complete document, as a look found it.
 #[derive(Debug)]
 pub struct Sighting {
+    /// Position of its source.
+    pub position: usize,
+    pub id: DocId,
+    pub uri: Uri,
     pub path: DocumentPath,
     pub parsed: Arc<Parsed>,
     pub stat: Stat,
@@ -176,45 +176,45 @@ impl Sighting {
     }
 }
 
-/// Takes one look at a candidate of the source at a position (R3, R4).
-pub fn observe(
-    step: &mut Step<'_>,
-    position: usize,
-    uri: Uri,
-    observation: Observation,
-) -> Result<()> {
+/// Takes one look at a candidate (R3, R4).
+pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     let Observation { path, at, look } = observation;
+    let source = step.plan.source_of(path.mount);
+    let place = source.and_then(|(position, plan)| Some((position, plan.uri_of(&path)?)));
+    let Some((position, uri)) = place else {
+        return Ok(());
+    };
     let is_nothing = matches!(
         look,
         Look::Missing | Look::Incomplete(Incomplete::Denied(_))
     );
     if !is_nothing {
-        crate::announce::steps::mounts::occupied(step, position, path.mount, at)?;
+        let mount = step.live.sources[position].mounts.get(&path.mount);
+        if mount.is_some_and(|mount| mount.root.is_empty()) {
+            mounts::accept_root(step, path.mount, at)?;
+        }
         step.live.sources[position].note_look(path.mount, &uri, true);
     }
     findings::note_look(step, position, &uri, &look)?;
     match look {
         Look::Document { parsed, stat } => {
             let sighting = Sighting {
+                position,
+                id: step.db.row_of(&uri)?,
+                uri,
                 path,
                 parsed,
                 stat,
                 at,
             };
-            let id = step.db.row_of(&uri)?;
-            match step.db.document(id)? {
+            match step.db.document(sighting.id)? {
                 Some(before)
-                    if !is_expected(&before)
-                        && ends_aloud(
-                            &before,
-                            &sighting.version(),
-                            step.plan.sources[position].announce_all_deletions,
-                        ) =>
+                    if !is_expected(&before) && ends_aloud(step, &before, &sighting.version()) =>
                 {
                     vanished(step, position, before, at, true)?;
-                    step.successors.insert(id, Some(sighting));
+                    step.successors.insert(sighting.id, Some(sighting));
                 }
-                before => seen(step, position, (id, &uri), sighting, before)?,
+                before => seen(step, sighting, before)?,
             }
         }
         Look::Other { stat, reason } => {
@@ -258,39 +258,27 @@ pub fn observe(
 
 /// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
 /// gets the grace of what is missing. An index of several Source Descriptions is no other document.
-fn ends_aloud(before: &SeenDocument, found: &Version, all_deletions: bool) -> bool {
-    // An index of Source Descriptions may be known to hubs as the Source Description that it was.
-    let is_description = found.capability == Capability::SourceDescription;
-    let form = match before.version.capability {
-        Capability::SourceDescription => Form::List,
-        _ => before.version.form,
-    };
-    let ended = Version {
-        form,
-        ..before.version
-    };
+fn ends_aloud(step: &Step<'_>, before: &SeenDocument, found: &Version) -> bool {
+    let mut ended = before.version;
+    let was_description = ended.capability == Capability::SourceDescription;
+    if was_description {
+        // An index of Source Descriptions may be known to hubs as the Source Description that it was.
+        ended.form = Form::List;
+    }
     let is_same =
-        found.capability == ended.capability && (is_description || found.form == ended.form);
-    let permission = Permission {
-        archived: before.archived,
-        all_deletions,
-    };
+        found.capability == ended.capability && (was_description || found.form == ended.form);
+    let permission = step.permission(before.source, before.archived);
     !before.is_gone() && !is_same && is_end_said(&ended, permission)
 }
 
 /// Takes in a complete document.
-pub fn seen(
-    step: &mut Step<'_>,
-    position: usize,
-    (id, uri): (DocId, &Uri),
-    sighting: Sighting,
-    before: Option<SeenDocument>,
-) -> Result<()> {
-    let trouble = troubles::forget(step, position, uri)?;
+pub fn seen(step: &mut Step<'_>, sighting: Sighting, before: Option<SeenDocument>) -> Result<()> {
+    let position = sighting.position;
+    let trouble = troubles::forget(step, position, &sighting.uri)?;
     if trouble.is_some_and(|(_, reported)| reported) {
         step.facts.push(Fact::Mended {
             path: sighting.path.clone(),
-            uri: uri.clone(),
+            uri: sighting.uri.clone(),
         });
     }
     let mount = sighting.path.mount;
@@ -302,7 +290,7 @@ pub fn seen(
         let is_new_ground = step.live.sources[position].is_new_ground(&sighting.path);
         if !plan.announce_existing && is_new_ground {
             let known = step.live.sources[position].mount_mut(mount);
-            let is_known = known.is_some_and(|known| known.baseline.first_look(uri, &sighting));
+            let is_known = known.is_some_and(|known| known.baseline.first_look(&sighting));
             baseline = if is_known { 1 } else { 2 };
         } else if predates {
             baseline = 2;
@@ -316,7 +304,7 @@ pub fn seen(
             return met(step, before, &sighting);
         }
     }
-    put(step, position, id, sighting, before, baseline)?;
+    put(step, sighting, before, baseline)?;
     step.live.sources[position].hold_document(step.db, mount)
 }
 
@@ -346,35 +334,31 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
 /// Takes in a document that is new or changed.
 fn put(
     step: &mut Step<'_>,
-    position: usize,
-    id: DocId,
     sighting: Sighting,
     before: Option<SeenDocument>,
     baseline: u8,
 ) -> Result<()> {
     let db = step.db;
-    let plan = &step.plan.sources[position];
     let version = sighting.version();
     let previous = before.as_ref().filter(|before| !before.is_gone());
     let Sighting {
+        position,
+        id,
         path,
         parsed,
         stat,
         at,
+        ..
     } = sighting;
-    let document = &parsed.document;
+    let (plan, document) = (&step.plan.sources[position], &parsed.document);
     let row_of = |uri: &Option<Uri>| {
         let uri = uri.as_ref().map(|uri| plan.canonical(uri));
         uri.map(|uri| db.row_of(&uri)).transpose()
     };
     let (up, index) = (row_of(&document.up)?, row_of(&document.index)?);
-    let named_form = match index {
-        Some(index) => db
-            .document(index)?
-            .filter(|index| !index.is_gone())
-            .map(|index| index.version.form),
-        None => None,
-    };
+    let named = index.map(|index| db.document(index)).transpose()?;
+    let named = named.flatten().and_then(|index| index.seen());
+    let named_form = named.map(|index| index.form);
     let newly_indexed = previous.is_some_and(|before| {
         let changed_form =
             before.named_form.is_some() && named_form.is_some() && before.named_form != named_form;
@@ -382,7 +366,8 @@ fn put(
         let still_waits = before.newly_indexed && before.hold == Hold::Waiting;
         index.is_some() && (index != before.names_index || changed_form || still_waits)
     });
-    let swept = step.live.sources[position].swept(path.mount);
+    let mount = step.live.sources[position].mounts.get(&path.mount);
+    let swept = mount.and_then(|mount| mount.baseline.swept);
     let last_look = swept.max(previous.map(|before| before.looked));
     let is_within = |last_look: Timestamp| last_look <= stat.modified && stat.modified <= at;
     let dated = if last_look.is_some_and(is_within) {
@@ -440,18 +425,14 @@ fn put(
     if before.is_some() {
         db.run("DELETE FROM seeing", ())?;
     }
-    let is_structural = resourcesync::document::is_structural(version.capability, version.form);
-    let was_structural = before.as_ref().is_some_and(|before| {
-        resourcesync::document::is_structural(before.version.capability, before.version.form)
-    });
-    if is_structural || was_structural {
-        let members = document.members.iter().filter(|_| is_structural);
+    let is_structural = |version: &Version| is_structural(version.capability, version.form);
+    let was = before.as_ref().map(|before| &before.version);
+    if is_structural(&version) || was.is_some_and(is_structural) {
+        let members = document.members.iter();
+        let members = members.filter(|_| is_structural(&version));
         set_mentions(step, id, members.map(|uri| plan.canonical(uri)))?;
     }
-    if before
-        .as_ref()
-        .is_some_and(|before| before.version.is_set())
-    {
+    if was.is_some_and(Version::is_set) {
         db.run("DELETE FROM advertised WHERE document = ?1", id)?;
     }
     let advertised = document.channels.iter().filter(|_| version.is_set());
@@ -483,16 +464,12 @@ fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
 }
 
 /// Replaces the entries of a structural document, and touches the documents that only one of the old and the new name.
-fn set_mentions(
-    step: &mut Step<'_>,
-    list: DocId,
-    members: impl Iterator<Item = Uri>,
-) -> Result<()> {
+fn set_mentions(step: &mut Step<'_>, list: DocId, named: impl Iterator<Item = Uri>) -> Result<()> {
     let db = step.db;
     let sql = "SELECT document FROM mention WHERE list = ?1";
     let mut gone = db.all::<BTreeSet<DocId>>(sql, list)?;
-    let mut seen = std::collections::BTreeSet::new();
-    for member in members {
+    let mut seen = BTreeSet::new();
+    for member in named {
         let known = db.id_of(&member)?;
         let id = known.map_or_else(|| db.add_row(&member), Ok)?;
         if !seen.insert(id) || gone.remove(&id) {
@@ -543,11 +520,10 @@ pub fn vanished(
         )?;
     }
     let grace = step.plan.sources[position].deletion_grace;
-    let ends = before.grace_ends.unwrap_or_else(|| later(step.now, grace));
-    let is_new = before.grace_ends.is_none();
     step.db.run(
-        "UPDATE document SET is_replaced = max(is_replaced, ?2), grace_ends = ?3, look_at = CASE WHEN ?4 THEN ?3 ELSE look_at END WHERE id = ?1",
-        (before.id, is_replaced, ends, is_new),
+        "UPDATE document SET is_replaced = max(is_replaced, ?2), grace_ends = coalesce(grace_ends, ?3), \
+         look_at = CASE WHEN grace_ends IS NULL THEN ?3 ELSE look_at END WHERE id = ?1",
+        (before.id, is_replaced, later(step.now, grace)),
     )?;
     step.successors.insert(before.id, None);
     Ok(())
@@ -666,14 +642,4 @@ fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath
         step.explain.insert(path.clone());
     }
     Ok(())
-}
-
-/// Forgets what was read of a mount for a baseline that was not finished.
-pub fn forget_mount(step: &Step<'_>, mount: MountId) -> Result<()> {
-    let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
-    let documents = step.db.all::<Vec<DocId>>(sql, mount)?;
-    for id in documents {
-        forget(step.db, id)?;
-    }
-    step.db.run("DELETE FROM trouble WHERE mount = ?1", mount)
 }

@@ -7,8 +7,8 @@ use crate::announce::observation::MountId;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
-use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result};
 
 /// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
@@ -91,16 +91,4 @@ pub fn watched_time(
             grace.max(UNSEEN_GRACE)
         },
     })
-}
-
-/// Ends the waits for entries that no list had in time: the next round takes them. Returns their number.
-pub fn end_waits(step: &Step<'_>, set: DocId) -> Result<usize> {
-    let sql = "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
-    step.db.change(sql, (set, step.now))
-}
-
-/// Returns the first time at which entries wait no more.
-pub fn next_wait_end(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
-    let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
-    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
 }

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::mem::take;
 
-use crate::announce::delivery::hub_queue::HubQueue;
 use crate::announce::event::{Effect, Event, Fact, Now};
 use crate::announce::history::{History, recalled};
-use crate::announce::ids::{AccountId, ChannelId};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Mode, Plan, Replaces, SourcePlan};
 use crate::announce::time::later;
@@ -16,11 +14,10 @@ use rusqlite::Connection;
 use websub::retry::end_of;
 
 use crate::announce::steps::live::{Live, LiveHub, LiveSource};
-use crate::announce::steps::step::Step;
 use crate::announce::steps::{
-    change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
+    Step, change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
 };
-use crate::state::{Db, DocId, HubId, Result, StateError};
+use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
 
 /// The state under a plan, with what is kept in memory of it.
 #[derive(Debug)]
@@ -216,13 +213,11 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     // What this plan decides is to be decided again, should the plan before it return.
     let sql = "UPDATE source SET routed = NULL WHERE routed <> ?1";
     db.run(sql, &*step.live.plan_hash)?;
-    for live in step.live.hubs.values_mut() {
+    for (id, live) in &mut step.live.hubs {
         live.is_added = added.contains(&live.hub);
         live.is_inherited = inherited.contains(&live.hub);
-        let mut hubs = before.iter().flat_map(|before| before.hubs.values());
-        if let Some(before) = hubs.find(|before| before.hub == live.hub) {
-            live.queue_mut()
-                .inherit(&mut HubQueue::clone(&before.queue));
+        if let Some(before) = before.and_then(|before| before.hubs.get(id)) {
+            live.queue_mut().inherit(&before.queue);
         }
     }
     for source in &mut step.live.sources {
@@ -305,14 +300,11 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
 /// that are new, and those that replace others.
 fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
     let db = step.db;
-    let known =
-        db.all::<Vec<(HubId, Hub, String, bool)>>("SELECT id, uri, mode, configured FROM hub", ())?;
+    let sql = "SELECT id, uri, mode FROM hub WHERE configured = 1";
+    let known = db.all::<Vec<(HubId, Hub, String)>>(sql, ())?;
     let mut added = BTreeSet::new();
     for (hub, mode) in step.plan.destinations() {
-        let was_configured = known
-            .iter()
-            .any(|(_, uri, _, configured)| uri == hub && *configured);
-        if !was_configured {
+        if !known.iter().any(|(_, uri, _)| uri == hub) {
             added.insert(hub.clone());
         }
         db.run(
@@ -321,10 +313,8 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
             (hub, mode_text(mode)),
         )?;
     }
-    let removed = known
-        .iter()
-        .filter(|(_, uri, _, configured)| *configured && step.plan.mode_of(uri).is_none());
-    let removed: Vec<_> = removed.cloned().collect();
+    let mut removed = known;
+    removed.retain(|(_, uri, _)| step.plan.mode_of(uri).is_none());
     let mut replacements: Vec<(Hub, Hub)> = Vec::new();
     for hub in &step.plan.hubs {
         if let Replaces::Hub(old) = &hub.replaces
@@ -333,7 +323,7 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
             replacements.push((old.clone(), hub.hub.clone()));
         }
     }
-    let mut unnamed = removed.iter().filter(|(_, uri, mode, _)| {
+    let mut unnamed = removed.iter().filter(|(_, uri, mode)| {
         mode != mode_text(Mode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
     });
     let new: Vec<_> = step
@@ -342,7 +332,7 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
         .iter()
         .filter(|hub| added.contains(&hub.hub) && !matches!(hub.replaces, Replaces::Hub(_)))
         .collect();
-    if let (Some((_, old, mode, _)), None, [new]) = (unnamed.next(), unnamed.next(), &new[..]) {
+    if let (Some((_, old, mode)), None, [new]) = (unnamed.next(), unnamed.next(), &new[..]) {
         // Our own hub has subscribers of its own.
         let was_embedded = mode == mode_text(Mode::Embedded);
         if new.replaces == Replaces::Automatic && was_embedded == (new.mode == Mode::Embedded) {
@@ -440,7 +430,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
                 let sql = "UPDATE document SET mount = ?2, path = ?3, looked = 0 WHERE id = ?1";
                 db.run(sql, (id, &place))?;
                 // R15: the file system that has it may not be mounted yet.
-                if let Some(position) = step.mount(place.mount) {
+                if let Some((position, _)) = step.plan.source_of(place.mount) {
                     step.live.sources[position].hold_document(db, place.mount)?;
                 }
             }

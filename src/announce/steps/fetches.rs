@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use crate::announce::event::Fact;
-use crate::announce::ids::AccountId;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
-use crate::announce::steps::channels::{self, channel};
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
-use crate::announce::steps::step::Step;
-use crate::state::{HubId, Result};
+use crate::announce::steps::{Step, channels};
+use crate::state::{AccountId, HubId, Result};
 
 /// Least time between two pings of a hub about one topic.
 pub const PING_APART: Duration = Duration::from_secs(1);
@@ -97,7 +95,7 @@ pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
         }
         let sql = "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
-        if let Some(channel) = channel(step, account.0)? {
+        if let Some(channel) = channels::channel(step, account.0)? {
             step.facts.push(Fact::Unfetched {
                 topic: channel.topic,
                 hub: step.hub_uri(account.1)?,

@@ -1,8 +1,7 @@
 //! Findings: problems of trees that can be read, reported once they have lasted (R8). They are rows, made anew for the
 //! documents that a step touched.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::time::Duration;
 
 use crate::announce::event::Fact;
@@ -16,8 +15,7 @@ use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
 
 use crate::announce::steps::documents::{SeenDocument, Touched};
-use crate::announce::steps::naming::wrong_urls;
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, naming};
 use crate::state::{Db, DocId, Result};
 
 /// Number of findings of one kind that are told each; the others are counted.
@@ -131,11 +129,37 @@ fn note(
 
 /// Notes the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
 /// than one may be.
-pub fn note_look(step: &Step<'_>, position: usize, uri: &Uri, look: &Look) -> Result<()> {
-    match about_file(uri, look) {
-        Some(findings) => replace(step, position, uri, FindingPart::File, findings),
-        None => Ok(()),
-    }
+pub fn note_look(step: &Step<'_>, position: usize, about: &Uri, look: &Look) -> Result<()> {
+    let uri = about.clone();
+    let findings = match look {
+        Look::Incomplete(_) => return Ok(()),
+        Look::Other { reason, .. } => match reason {
+            NotADocument::Capability(capability) => vec![Finding::ForeignCapability {
+                uri,
+                capability: capability.clone(),
+            }],
+            NotADocument::Terms { .. }
+            | NotADocument::Namespace {
+                has_terms: true, ..
+            } => {
+                let reason = reason.clone();
+                vec![Finding::ForeignNamespace { uri, reason }]
+            }
+            _ => Vec::new(),
+        },
+        Look::Missing => Vec::new(),
+        Look::Document { parsed, .. } => {
+            let relative = parsed.document.relative.as_ref();
+            let relative = relative.map(|loc| Finding::RelativeLoc {
+                uri: uri.clone(),
+                loc: loc.to_string(),
+            });
+            let oversize = parsed.document.oversize;
+            let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
+            relative.into_iter().chain(too_large).collect()
+        }
+    };
+    replace(step, position, about, FindingPart::File, findings)
 }
 
 /// Notes the findings about a touched document of a source, which is in some set or in none; and about the lists that name
@@ -315,25 +339,14 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
     Ok(())
 }
 
-/// Has all findings of a source told, as each run does once it has seen the tree.
-pub fn tell_again(step: &Step<'_>, position: usize) -> Result<()> {
-    let at = later(step.now, step.plan.sources[position].broken_after);
-    let sql = "UPDATE finding SET tell_at = ?2 WHERE source = ?1 AND tell_at IS NULL";
-    step.db.run(sql, (step.live.sources[position].id, at))
-}
-
 /// Returns the sets that lack a channel because another set has one of these topics.
-pub fn without_topic(
-    step: &Step<'_>,
-    position: usize,
-    topics: &BTreeSet<Topic>,
-) -> Result<Vec<Uri>> {
+pub fn without_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
     let findings = shared.iter().filter_map(|said| parse(said, 1));
     Ok(findings
         .filter_map(|finding| match finding {
-            Finding::SharedTopic { set, topic } if topics.contains(&topic) => Some(set),
+            Finding::SharedTopic { set, topic } if free.contains(&topic) => Some(set),
             _ => None,
         })
         .collect())
@@ -342,11 +355,10 @@ pub fn without_topic(
 /// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number of the
 /// others, and then nothing of that kind for a while.
 pub fn tell(step: &mut Step<'_>) -> Result<()> {
-    let mut kinds = BTreeSet::new();
-    for (position, fact) in std::mem::take(&mut step.broken) {
-        kinds.insert((position, "broken"));
-        tell_one(step, position, "broken", 1, fact);
-    }
+    let broken = std::mem::take(&mut step.broken).into_iter();
+    let mut found: Vec<(usize, &str, usize, Fact)> = broken
+        .map(|(position, fact)| (position, "broken", 1, fact))
+        .collect();
     let mut lasting = step.db.all::<Vec<(i64, Uri, String, usize)>>(
         "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
          WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, said, count",
@@ -364,78 +376,51 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
             continue;
         }
         if finding.is_of_wrong_url() {
-            let causes = match wrong.entry(position) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => unknown.insert(wrong_urls(step.db, plan)?),
-            };
+            if let btree_map::Entry::Vacant(unknown) = wrong.entry(position) {
+                unknown.insert(naming::wrong_urls(step.db, plan)?);
+            }
             let mount = plan.mount_of(&about);
-            if let Some(cause) = mount.and_then(|mount| causes.get(&mount.id)) {
+            if let Some(cause) = mount.and_then(|mount| wrong[&position].get(&mount.id)) {
                 if step.live.sources[position].wrong_urls.insert(cause.clone()) {
                     step.facts.push(Fact::Found(cause.clone()));
                 }
                 continue;
             }
         }
-        kinds.insert((position, finding.kind()));
-        tell_one(step, position, finding.kind(), count, Fact::Found(finding));
+        found.push((position, finding.kind(), count, Fact::Found(finding)));
     }
-    for (position, kind) in kinds {
-        sum_up(step, position, kind);
+    for (position, kind, count, fact) in found {
+        let told = step.live.sources[position].told.entry(kind);
+        let told = told.or_insert(ToldLately::new(step.now));
+        if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
+            *told = ToldLately::new(step.now);
+        }
+        if told.examples < EXAMPLES && count == 1 {
+            told.examples += 1;
+            step.facts.push(fact);
+        } else {
+            told.untold += count;
+        }
     }
-    Ok(())
-}
-
-fn tell_one(step: &mut Step<'_>, position: usize, kind: &'static str, count: usize, fact: Fact) {
-    let now = step.now;
-    let kinds = &mut step.live.sources[position].told;
-    let told = kinds.entry(kind).or_insert(ToldLately::new(now));
-    if later(told.since, COUNTED_FOR) <= now && told.untold == 0 {
-        *told = ToldLately::new(now);
-    }
-    if told.examples < EXAMPLES && count == 1 {
-        told.examples += 1;
-        step.facts.push(fact);
-    } else {
-        told.untold += count;
-    }
-}
-
-/// Reports how many more there are of a kind: once, and then when its time is over.
-fn sum_up(step: &mut Step<'_>, position: usize, kind: &'static str) {
-    let Some(told) = step.live.sources[position].told.get_mut(kind) else {
-        return;
-    };
-    if told.untold > 0 && !told.is_summed_up {
-        told.is_summed_up = true;
-        let count = std::mem::take(&mut told.untold);
-        step.facts.push(Fact::FoundMore {
-            source: step.plan.sources[position].name.clone(),
-            kind,
-            count,
-        });
-    }
-}
-
-/// Tells how many were found of each kind since it was summed up, if that is long ago.
-pub fn sum_up_again(step: &mut Step<'_>) {
-    let now = step.now;
     for (source, plan) in step.live.sources.iter_mut().zip(&step.plan.sources) {
         for (kind, told) in &mut source.told {
-            if told.wake().is_none_or(|at| at > now) {
+            // Once, and then when their time is over.
+            let is_over = later(told.since, COUNTED_FOR) <= step.now;
+            if told.untold == 0 || told.is_summed_up && !is_over {
                 continue;
             }
             step.facts.push(Fact::FoundMore {
                 source: plan.name.clone(),
                 kind,
-                count: told.untold,
+                count: std::mem::take(&mut told.untold),
             });
-            *told = ToldLately {
-                examples: EXAMPLES,
-                is_summed_up: true,
-                ..ToldLately::new(now)
-            };
+            told.is_summed_up = true;
+            if is_over {
+                (told.since, told.examples) = (step.now, EXAMPLES);
+            }
         }
     }
+    Ok(())
 }
 
 /// Returns the findings about a source. Where the `url` of a mount is wrong, that is returned instead of what follows from
@@ -449,7 +434,7 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     if rows.is_empty() {
         return Ok(all);
     }
-    let wrong = wrong_urls(db, plan)?;
+    let wrong = naming::wrong_urls(db, plan)?;
     for (about, said, count) in rows {
         let mount = plan.mount_of(&about);
         let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));
@@ -457,37 +442,4 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     }
     all.extend(wrong.into_values());
     Ok(all)
-}
-
-/// Returns the findings about a file as a look found it; nothing if the look says nothing.
-fn about_file(uri: &Uri, look: &Look) -> Option<Vec<Finding>> {
-    let uri = uri.clone();
-    Some(match look {
-        Look::Incomplete(_) => return None,
-        Look::Missing => Vec::new(),
-        Look::Other { reason, .. } => match reason {
-            NotADocument::Capability(capability) => vec![Finding::ForeignCapability {
-                uri,
-                capability: capability.clone(),
-            }],
-            NotADocument::Terms { .. }
-            | NotADocument::Namespace {
-                has_terms: true, ..
-            } => vec![Finding::ForeignNamespace {
-                uri,
-                reason: reason.clone(),
-            }],
-            _ => Vec::new(),
-        },
-        Look::Document { parsed, .. } => {
-            let relative = parsed.document.relative.as_ref();
-            let relative = relative.map(|loc| Finding::RelativeLoc {
-                uri: uri.clone(),
-                loc: loc.to_string(),
-            });
-            let oversize = parsed.document.oversize;
-            let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
-            relative.into_iter().chain(too_large).collect()
-        }
-    })
 }

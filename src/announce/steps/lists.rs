@@ -15,9 +15,8 @@ use resourcesync::fingerprint::Fingerprint;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::documents::{Presence, SeenDocument};
 use crate::announce::steps::findings::{self, FindingPart};
-use crate::announce::steps::stale_lists;
-use crate::announce::steps::step::Step;
-use crate::state::{DocId, Result, from_row};
+use crate::announce::steps::{Step, stale_lists};
+use crate::state::{DocId, Result};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
@@ -39,23 +38,11 @@ pub enum NextLists {
     },
 }
 
-/// A list to read, with what earlier rounds left of this version of it.
-#[derive(Debug)]
-pub struct ListOfRound {
-    pub id: DocId,
-    pub list: ListToRead,
-    left: Option<LeftEntries>,
-}
-
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
-pub fn compared(
-    step: &Step<'_>,
-    position: usize,
-    set: &ChangeSet,
-    is_last: bool,
-) -> Result<ListKind> {
-    if !step.plan.sources[position].changes_from_resource_lists {
+pub fn compared(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<ListKind> {
+    let plan = step.plan_of(set.source);
+    if !plan.is_some_and(|plan| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
     }
     if let (true, Some(learned)) = (is_last, set.learned) {
@@ -87,7 +74,7 @@ fn listed(
     is_last: bool,
     capability: Capability,
     condition: &str,
-) -> Result<Vec<ListOfRound>> {
+) -> Result<Vec<ListToRead>> {
     let mut lists = Vec::new();
     let members = "member m CROSS JOIN document d ON d.id = m.document \
                    LEFT JOIN change_list l ON l.set_id = m.set_id AND l.list = d.id WHERE m.set_id = ?1";
@@ -106,31 +93,29 @@ fn listed(
             let (closed, is_version, left): (Option<(Timestamp, _)>, bool, Option<_>) = taken;
             let (waits, is_waiting): (Option<bool>, bool) = wait;
             let left = left.filter(|_| is_version);
-            lists.push(ListOfRound {
+            lists.push(ListToRead {
                 id,
+                list,
+                path,
+                stat,
+                fingerprint,
+                is_learned: set.learned.is_none() || is_learned,
+                is_archived,
+                closed_until: closed
+                    .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
+                    .map(|(_, last)| last),
+                waits: !(is_version && waits == Some(true)) || is_waiting,
                 left: left.map(|(first, count)| LeftEntries { first, count }),
-                list: ListToRead {
-                    list,
-                    path,
-                    stat,
-                    fingerprint,
-                    is_learned: set.learned.is_none() || is_learned,
-                    is_archived,
-                    closed_until: closed
-                        .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
-                        .map(|(_, last)| last),
-                    waits: !(is_version && waits == Some(true)) || is_waiting,
-                },
             });
         }
     }
-    lists.sort_by(|one, other| one.list.list.cmp(&other.list.list));
+    lists.sort_by(|one, other| one.list.cmp(&other.list));
     Ok(lists)
 }
 
 /// Returns the Change Lists of a set with a version that was not taken as a whole (C1), but for those of which the rest
 /// waits for another list to have it.
-fn change_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListOfRound>> {
+fn change_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListToRead>> {
     let condition = "d.presence = 1 AND l.fingerprint IS DISTINCT FROM d.fingerprint AND NOT (coalesce(l.waits, 0) = 1 \
                      AND l.version IS NOT DISTINCT FROM d.fingerprint AND l.waits_until IS NOT NULL)";
     listed(step, set, is_last, Capability::ChangeList, condition)
@@ -159,35 +144,29 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
     let beyond = match set.learned {
         Some(_) => keep_earliest(&mut lists),
         None => {
-            keep_first(&mut lists);
+            let (mut size, mut number) = (0, 0);
+            lists.retain(|list| {
+                (size, number) = (size + list.stat.size, number + 1);
+                number == 1 || size <= LEARNED_SIZE
+            });
             None
         }
     };
     Ok(NextLists::Read {
         is_partial: lists.len() < count,
-        lists: lists.into_iter().map(|listed| listed.list).collect(),
+        lists,
         beyond,
     })
 }
 
-/// Keeps the lists that are learned in one round.
-fn keep_first(lists: &mut Vec<ListOfRound>) {
-    let (mut size, mut number) = (0, 0);
-    lists.retain(|listed| {
-        size += listed.list.stat.size;
-        number += 1;
-        number == 1 || size <= LEARNED_SIZE
-    });
-}
-
 /// Keeps the lists with the earliest entries that were left. Entries from the time on that is returned wait, because lists
 /// that are not read may have earlier ones.
-fn keep_earliest(lists: &mut Vec<ListOfRound>) -> Option<Timestamp> {
+fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
     // A silent entry is compared with all that may tell it (C1, C7).
-    if lists.iter().any(|listed| listed.list.may_be_silent()) {
+    if lists.iter().any(|listed| listed.may_be_silent()) {
         return None;
     }
-    let left = |listed: &ListOfRound| listed.left.filter(|_| !listed.list.is_learned);
+    let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);
     let mut firsts: Vec<LeftEntries> = lists.iter().map(left).collect::<Option<_>>()?;
     firsts.sort_unstable_by_key(|left| left.first);
     let mut entries = 0;
@@ -202,26 +181,20 @@ fn keep_earliest(lists: &mut Vec<ListOfRound>) -> Option<Timestamp> {
 }
 
 /// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
-pub fn next_resource_lists(
-    step: &Step<'_>,
-    set: &mut ChangeSet,
-    is_last: bool,
-) -> Result<NextLists> {
-    let lists = resource_lists(step, set, is_last)?;
-    let missing = "d.presence IN (2, 3) AND d.archived = 0";
-    if !listed(step, set, is_last, Capability::ResourceList, missing)?.is_empty() {
+pub fn next_inventory(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) -> Result<NextLists> {
+    let Some(lists) = inventory(step, set, is_last)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
-    }
-    if !has_changed_resource_lists(step, set, &lists)? {
+    };
+    if !has_other_inventory(step, set, &lists)? {
         return Ok(NextLists::None);
     }
     let is_first = set.learned != Some(ListKind::ResourceLists);
     let lists = lists.into_iter().map(|listed| ListToRead {
-        is_learned: is_first || listed.list.is_learned,
+        is_learned: is_first || listed.is_learned,
         closed_until: None,
         waits: false,
-        ..listed.list
+        ..listed
     });
     // An inventory is compared as a whole.
     Ok(NextLists::Read {
@@ -231,16 +204,17 @@ pub fn next_resource_lists(
     })
 }
 
-fn resource_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListOfRound>> {
-    let condition = "d.presence = 1 AND d.archived = 0";
-    listed(step, set, is_last, Capability::ResourceList, condition)
+/// Returns the Resource Lists of a set; nothing while one is missing.
+fn inventory(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Option<Vec<ListToRead>>> {
+    let of_presence = |presence: &str| {
+        let condition = format!("d.presence IN ({presence}) AND d.archived = 0");
+        listed(step, set, is_last, Capability::ResourceList, &condition)
+    };
+    let is_complete = of_presence("2, 3")?.is_empty();
+    is_complete.then(|| of_presence("1")).transpose()
 }
 
-fn has_changed_resource_lists(
-    step: &Step<'_>,
-    set: &ChangeSet,
-    lists: &[ListOfRound],
-) -> Result<bool> {
+fn has_other_inventory(step: &Step<'_>, set: &ChangeSet, lists: &[ListToRead]) -> Result<bool> {
     let is_deletion_due =
         set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
     if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
@@ -251,7 +225,7 @@ fn has_changed_resource_lists(
         return Ok(true);
     }
     for listed in lists {
-        if !has_taken(step, set.id, listed.id, Some(listed.list.fingerprint))? {
+        if !has_taken(step, set.id, listed.id, Some(listed.fingerprint))? {
             return Ok(true);
         }
     }
@@ -259,16 +233,13 @@ fn has_changed_resource_lists(
 }
 
 /// Returns true if something may be fresh in the lists that a set had until now (C12).
-pub fn has_fresh(step: &Step<'_>, position: usize, set: &ChangeSet) -> Result<bool> {
-    match compared(step, position, set, true)? {
+pub fn has_fresh(step: &Step<'_>, set: &ChangeSet) -> Result<bool> {
+    match compared(step, set, true)? {
         ListKind::ChangeLists => Ok(!change_lists(step, set, true)?.is_empty()),
-        ListKind::ResourceLists => {
-            let missing = "d.presence IN (2, 3) AND d.archived = 0";
-            let is_complete =
-                listed(step, set, true, Capability::ResourceList, missing)?.is_empty();
-            let lists = resource_lists(step, set, true)?;
-            Ok(is_complete && has_changed_resource_lists(step, set, &lists)?)
-        }
+        ListKind::ResourceLists => match inventory(step, set, true)? {
+            Some(lists) => has_other_inventory(step, set, &lists),
+            None => Ok(false),
+        },
     }
 }
 
@@ -285,14 +256,9 @@ pub fn has_unreadable_member(step: &Step<'_>, set: DocId) -> Result<bool> {
 
 // Lists as far as their entries were taken.
 
-fn has_taken(
-    step: &Step<'_>,
-    set: DocId,
-    list: DocId,
-    version: Option<Fingerprint>,
-) -> Result<bool> {
+fn has_taken(step: &Step<'_>, set: DocId, list: DocId, seen: Option<Fingerprint>) -> Result<bool> {
     let sql = "SELECT 1 FROM change_list WHERE set_id = ?1 AND list = ?2 AND fingerprint = ?3";
-    step.db.exists(sql, (set, list, version))
+    step.db.exists(sql, (set, list, seen))
 }
 
 /// Notes that what a list has when it is read next counts as taken (C10, R13).
@@ -304,27 +270,9 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
     )
 }
 
-/// What is known of a list from earlier rounds.
-#[derive(Debug, Default)]
-struct KnownList {
-    to_learn: bool,
-    closed: Option<(Timestamp, Timestamp)>,
-    is_version: bool,
-    waits: bool,
-    waits_until: Option<Timestamp>,
-}
-
-from_row! { KnownList { to_learn, closed, is_version, waits, waits_until } }
-
-/// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_unfinished`.
-pub fn take(
-    step: &Step<'_>,
-    position: usize,
-    set: &ChangeSet,
-    taken: &TakenList,
-    is_unfinished: bool,
-) -> Result<()> {
-    let list = step.db.row_of(&taken.list)?;
+/// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_partial`.
+pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: bool) -> Result<()> {
+    let list = taken.id;
     let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
     step.db.run(sql, (set.id, list))?;
     let known = step.db.first(
@@ -332,15 +280,19 @@ pub fn take(
          WHERE set_id = ?1 AND list = ?2",
         (set.id, list, taken.version),
     )?;
-    let known: KnownList = known.unwrap_or_default();
-    if is_unfinished && (set.learned.is_none() || known.to_learn) {
+    type Known = (
+        bool,
+        Option<(Timestamp, Timestamp)>,
+        bool,
+        (bool, Option<Timestamp>),
+    );
+    let (to_learn, closed, is_version, waits): Known = known.unwrap_or_default();
+    if is_partial && (set.learned.is_none() || to_learn) {
         return learn(step, set.id, list);
     }
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
     // entry counts as no earlier than before.
-    let before = known
-        .closed
-        .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
+    let before = closed.filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
     let closed = match taken.fingerprint {
         None => before,
         Some(_) => taken.closed_until.map(|last| {
@@ -352,12 +304,13 @@ pub fn take(
     };
     // While others are left, the next round goes on with the same version.
     let (waits, waits_until) = if taken.waiting > 0 && taken.taken + taken.waiting == taken.listed {
-        let grace = step.plan.sources[position].deletion_grace;
+        let plan = step.plan_of(set.source);
+        let grace = plan.map(|plan| plan.deletion_grace).unwrap_or_default();
         (true, Some(later(step.now, grace)))
-    } else if taken.fingerprint.is_some() || !known.is_version {
+    } else if taken.fingerprint.is_some() || !is_version {
         (false, None)
     } else {
-        (known.waits, known.waits_until)
+        waits
     };
     step.db.run(
         "INSERT INTO change_list (set_id, list, fingerprint, listed, taken, closed, last, left_first, left_count, \
@@ -374,14 +327,8 @@ pub fn take(
 
 /// Notes what is wrong with the entries of a list that was read. What rounds find in one version of it adds up; entries that
 /// do not count are reported as far as they are more than in the version before: most of them stand there in every version.
-pub fn find_odd(
-    step: &mut Step<'_>,
-    position: usize,
-    set: DocId,
-    taken: &TakenList,
-    back_dated: usize,
-) -> Result<()> {
-    let list = step.db.row_of(&taken.list)?;
+pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenList) -> Result<()> {
+    let list = taken.id;
     let before = step.db.first(
         "SELECT skipped, version IS NOT DISTINCT FROM ?3, back_dated, ahead, rewritten FROM change_list \
          WHERE set_id = ?1 AND list = ?2",
@@ -392,7 +339,7 @@ pub fn find_odd(
     let (back_dated_before, ahead_before, rewritten_before) =
         if is_same { sums } else { Default::default() };
     let (back_dated, ahead) = (
-        back_dated + back_dated_before,
+        taken.back_dated + back_dated_before,
         taken.undated.ahead + ahead_before,
     );
     let rewritten = match (taken.rewritten, rewritten_before) {
@@ -445,10 +392,7 @@ pub fn find_odd(
 
 /// Forgets the Resource Lists that an inventory does not have any more.
 pub fn keep_only(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
-    let mut kept = BTreeSet::new();
-    for taken in lists {
-        kept.insert(step.db.row_of(&taken.list)?);
-    }
+    let kept = lists.iter().map(|taken| taken.id).collect();
     for list in known_inventory(step, set)?.difference(&kept) {
         let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
         step.db.run(sql, (set, *list))?;
@@ -469,19 +413,14 @@ fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
 // Lists that were seen to change, come or end (C6, C7, C11, C27).
 
 /// Notes what the settling of a source says of the lists of its sets; when it settles first, also of all that are known.
-pub fn note_seen(
-    step: &mut Step<'_>,
-    position: usize,
-    is_first: bool,
-    affected: &BTreeSet<DocId>,
-) -> Result<()> {
+pub fn note_seen(step: &mut Step<'_>, position: usize, affected: &BTreeSet<DocId>) -> Result<()> {
     let source = step.live.sources[position].id;
     let sets = "SELECT id FROM change_set WHERE source = ?1";
     if !step.db.exists(sets, source)? {
         return Ok(());
     }
     let mut known = Vec::new();
-    if is_first {
+    if !step.live.sources[position].has_settled {
         for id in step.db.all::<Vec<DocId>>(sets, source)? {
             note_first(step, position, id)?;
         }
@@ -542,27 +481,24 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
     let plan = &step.plan.sources[position];
     let compares = plan.changes_from_resource_lists;
     let document = step.db.document(list)?;
-    let is_list = |capability| {
-        let version = document.as_ref().map(|document| document.version);
-        version.is_some_and(|version| version.is_list_of(capability))
+    let of = |capability| {
+        let is_it = |document: &&SeenDocument| document.version.is_list_of(capability);
+        document.as_ref().filter(is_it)
     };
-    let is_there = document
-        .as_ref()
-        .is_some_and(|document| !document.is_gone());
-    if compares && is_list(Capability::ResourceList) {
-        let is_present = |document: &SeenDocument| document.presence == Presence::Present;
-        let is_present = document.as_ref().is_some_and(is_present);
+    let is_there = document.as_ref().is_some_and(|it| !it.is_gone());
+    if let Some(document) = of(Capability::ResourceList).filter(|_| compares) {
+        let is_present = document.presence == Presence::Present;
         for id in having.union(&knowing) {
-            note_change(step, *id, document.as_ref(), !is_present)?;
+            note_change(step, *id, document, !is_present)?;
         }
-    } else if is_there && is_list(Capability::ChangeList) {
+    } else if let Some(document) = of(Capability::ChangeList).filter(|_| is_there) {
         let sql = "UPDATE change_list SET ended = NULL WHERE list = ?1 AND ended IS NOT NULL";
         step.db.run(sql, list)?;
         for id in knowing.difference(&having).filter(|_| compares) {
             look_at_inventory(step, *id)?;
         }
         for id in having {
-            note_change(step, id, document.as_ref(), false)?;
+            note_change(step, id, document, false)?;
         }
     } else {
         for id in knowing {
@@ -587,26 +523,22 @@ fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
 }
 
 /// Notes that a document joined a set, and counts as told there: what it has as a list of changes is learned.
-pub fn join(step: &Step<'_>, position: usize, set: DocId, document: &SeenDocument) -> Result<()> {
-    let is_compared = step.plan.sources[position].changes_from_resource_lists;
+pub fn join(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> {
+    let plan = step.plan_of(document.source);
+    let is_compared = plan.is_some_and(|plan| plan.changes_from_resource_lists);
     let version = document.version;
     if version.is_list_of(Capability::ChangeList)
         || version.is_list_of(Capability::ResourceList) && is_compared
     {
-        note_change(step, set, Some(document), false)
+        note_change(step, set, document, false)
     } else {
         Ok(())
     }
 }
 
 /// Makes a round of a set due, unless this version of its list was taken. What came with a mount's baseline is learned.
-fn note_change(
-    step: &Step<'_>,
-    id: DocId,
-    list: Option<&SeenDocument>,
-    is_unseen: bool,
-) -> Result<()> {
-    let (Some(mut set), Some(list)) = (change_sets::load(step, id)?, list) else {
+fn note_change(step: &Step<'_>, id: DocId, list: &SeenDocument, is_unseen: bool) -> Result<()> {
+    let Some(mut set) = change_sets::load(step, id)? else {
         return Ok(());
     };
     if is_unseen {

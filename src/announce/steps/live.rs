@@ -27,8 +27,6 @@ pub struct Live {
     pub hubs: BTreeMap<HubId, LiveHub>,
     /// The number of the last round of any set.
     pub last_round: u64,
-    /// Times at which refusals are summed up.
-    pub wakes: BTreeSet<Timestamp>,
     /// True if no daemon runs: the next one tries whatever waits at once.
     pub is_at_rest: bool,
     /// True if each document that a list names, and of which there is no file, is a finding of its own.
@@ -90,6 +88,12 @@ impl Live {
     /// Returns the position in the plan of the source with this row.
     pub fn position(&self, source: i64) -> Option<usize> {
         self.sources.iter().position(|live| live.id == source)
+    }
+
+    /// Returns a mount, with the position of its source.
+    pub fn mount_mut(&mut self, id: MountId) -> Option<(usize, &mut KnownMount)> {
+        let mut sources = self.sources.iter_mut().enumerate();
+        sources.find_map(|(position, source)| Some((position, source.mount_mut(id)?)))
     }
 
     pub fn hub_named(&self, hub: &Hub) -> Option<HubId> {

@@ -14,15 +14,12 @@ use crate::announce::plan::{MountPlan, Plan, SourcePlan};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::baseline::{Baseline, EndedSweep, SweptCandidates};
-use crate::announce::steps::change_sets;
-use crate::announce::steps::deletions::{look_at_missing, missing};
-use crate::announce::steps::documents::{self};
+use crate::announce::steps::baseline::{Baseline, SweptCandidates};
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::nested::{Below, NestedFileSystems, tops_of};
 use crate::announce::steps::root::{MountRoot, MountState};
-use crate::announce::steps::step::Step;
-use crate::state::{Db, Result};
+use crate::announce::steps::{Step, change_sets, deletions, documents};
+use crate::state::{Db, DocId, Result};
 
 /// A mount, with what this run knows of it.
 #[derive(Debug, Clone)]
@@ -50,8 +47,8 @@ impl KnownMount {
     pub fn save(&self, db: Db<'_>) -> Result<()> {
         let globs = self.baseline.candidates.as_ref().map(|swept| {
             let json = |texts: &[String]| serde_json::json!(texts).to_string();
-            let globs = &swept.candidates.globs;
-            let globs = (json(&globs.include), json(&globs.exclude));
+            let candidates = &swept.candidates;
+            let globs = (json(&candidates.include), json(&candidates.exclude));
             (
                 globs,
                 serde_json::json!((&swept.inside, &swept.unread)).to_string(),
@@ -139,9 +136,23 @@ pub fn load(
         let mount = KnownMount {
             plan: plan.clone(),
             source: source_id,
-            root: MountRoot::new(identity, held_document),
-            baseline: Baseline::new(baselined, swept, candidates, wall),
-            nested: NestedFileSystems::new(nested, baselined),
+            root: MountRoot {
+                identity,
+                held_document,
+                ..MountRoot::default()
+            },
+            baseline: Baseline {
+                is_complete: baselined,
+                swept,
+                candidates,
+                started: wall,
+                ..Baseline::default()
+            },
+            nested: NestedFileSystems {
+                rows: nested,
+                are_noted: baselined,
+                ..NestedFileSystems::default()
+            },
             unreadable: Default::default(),
         };
         mounts.insert(plan.id, Arc::new(mount));
@@ -169,21 +180,17 @@ fn swept_candidates(
 }
 
 impl LiveSource {
-    fn states(&self) -> impl Iterator<Item = MountState> {
-        self.mounts.values().map(|mount| mount.root.state())
-    }
-
     /// Returns true if every present mount was swept to its end in this run.
     pub fn is_settled(&self) -> bool {
-        self.states()
-            .all(|state| matches!(state, MountState::Ready | MountState::Absent))
+        let is_settled = |state| matches!(state, MountState::Ready | MountState::Absent);
+        let mut mounts = self.mounts.values();
+        mounts.all(|mount| is_settled(mount.root.state))
     }
 
     /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
     pub fn is_whole(&self) -> bool {
-        let can_be_read = |mount: &Arc<KnownMount>| mount.unreadable.0.is_empty();
-        self.states().all(|state| state == MountState::Ready)
-            && self.mounts.values().all(can_be_read)
+        let mut mounts = self.mounts.values();
+        mounts.all(|it| it.root.state == MountState::Ready && it.unreadable.0.is_empty())
     }
 
     /// Returns why the first file that is no document is none, if it was read in this run.
@@ -198,7 +205,7 @@ impl LiveSource {
     pub fn is_absent(&self, id: MountId) -> bool {
         self.mounts
             .get(&id)
-            .is_none_or(|mount| mount.root.state() == MountState::Absent)
+            .is_none_or(|mount| mount.root.state == MountState::Absent)
     }
 
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
@@ -223,13 +230,9 @@ impl LiveSource {
             .is_some_and(|mount| mount.nested.is_away(&path.below))
     }
 
-    pub fn swept(&self, id: MountId) -> Option<Timestamp> {
-        self.mounts.get(&id)?.baseline.swept
-    }
-
     /// Notes whether a document was found in a mount whose root is in doubt. Returns false if it is not.
     pub fn note_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
-        let is_doubtful = |mount: &Arc<KnownMount>| mount.root.is_doubtful();
+        let is_doubtful = |mount: &Arc<KnownMount>| mount.root.doubt.is_some();
         self.mounts.get(&id).is_some_and(is_doubtful)
             && self
                 .mount_mut(id)
@@ -249,22 +252,16 @@ impl LiveSource {
 }
 
 /// Begins the sweep of a mount that was found.
-pub fn found(
-    step: &mut Step<'_>,
-    position: usize,
-    id: MountId,
-    identity: Identity,
-    started: Timestamp,
-) -> Result<()> {
-    let Some(mount) = step.live.sources[position].mount_mut(id) else {
+pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timestamp) -> Result<()> {
+    let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    let is_again = mount.root.state() != MountState::Unknown;
+    let is_again = mount.root.state != MountState::Unknown;
     if mount.root.find(identity) {
         mount.baseline.is_complete = false;
-        mount.nested.forget_rows();
+        (mount.nested.are_noted, mount.nested.rows) = (false, BTreeMap::new());
     }
-    mount.baseline.begin_sweep(started);
+    mount.baseline.begin_sweep(start);
     mount.save(step.db)?;
     if is_again {
         stop_watching(step, position, id)?;
@@ -317,53 +314,63 @@ pub fn without_document(
 }
 
 /// Ends a complete sweep of a mount, which met so many candidates.
-pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64) -> Result<()> {
-    let mount = step.live.sources[position].mounts.get(&id);
-    // R15: another root than the known one replaced it if it holds something, else the mount is away.
-    if mount.is_some_and(|mount| mount.root.is_doubtful()) {
-        if candidates == 0 {
-            return reject_root(step, position, id);
-        }
-        accept_root(step, position, id, step.wall)?;
-    }
-    let below = below(step, position, id)?;
-    let plan = step.plan;
-    let Some(mount) = step.live.sources[position].mount_mut(id) else {
+pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
+    let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
+    // R15: another root than the known one replaced it if it holds something, else the mount is away.
+    let plan = &step.plan.sources[position];
+    if mount.root.doubt.is_some() && candidates == 0 {
+        let reason = format!(
+            "{}: it is empty, and not the directory that held documents: is its file system mounted?",
+            mount.plan.directory.display()
+        );
+        if mount.root.reject(&reason) {
+            step.facts.push(Fact::MountLost {
+                source: plan.name.clone(),
+                mount: id,
+                reason,
+            });
+        }
+        return Ok(());
+    }
+    accept_root(step, id, step.wall)?;
+    let Some((_, mount)) = step.live.mount_mut(id) else {
+        return Ok(());
+    };
+    let below = below(step.db, mount)?;
     if !mount.root.end_sweep() {
         return Ok(());
     }
     mount.nested.decide(&below);
-    let inside = plan.sources[position].prefixes_inside(&mount.plan);
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
-    let unreadable = unreadable.map(|it| uri_of(&it.below)).collect();
-    let EndedSweep { is_first, unclear } = mount.baseline.end_sweep(
-        &plan.sources[position].candidates,
-        inside,
-        unreadable,
-        step.wall,
-    );
+    let swept = SweptCandidates {
+        candidates: plan.candidates.clone(),
+        inside: plan.prefixes_inside(&mount.plan),
+        are_configured: true,
+        unread: unreadable.map(|it| uri_of(&it.below)).collect(),
+    };
+    let is_first = !mount.baseline.is_complete;
+    let unclear = mount.baseline.end_sweep(swept, step.wall);
     mount.save(step.db)?;
+    let source = &step.live.sources[position];
     if is_first {
         let sql = "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
         let documents: Option<usize> = step.db.first(sql, id)?;
         step.facts.push(Fact::Baselined {
-            source: plan.sources[position].name.clone(),
+            source: plan.name.clone(),
             mount: id,
             documents: documents.unwrap_or_default(),
         });
-        let source = &step.live.sources[position];
         if let Some(reason) = without_document(step.db, source, |path| source.explain_other(path))?
         {
-            let source = plan.sources[position].name.clone();
+            let source = plan.name.clone();
             step.facts.push(Fact::WithoutDocument { source, reason });
         }
     }
     // Only the next round sees which resources are absent from Resource Lists.
-    let source = &step.live.sources[position];
-    if source.is_whole() && !plan.sources[position].changes_from_resource_lists {
+    if source.is_whole() && !plan.changes_from_resource_lists {
         change_sets::watch(step, source.id)?;
     }
     for (uri, fingerprint) in unclear {
@@ -372,25 +379,18 @@ pub fn swept(step: &mut Step<'_>, position: usize, id: MountId, candidates: u64)
             (&uri, fingerprint),
         )?;
     }
-    look_at_missing(step, position, Some(id))
+    deletions::look_at_missing(step, position, Some(id))
 }
 
 /// Returns what is known of the documents below the directories of a mount where file systems came or went.
-fn below(step: &Step<'_>, position: usize, id: MountId) -> Result<BTreeMap<Arc<[u8]>, Below>> {
+fn below(db: Db<'_>, mount: &KnownMount) -> Result<BTreeMap<Arc<[u8]>, Below>> {
     let mut known: BTreeMap<Arc<[u8]>, Below> = BTreeMap::new();
-    let tops = step.live.sources[position]
-        .mounts
-        .get(&id)
-        .map(|mount| mount.nested.undecided_tops());
-    for top in tops.unwrap_or_default() {
-        let mut from = top.to_vec();
-        from.push(b'/');
-        let mut to = top.to_vec();
-        to.push(b'0');
-        let found = step.db.all::<Vec<(u8, bool)>>(
+    for top in mount.nested.undecided_tops() {
+        let [from, to] = [b'/', b'0'].map(|end| [&top[..], &[end]].concat());
+        let found = db.all::<Vec<(u8, bool)>>(
             "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
              WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
-            (id, from, to),
+            (mount.plan.id, from, to),
         )?;
         let below = known.entry(top).or_default();
         for (presence, is_broken) in found {
@@ -402,99 +402,65 @@ fn below(step: &Step<'_>, position: usize, id: MountId) -> Result<BTreeMap<Arc<[
     Ok(known)
 }
 
-/// Counts a mount as absent, because its root is empty and is not the one that held documents (R15).
-fn reject_root(step: &mut Step<'_>, position: usize, id: MountId) -> Result<()> {
-    let source = &mut step.live.sources[position];
-    if let Some(mount) = source.mount_mut(id) {
-        let reason = format!(
-            "{}: it is empty, and not the directory that held documents: is its file system mounted?",
-            mount.plan.directory.display()
-        );
-        if mount.root.reject(&reason) {
-            step.facts.push(Fact::MountLost {
-                source: step.plan.sources[position].name.clone(),
-                mount: id,
-                reason,
-            });
-        }
-    }
-    Ok(())
-}
-
 /// R15: accepts a directory as the mount's root in place of the one that held documents, because it holds something.
-fn accept_root(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp) -> Result<()> {
-    let Some(mount) = step.live.sources[position].mount_mut(id) else {
+pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()> {
+    let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    let Some(accepted) = mount.root.accept() else {
+    let Some((unfound, was_absent)) = mount.root.accept() else {
         return Ok(());
     };
     mount.save(step.db)?;
-    for uri in accepted.unfound {
+    for uri in unfound {
         if let Some(document) = step.db.document_at(&uri)? {
             documents::vanished(step, position, document, at, false)?;
         }
     }
-    if accepted.was_absent {
+    if was_absent {
         // While it was empty, missing documents were not noted, so each is looked at now.
-        let sql = "SELECT path FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3";
-        let paths = step.db.all::<Vec<_>>(sql, id)?;
-        let paths = paths
-            .into_iter()
-            .map(|below| DocumentPath { mount: id, below });
+        let sql = "SELECT mount, path FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3";
+        let paths = step.db.all::<Vec<DocumentPath>>(sql, id)?;
         step.look.extend(paths);
     }
     Ok(())
 }
 
-/// Notes that something lies below a root that may have been empty.
-pub fn occupied(step: &mut Step<'_>, position: usize, id: MountId, at: Timestamp) -> Result<()> {
-    let mount = step.live.sources[position].mounts.get(&id);
-    if mount.is_some_and(|mount| mount.root.is_empty()) {
-        accept_root(step, position, id, at)
-    } else {
-        Ok(())
-    }
-}
-
 /// Notes that a mount's root is not there, or cannot be read.
-pub fn lost(step: &mut Step<'_>, position: usize, id: MountId, reason: String) -> Result<()> {
-    leave(step, position, id)?;
-    if let Some(mount) = step.live.sources[position].mount_mut(id) {
-        mount.root.lose(reason.clone());
+pub fn lost(step: &mut Step<'_>, id: MountId, reason: String) -> Result<()> {
+    leave(step, id)?;
+    if let Some((position, mount)) = step.live.mount_mut(id) {
+        mount.root.reason = Some(reason.clone());
+        step.facts.push(Fact::MountLost {
+            source: step.plan.sources[position].name.clone(),
+            mount: id,
+            reason,
+        });
     }
-    step.facts.push(Fact::MountLost {
-        source: step.plan.sources[position].name.clone(),
-        mount: id,
-        reason,
-    });
     Ok(())
 }
 
 /// Leaves a mount whose root is lost, or could not be swept to the end. R13: a baseline that was not finished is taken
 /// again, so nothing of it is kept.
-pub fn leave(step: &mut Step<'_>, position: usize, id: MountId) -> Result<()> {
-    stop_watching(step, position, id)?;
-    let Some(mount) = step.live.sources[position].mount_mut(id) else {
+pub fn leave(step: &mut Step<'_>, id: MountId) -> Result<()> {
+    let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
     mount.root.leave();
-    mount.baseline.leave_sweep();
+    mount.baseline.fresh = None;
     if !mount.baseline.is_complete {
-        documents::forget_mount(step, id)?;
+        let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
+        for document in step.db.all::<Vec<DocId>>(sql, id)? {
+            documents::forget(step.db, document)?;
+        }
+        step.db.run("DELETE FROM trouble WHERE mount = ?1", id)?;
     }
-    Ok(())
+    stop_watching(step, position, id)
 }
 
 /// Notes the file systems that begin below a mount's root. R15: what is missing with one that went was not deleted, and
 /// what is missing below one that came was not seen to be absent from it.
-pub fn set_nested(
-    step: &mut Step<'_>,
-    position: usize,
-    id: MountId,
-    found: Vec<NestedFileSystem>,
-) -> Result<()> {
-    let Some(mount) = step.live.sources[position].mount_mut(id) else {
+pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>) -> Result<()> {
+    let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
     let changed = mount.nested.find(found);
@@ -502,7 +468,7 @@ pub fn set_nested(
         return Ok(());
     }
     mount.save(step.db)?;
-    for document in missing(step.db, step.live.sources[position].id)? {
+    for document in deletions::missing(step.db, step.live.sources[position].id)? {
         if document.path.mount == id
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
@@ -511,7 +477,7 @@ pub fn set_nested(
         }
     }
     if step.live.sources[position].is_settled() {
-        look_at_missing(step, position, Some(id))
+        deletions::look_at_missing(step, position, Some(id))
     } else {
         Ok(())
     }

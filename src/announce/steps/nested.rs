@@ -22,22 +22,22 @@ pub struct NestedRow {
 from_row! { NestedRow { device, is_link, is_away } }
 
 /// The stored rows of one mount.
-type Rows = BTreeMap<Arc<[u8]>, NestedRow>;
+pub type Rows = BTreeMap<Arc<[u8]>, NestedRow>;
 /// The file systems below the root of one mount, by their paths from there.
-type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
+pub type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 
 /// The file systems below the root of one mount: those that held documents, and those that this run found.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct NestedFileSystems {
     /// File systems that held documents.
     pub rows: Rows,
     /// True if a sweep noted them: those that are not among them came later.
-    are_noted: bool,
+    pub are_noted: bool,
     /// Nothing until the tree has told of them.
-    found: Option<Found>,
+    pub found: Option<Found>,
     /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
     /// as away.
-    undecided: BTreeSet<Arc<[u8]>>,
+    pub undecided: BTreeSet<Arc<[u8]>>,
 }
 
 /// State of the documents below one directory.
@@ -51,22 +51,6 @@ pub struct Below {
 }
 
 impl NestedFileSystems {
-    /// Takes up stored rows, which a sweep noted or not.
-    pub fn new(rows: Rows, are_noted: bool) -> NestedFileSystems {
-        NestedFileSystems {
-            rows,
-            are_noted,
-            found: None,
-            undecided: BTreeSet::new(),
-        }
-    }
-
-    /// Forgets those that held documents, because the root is another one.
-    pub fn forget_rows(&mut self) {
-        self.are_noted = false;
-        self.rows.clear();
-    }
-
     /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
     /// none came.
     pub fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {

@@ -3,23 +3,26 @@
 //!
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
-use crate::announce::difference::{Permission, Version, difference};
-use crate::announce::ids::AccountId;
+use crate::announce::difference::{Version, difference};
 use crate::announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::payload::ChangeKind;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::documents::{Hold, SeenDocument, forget_if_done};
-use crate::announce::steps::step::Step;
-use crate::state::{DocId, Result};
+use crate::state::{AccountId, Db, DocId, Result};
 
 /// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
 const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
      CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL WHERE m.document = ?1";
 /// Accounts that are told of Source Descriptions: those of every channel of their source (R10).
-const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+pub const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
      WHERE c.source = ?2 AND c.kind = 0 AND ?1 = ?1";
+
+/// Accounts that are told of what changes from now on in the documents of a set: those of its live channels.
+pub const OF_SET: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
+     WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL AND ?1 = ?1";
 
 /// Writes what is owed of a document before its version changes, or ends.
 pub fn see(
@@ -31,76 +34,34 @@ pub fn see(
     let told = before.seen();
     let source = step.live.sources[position].id;
     if before.version.is_description() {
-        owe(step, OF_DESCRIPTION, before.id, source, told)?;
+        owe(step.db, OF_DESCRIPTION, before.id, source, told)?;
     } else {
-        owe(step, OF_MEMBER, before.id, source, told)?;
+        owe(step.db, OF_MEMBER, before.id, source, told)?;
         if now.is_some_and(Version::is_description) {
-            owe(step, OF_DESCRIPTION, before.id, source, None)?;
+            owe(step.db, OF_DESCRIPTION, before.id, source, None)?;
         }
     }
     Ok(())
 }
 
-/// Notes what some accounts were told of a document, unless that is noted.
-fn owe(
-    step: &Step<'_>,
-    accounts: &str,
-    document: DocId,
-    source: i64,
-    told: Option<Version>,
-) -> Result<()> {
+/// Notes what the accounts of a source or set, or of a member's sets, were told of a document, unless that is noted.
+pub fn owe(db: Db<'_>, to: &str, document: DocId, of: i64, told: Option<Version>) -> Result<()> {
     let sql = format!(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-         SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {accounts} AND ?2 = ?2 ON CONFLICT (channel, hub, document) \
+         SELECT a.channel, a.hub, ?1, ?3, ?4, ?5 {to} AND ?2 = ?2 ON CONFLICT (channel, hub, document) \
          DO UPDATE SET dormant = 0 WHERE owed.dormant = 1"
     );
-    step.db.run(&sql, (document, source, told))
-}
-
-/// Notes that no account of a source was told of a new Source Description.
-pub fn owe_description(step: &Step<'_>, document: DocId, source: i64) -> Result<()> {
-    owe(step, OF_DESCRIPTION, document, source, None)
-}
-
-/// Notes what the accounts of a set's live channels were told of a document that joined it.
-pub fn owe_of_set(
-    step: &Step<'_>,
-    set: DocId,
-    document: DocId,
-    told: Option<Version>,
-) -> Result<()> {
-    let accounts = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
-                    WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL";
-    owe(step, accounts, document, set.0, told)
-}
-
-/// Notes what one account was told of a document, unless that is noted.
-pub fn owe_to(
-    step: &Step<'_>,
-    account: AccountId,
-    document: DocId,
-    told: Option<Version>,
-) -> Result<()> {
-    step.db.run(
-        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO NOTHING",
-        (account, document, told),
-    )
+    db.run(&sql, (document, of, told))
 }
 
 /// Takes a version as told to an account; nothing of a document that ended.
-pub fn set_told(
-    step: &Step<'_>,
-    account: AccountId,
-    document: DocId,
-    told: Option<Version>,
-) -> Result<()> {
-    step.db.run(
+pub fn set_told(db: Db<'_>, account: AccountId, id: DocId, told: Option<Version>) -> Result<()> {
+    db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (channel, hub, document) DO UPDATE SET \
          told_capability = excluded.told_capability, told_form = excluded.told_form, \
          told_fingerprint = excluded.told_fingerprint",
-        (account, document, told),
+        (account, id, told),
     )
 }
 
@@ -133,7 +94,6 @@ pub enum Due {
 /// version of it.
 pub fn due(
     step: &Step<'_>,
-    position: usize,
     (set, is_member): (DocId, bool),
     document: &SeenDocument,
     told: Option<Version>,
@@ -149,7 +109,7 @@ pub fn due(
     let is_same = told.is_none_or(|told| told.is_same_document(version));
     let seen = if document.is_gone() {
         None
-    } else if is_concerned || !is_a_set(step, position, set)? {
+    } else if is_concerned || !is_a_set(step, document.source, set)? {
         (is_same || is_concerned).then_some(version)
     } else if is_same {
         // R14: leaving a set announces nothing.
@@ -157,19 +117,27 @@ pub fn due(
     } else {
         None
     };
-    let permission = Permission {
-        archived: document.archived,
-        all_deletions: step.plan.sources[position].announce_all_deletions,
-    };
+    let permission = step.permission(document.source, document.archived);
     let changes = difference(told.as_ref(), seen, permission);
     if changes.is_empty() {
         return Ok(Due::Nothing);
     }
-    if is_concerned && seen.is_some() {
+    let is_above = document.version.is_set() || document.version.is_description();
+    if is_concerned && seen.is_some() && !is_above && document.hold != Hold::Expired {
+        // R17: a created document waits for its Capability List, an index or an archive to list it, an updated one only if the
+        // index that it names is new to it.
+        let mut must_be_listed = false;
         for (kind, _) in &changes {
-            if must_be_listed(step, document, set, *kind, told.is_none())? {
-                return Ok(Due::Later { is_held: true });
-            }
+            must_be_listed |= match kind {
+                ChangeKind::Created if told.is_none() => has_capability_list(step, set)?,
+                ChangeKind::Created | ChangeKind::Updated => document.newly_indexed,
+                ChangeKind::Deleted => false,
+            };
+        }
+        let is_listed = "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
+                         AND l.source = ?2 AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3";
+        if must_be_listed && !step.db.exists(is_listed, (document.id, document.source))? {
+            return Ok(Due::Later { is_held: true });
         }
     }
     if seen.is_some() && document.is_missing() {
@@ -179,11 +147,12 @@ pub fn due(
 }
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
-pub fn is_a_set(step: &Step<'_>, position: usize, set: DocId) -> Result<bool> {
-    if step.live.sources[position].configured.contains(&set) {
-        return Ok(true);
-    }
-    has_capability_list(step, set)
+pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
+    let source = step.live.position(source).map(|at| &step.live.sources[at]);
+    Ok(
+        source.is_some_and(|source| source.configured.contains(&set))
+            || has_capability_list(step, set)?,
+    )
 }
 
 pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
@@ -193,46 +162,9 @@ pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
     )
 }
 
-/// Returns true if a Capability List, an index or an archive in the tree lists a document (R17).
-pub fn is_listed(step: &Step<'_>, document: &SeenDocument) -> Result<bool> {
-    step.db.exists(
-        "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
-         AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3",
-        (document.id, document.source),
-    )
-}
-
-// R17: a created document waits for its Capability List, an index or an archive to list it, an updated one only if the
-// index that it names is new to it.
-fn must_be_listed(
-    step: &Step<'_>,
-    document: &SeenDocument,
-    set: DocId,
-    kind: ChangeKind,
-    is_new: bool,
-) -> Result<bool> {
-    if document.version.is_set()
-        || document.version.is_description()
-        || document.hold == Hold::Expired
-    {
-        return Ok(false);
-    }
-    let must = match kind {
-        ChangeKind::Created if is_new => has_capability_list(step, set)?,
-        ChangeKind::Created | ChangeKind::Updated => document.newly_indexed,
-        ChangeKind::Deleted => false,
-    };
-    Ok(must && !is_listed(step, document)?)
-}
-
 /// Weighs what is owed of a document on all accounts: what is due opens their channels' windows, what is not is deleted.
 /// Begins or ends the hold of the document (R17).
-pub fn weigh(
-    step: &mut Step<'_>,
-    position: usize,
-    document: SeenDocument,
-    is_changed: bool,
-) -> Result<()> {
+pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> Result<()> {
     let id = document.id;
     let rows = step.db.all::<Vec<(AccountId, (DocId, bool), bool, Option<Version>, bool)>>(
         "SELECT o.channel, o.hub, c.set_id, EXISTS (SELECT 1 FROM member m WHERE m.document = o.document AND m.set_id = c.set_id), \
@@ -243,39 +175,29 @@ pub fn weigh(
     )?;
     let mut is_held = false;
     for (account, of, is_over, told, was_due) in rows {
-        let key = (account, id);
-        match due(step, position, of, &document, told)? {
-            // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
-            Due::Nothing if is_over && !document.is_gone() => {
-                step.db.run(
-                    "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-                    key,
-                )?;
-                step.relieved.insert(account.0);
-            }
+        let change = match due(step, of, &document, told)? {
             Due::Nothing => {
-                let sql = "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-                step.db.run(sql, key)?;
                 step.relieved.insert(account.0);
+                // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
+                let is_kept = is_over && !document.is_gone();
+                let kept = "UPDATE owed SET dormant = 1, due = NULL";
+                Some(if is_kept { kept } else { "DELETE FROM owed" })
             }
             Due::Later { is_held: held } => {
                 is_held |= held;
-                if was_due {
-                    let sql = "UPDATE owed SET due = NULL WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-                    step.db.run(sql, key)?;
-                }
+                was_due.then_some("UPDATE owed SET due = NULL")
             }
             Due::Announce(..) => {
-                if !was_due {
-                    step.db.run(
-                        "UPDATE owed SET due = ?4 WHERE channel = ?1 AND hub = ?2 AND document = ?3",
-                        (key, step.now),
-                    )?;
-                }
                 if !was_due || is_changed {
                     step.touched_channels.insert(account.0);
                 }
+                (!was_due).then_some("UPDATE owed SET due = ?4")
             }
+        };
+        if let Some(change) = change {
+            let sql =
+                format!("{change} WHERE channel = ?1 AND hub = ?2 AND document = ?3 AND ?4 = ?4");
+            step.db.run(&sql, (account, id, step.now))?;
         }
     }
     match (is_held, document.hold) {

@@ -7,8 +7,7 @@ use resourcesync::document::Form;
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::documents::{self, COLUMNS, SeenDocument, Touched};
-use crate::announce::steps::step::Step;
-use crate::announce::steps::{findings, lists, owed};
+use crate::announce::steps::{Step, findings, lists, owed};
 use crate::state::{DocId, Result, from_row};
 
 /// A document that lists another.
@@ -24,7 +23,7 @@ from_row! { Lister { id, capability, form } }
 pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
     for form in ["d.form = 1", "d.form = 0"] {
         each_touched(step, position, form, |step, document| {
-            let is_in_set = !document.is_gone() && resolve_one(step, position, &document)?;
+            let is_in_set = !document.is_gone() && resolve_one(step, &document)?;
             findings::note_document(step, position, &document, is_in_set)
         })?;
     }
@@ -111,12 +110,12 @@ pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
             }
         }
     }
-    rejoin(step, position, &touched)
+    rejoin(step, &touched)
 }
 
 /// Resolves documents whose relations another plan changed, and those that depend on the indexes among them. R13: they are
 /// told as they are in the sets that they join, and the entries of their lists count as taken; all else is as it was.
-fn rejoin(step: &mut Step<'_>, position: usize, changed: &BTreeSet<DocId>) -> Result<()> {
+fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     let mut all = changed.clone();
     for id in changed {
         let sql = "SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE d.id = ?1 AND d.form = 1 \
@@ -135,24 +134,24 @@ fn rejoin(step: &mut Step<'_>, position: usize, changed: &BTreeSet<DocId>) -> Re
     for mut document in documents {
         (document.baseline, document.was) = (1, document.seen());
         let before = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
-        resolve_one(step, position, &document)?;
+        resolve_one(step, &document)?;
         let after = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
         for set in after.difference(&before) {
-            lists::join(step, position, *set, &document)?;
+            lists::join(step, *set, &document)?;
         }
     }
     Ok(())
 }
 
 /// Returns true if the document is in a set of resources.
-fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<bool> {
+fn resolve_one(step: &mut Step<'_>, document: &SeenDocument) -> Result<bool> {
     let listers: Vec<Lister> = step.db.all(
         "SELECT l.id, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
          WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri",
         (document.id, document.source),
     )?;
     let index = index_of(step, document, &listers)?;
-    let sets = sets_of(step, position, document, &listers, index)?;
+    let sets = sets_of(step, document, &listers, index)?;
     let archived = is_archived(document, &listers);
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
     step.db.run(
@@ -169,14 +168,14 @@ fn resolve_one(step: &mut Step<'_>, position: usize, document: &SeenDocument) ->
         let sql = "SELECT 1 FROM document WHERE id IN (?1, ?2) AND baseline > 0";
         if document.baseline > 0 {
             if document.was != document.seen() {
-                owed::owe_of_set(step, *set, document.id, document.was)?;
+                owed::owe(step.db, owed::OF_SET, document.id, set.0, document.was)?;
             }
         } else if step.db.exists(sql, (*set, index))? {
             let mut document = document.clone();
             document.baseline = 1;
-            lists::join(step, position, *set, &document)?;
+            lists::join(step, *set, &document)?;
         } else {
-            owed::owe_of_set(step, *set, document.id, None)?;
+            owed::owe(step.db, owed::OF_SET, document.id, set.0, None)?;
         }
     }
     for set in before.difference(&sets) {
@@ -195,15 +194,15 @@ fn index_of(step: &Step<'_>, document: &SeenDocument, listers: &[Lister]) -> Res
         return Ok(None);
     }
     let is_archive = document.version.capability.is_archive();
-    let mut listing = listers.iter().filter(|lister| {
+    let listing = listers.iter().filter(|lister| {
         lister.id != document.id
             && lister.form == Form::Index
             && (!lister.capability.is_archive() || is_archive)
     });
-    if let Some(first) = listing.next() {
-        let named = listing.find(|lister| Some(lister.id) == document.names_index);
-        let is_first_named = Some(first.id) == document.names_index;
-        return Ok(Some(named.filter(|_| !is_first_named).unwrap_or(first).id));
+    let listing: Vec<DocId> = listing.map(|lister| lister.id).collect();
+    if let Some(first) = listing.first() {
+        let named = document.names_index.filter(|it| listing.contains(it));
+        return Ok(named.or(Some(*first)));
     }
     let Some(named) = document.names_index else {
         return Ok(None);
@@ -217,7 +216,6 @@ fn index_of(step: &Step<'_>, document: &SeenDocument, listers: &[Lister]) -> Res
 // R7.
 fn sets_of(
     step: &Step<'_>,
-    position: usize,
     document: &SeenDocument,
     listers: &[Lister],
     index: Option<DocId>,
@@ -239,7 +237,7 @@ fn sets_of(
     }
     let mut sets = BTreeSet::new();
     for set in candidates {
-        if owed::is_a_set(step, position, set)? {
+        if owed::is_a_set(step, document.source, set)? {
             sets.insert(set);
         }
     }

@@ -1,8 +1,6 @@
 //! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
 //! C11, C20, C27).
 
-use std::collections::BTreeMap;
-
 use crate::announce::changes::inventory::DeletionRules;
 use crate::announce::changes::round::{ROUND, TakeOutcome, TakeRequest, Taken, TakenRound};
 use crate::announce::event::Fact;
@@ -10,14 +8,11 @@ use crate::announce::finding::Finding;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::change_log;
-use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, inventory_window};
+use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::channels::Channel;
-use crate::announce::steps::ended_lists;
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::lists::{self, NextLists};
-use crate::announce::steps::stale_lists;
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, change_log, ended_lists, stale_lists};
 use crate::state::{DocId, Result};
 
 /// Begins the rounds that are due, of the sets of sources that are settled.
@@ -31,7 +26,10 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
             let next_forgotten = ended_lists::forget_ended(step, position, id)?;
-            let ended_waits = ended_lists::end_waits(step, id)?;
+            // C7: entries that no other list had in time wait no more.
+            let sql =
+                "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
+            let ended_waits = step.db.change(sql, (id, step.now))?;
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
             };
@@ -39,7 +37,8 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
                 set.trigger_if_none(step.now);
             }
             let next = begin(step, position, &mut set)?;
-            let next_wait = ended_lists::next_wait_end(step, id)?;
+            let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
+            let next_wait = step.db.first::<Option<_>>(sql, id)?.flatten();
             let next = next.into_iter().chain(next_forgotten).chain(next_wait);
             set.wake = next.min();
             set.save(step)?;
@@ -62,12 +61,9 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         set.skip(now);
         return Ok(set.triggers.map(|_| now));
     };
-    let kind = lists::compared(step, position, set, is_last)?;
-    let window = match kind {
-        ListKind::ResourceLists => inventory_window(),
-        ListKind::ChangeLists => step.plan.window.changes.clone(),
-    };
-    let due = set.due_at(&window).unwrap_or(now);
+    let kind = lists::compared(step, set, is_last)?;
+    let window = &step.plan.window;
+    let due = set.due_at(kind, window).unwrap_or(now);
     if due > now {
         return Ok(Some(due));
     }
@@ -83,7 +79,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         findings::replace(step, position, &uri, FindingPart::Entries, Vec::new())?;
     }
     let next = match kind {
-        ListKind::ResourceLists => lists::next_resource_lists(step, set, is_last)?,
+        ListKind::ResourceLists => lists::next_inventory(step, set, is_last)?,
         ListKind::ChangeLists => lists::next_change_lists(step, set, is_last)?,
     };
     let (lists, is_partial, beyond) = match next {
@@ -93,7 +89,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
             let again = set.triggers.map(|_| now);
             return Ok(again.or(set.missing_until));
         }
-        NextLists::Later => return Ok(set.due_at(&window)),
+        NextLists::Later => return Ok(set.due_at(kind, window)),
         NextLists::Read {
             lists,
             is_partial,
@@ -103,8 +99,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
         // C27: their present contents count as taken.
         for list in &lists {
-            let list = step.db.row_of(&list.list)?;
-            lists::learn(step, set.id, list)?;
+            lists::learn(step, set.id, list.id)?;
         }
         set.learned = Some(ListKind::ResourceLists);
     }
@@ -155,7 +150,8 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
     };
     let reason = match answer.outcome {
         TakeOutcome::Taken(taken) => {
-            log(step, position, &mut set, &channel, answer.round, *taken)?;
+            (set.last_round, set.delays) = (Some(answer.round), 0);
+            log(step, position, &mut set, &channel, *taken)?;
             return set.save(step);
         }
         TakeOutcome::Stale(stale) => {
@@ -192,8 +188,7 @@ fn log(
     position: usize,
     set: &mut ChangeSet,
     channel: &Channel,
-    round: u64,
-    taken: Taken,
+    mut taken: Taken,
 ) -> Result<()> {
     let now = step.now;
     let is_inventory = taken.missing.is_some();
@@ -218,11 +213,10 @@ fn log(
     for list in &taken.lists {
         // Of one that is still learned only that it is there.
         let is_unfinished = is_inventory && has_more;
-        lists::take(step, position, set, list, is_unfinished)?;
+        lists::take(step, set, list, is_unfinished)?;
     }
     save_keys(step, set.id, &taken)?;
     set.must_take_others = false;
-    (set.last_round, set.delays) = (Some(round), 0);
     if has_more {
         set.hurry(now);
     } else if set.triggers.is_none()
@@ -256,13 +250,11 @@ fn log(
     if is_learned {
         change_log::begin_interval(step, channel, set)?;
     }
-    let mut back_dated = BTreeMap::new();
     if !taken.changes.is_empty() {
-        back_dated = change_log::cut(step, channel, taken.changes, &taken.lists)?;
+        change_log::cut(step, channel, &mut taken)?;
     }
-    for (number, list) in taken.lists.iter().enumerate() {
-        let back_dated = back_dated.get(&number).copied().unwrap_or_default();
-        lists::find_odd(step, position, set.id, list, back_dated)?;
+    for list in &taken.lists {
+        lists::find_odd(step, position, set.id, list)?;
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
 use crate::announce::time::earlier;
 use jiff::Timestamp;
@@ -13,11 +12,10 @@ use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 use websub::topics::TopicPage;
 
-use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{Channel, channel, is_name_only};
-use crate::announce::steps::cut::{announced, next_span, overhead, up, waiting_since};
-use crate::announce::steps::step::Step;
-use crate::state::{HubId, Result, columns, from_row};
+use crate::announce::steps::cut::{Announced, announced, next_span, overhead, up, waiting_since};
+use crate::announce::steps::{Step, change_log};
+use crate::state::{ChannelId, HubId, Result, columns, from_row};
 
 /// Returns the hubs of a channel that fetch its topic.
 pub fn pinged(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
@@ -92,20 +90,12 @@ pub fn forget_said(step: &Step<'_>, id: ChannelId) -> Result<()> {
     Ok(())
 }
 
-/// The content of a topic that is fetched.
-struct TopicContent {
-    entries: Vec<Entry>,
-    /// The time until which the hubs that fetch it have all.
-    before: Option<Timestamp>,
-    /// The earliest change that it does not have.
-    open: Option<Timestamp>,
-}
-
 fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
     (entry.uri.clone(), entry.change, entry.capability)
 }
 
-fn content(step: &Step<'_>, position: usize, channel: &Channel) -> Result<TopicContent> {
+/// Returns the content of a topic that is fetched, and the time until which the hubs that fetch it have all.
+fn content(step: &Step<'_>, channel: &Channel) -> Result<Announced> {
     let window = &step.plan.window;
     let hubs = pinged(step, channel.id)?;
     let max = window.max_entries;
@@ -113,12 +103,12 @@ fn content(step: &Step<'_>, position: usize, channel: &Channel) -> Result<TopicC
     let mut foretold: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
     let mut untils = Vec::new();
     for hub in &hubs {
-        let (announced, beyond) = announced(step, position, channel, *hub, Some(max))?;
+        let (announced, beyond) = announced(step, channel, *hub, Some(max))?;
         let left = announced.iter().skip(max).filter_map(|one| one.open);
         open = left
             .chain(beyond)
             .chain(open)
-            .chain(waiting_since(step, position, channel, *hub)?)
+            .chain(waiting_since(step, channel, *hub)?)
             .min();
         let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
         foretold.extend(entries.map(|entry| (key(&entry), entry)));
@@ -148,10 +138,11 @@ fn content(step: &Step<'_>, position: usize, channel: &Channel) -> Result<TopicC
     let remembered = earlier(step.now, step.plan.topic_window);
     let fetched: Option<Vec<Timestamp>> = untils.into_iter().collect();
     let fetched = fetched.and_then(|untils| untils.into_iter().min());
-    Ok(TopicContent {
+    Ok(Announced {
         entries,
         before: fetched.filter(|before| has_all_said && *before >= remembered),
         open,
+        ..Announced::default()
     })
 }
 
@@ -180,19 +171,14 @@ fn as_many_as_fit<'e>(
 }
 
 /// Makes the body of a topic that is fetched anew.
-pub fn write_page(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result<()> {
-    let TopicContent {
-        entries,
-        before,
-        open,
-    } = content(step, position, channel)?;
-    let (span, untils) = next_span(step, channel.id, before, open)?;
-    let up = up(step, &entries, channel)?;
+pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let content = content(step, channel)?;
+    let (span, untils) = next_span(step, channel.id, content.before, content.open)?;
     let payload = Payload {
-        up,
+        up: up(step, &content.entries, channel)?,
         from: span.from,
         until: span.until,
-        entries,
+        entries: content.entries,
     };
     let sql = "UPDATE channel SET body = ?2, page_until = ?3, untils = coalesce(?4, untils) WHERE id = ?1";
     let values = (channel.id, payload.render(), span.until, untils);
@@ -200,7 +186,7 @@ pub fn write_page(step: &mut Step<'_>, position: usize, channel: &Channel) -> Re
 }
 
 /// Serves what a hub that fetches is due and cannot be told yet, if its topic does not have it.
-pub fn serve_what_waits(step: &mut Step<'_>, position: usize, channel: &Channel) -> Result<()> {
+pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let mut is_due = false;
     for hub in pinged(step, channel.id)? {
         is_due |= step.db.exists(
@@ -211,7 +197,7 @@ pub fn serve_what_waits(step: &mut Step<'_>, position: usize, channel: &Channel)
     if !is_due {
         return Ok(());
     }
-    let entries = content(step, position, channel)?.entries;
+    let entries = content(step, channel)?.entries;
     let body = framework_body(step, channel.id, false)?;
     let served = Payload::parse(&body).unwrap_or_default().entries;
     let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
@@ -219,7 +205,7 @@ pub fn serve_what_waits(step: &mut Step<'_>, position: usize, channel: &Channel)
         key(one) == key(other) && moment(one) == moment(other) && one.index == other.index
     };
     if entries.len() != served.len() || !entries.iter().zip(&served).all(alike) {
-        write_page(step, position, channel)?;
+        write_page(step, channel)?;
         step.serve.insert(channel.id);
     }
     Ok(())
@@ -239,7 +225,7 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     let Some(channel) = channel(step, id)? else {
         return Ok(None);
     };
-    if is_name_only(step.db, step.plan, &channel)? {
+    if is_name_only(step.db, step.plan, step.live, &channel)? {
         return Ok(None);
     }
     let sql = "SELECT hub, left_at IS NOT NULL FROM account WHERE channel = ?1";

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::announce::changes::round::ListToRead;
 use crate::announce::observation::Stat;
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
+use crate::announce::steps::Step;
 use crate::announce::steps::change_sets::{ChangeSet, retry_delay};
-use crate::announce::steps::lists::ListOfRound;
-use crate::announce::steps::step::Step;
 use crate::state::{DocId, Result};
 
 /// Number of times that a list is asked for in vain before the others are read without it.
@@ -57,7 +57,7 @@ pub fn note(step: &Step<'_>, set: &mut ChangeSet, lists: BTreeMap<Uri, Stat>) ->
 pub fn leave_out(
     step: &Step<'_>,
     set: &ChangeSet,
-    lists: &mut Vec<ListOfRound>,
+    lists: &mut Vec<ListToRead>,
 ) -> Result<BTreeSet<DocId>> {
     let sql = "SELECT list, stat, times, until FROM stale_list WHERE set_id = ?1";
     let stale: BTreeMap<DocId, (String, u32, Timestamp)> = step.db.all(sql, set.id)?;
@@ -67,13 +67,13 @@ pub fn leave_out(
             step.db.run(sql, (set.id, *list))?;
         }
     }
-    let is_stale = |listed: &&ListOfRound| {
+    let is_stale = |listed: &&ListToRead| {
         let stale = stale.get(&listed.id);
         stale.is_some_and(|(_, times, _)| *times >= ROUNDS)
     };
-    let is_read_later = |listed: &&ListOfRound| {
+    let is_read_later = |listed: &&ListToRead| {
         let (stat, _, until) = &stale[&listed.id];
-        *until > step.now && *stat == stat_text(&listed.list.stat)
+        *until > step.now && *stat == stat_text(&listed.stat)
     };
     let all_versions = set.learned.is_none()
         || set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
@@ -83,7 +83,7 @@ pub fn leave_out(
     if !left_out.is_empty() {
         lists.retain(|listed| !left_out.contains(&listed.id));
         for listed in lists.iter_mut() {
-            listed.list.waits = true;
+            listed.waits = true;
         }
     }
     Ok(left_out)

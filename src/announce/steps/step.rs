@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::announce::changes::round::TakeRequest;
 use crate::announce::delivery::Submission;
+use crate::announce::difference::Permission;
 use crate::announce::event::{DropCause, Effect, Event, Fact, Now};
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
-use crate::announce::ids::{AccountId, ChannelId};
-use crate::announce::observation::{DocumentPath, MountId};
-use crate::announce::plan::{Mode, Plan};
+use crate::announce::observation::DocumentPath;
+use crate::announce::plan::{Mode, Plan, SourcePlan};
 use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -24,7 +24,7 @@ use crate::announce::steps::{
     change_sets, channels, commands, cut, deletions, delivery, documents, fetches, findings, lists,
     mounts, owed, relations, rounds, routing, served, troubles,
 };
-use crate::state::{Db, DocId, HubId, Result, save_time};
+use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
 
 /// Documents that settle by one statement.
 const SETTLED_AT_ONCE: usize = 1_024;
@@ -64,7 +64,6 @@ pub struct Step<'a> {
     pub take: Vec<TakeRequest>,
     pub look: BTreeSet<DocumentPath>,
     pub explain: BTreeSet<DocumentPath>,
-    pub wakes: Vec<Timestamp>,
 }
 
 impl<'a> Step<'a> {
@@ -93,7 +92,20 @@ impl<'a> Step<'a> {
             take: Vec::new(),
             look: BTreeSet::new(),
             explain: BTreeSet::new(),
-            wakes: Vec::new(),
+        }
+    }
+
+    /// Returns the plan of the source with this row.
+    pub fn plan_of(&self, source: i64) -> Option<&'a SourcePlan> {
+        Some(&self.plan.sources[self.live.position(source)?])
+    }
+
+    /// Returns what may be announced of a document of a source.
+    pub fn permission(&self, source: i64, archived: bool) -> Permission {
+        let plan = self.plan_of(source);
+        Permission {
+            archived,
+            all_deletions: plan.is_some_and(|plan| plan.announce_all_deletions),
         }
     }
 
@@ -203,27 +215,18 @@ impl<'a> Step<'a> {
         save_time(self.db, self.now, self.wall)
     }
 
-    pub fn mount(&self, id: MountId) -> Option<usize> {
-        self.plan.source_of(id).map(|(position, _)| position)
-    }
-
     /// Notes what an event says.
     pub fn note(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Observed(observations) => {
                 for observation in observations {
-                    let Some(position) = self.mount(observation.path.mount) else {
-                        continue;
-                    };
-                    if let Some(uri) = self.plan.sources[position].uri_of(&observation.path) {
-                        documents::observe(self, position, uri, observation)?;
-                    }
+                    documents::observe(self, observation)?;
                 }
             }
             Event::Explained(explained) => {
                 for (path, cause) in explained {
-                    if let Some(position) = self.mount(path.mount)
-                        && let Some(uri) = self.plan.sources[position].uri_of(&path)
+                    if let Some((position, plan)) = self.plan.source_of(path.mount)
+                        && let Some(uri) = plan.uri_of(&path)
                     {
                         findings::explained(self, position, &uri, &cause)?;
                     }
@@ -233,37 +236,20 @@ impl<'a> Step<'a> {
                 mount,
                 identity,
                 started,
-            } => {
-                if let Some(position) = self.mount(mount) {
-                    mounts::found(self, position, mount, identity, started)?;
-                }
-            }
-            Event::MountLost { mount, reason } => {
-                if let Some(position) = self.mount(mount) {
-                    mounts::lost(self, position, mount, reason)?;
-                }
-            }
+            } => mounts::found(self, mount, identity, started)?,
+            Event::MountLost { mount, reason } => mounts::lost(self, mount, reason)?,
             Event::Swept {
                 mount,
-                complete,
+                complete: true,
                 candidates,
-            } => {
-                if let Some(position) = self.mount(mount) {
-                    if complete {
-                        mounts::swept(self, position, mount, candidates)?
-                    } else {
-                        mounts::leave(self, position, mount)?
-                    }
-                }
-            }
+            } => mounts::swept(self, mount, candidates)?,
+            Event::Swept { mount, .. } => mounts::leave(self, mount)?,
             Event::Unreadable {
                 mount,
                 directories,
                 more,
             } => {
-                if let Some(position) = self.mount(mount)
-                    && let Some(known) = self.live.sources[position].mount_mut(mount)
-                {
+                if let Some((position, known)) = self.live.mount_mut(mount) {
                     known.unreadable = (directories, more);
                     change_sets::stop_watching_entries(self, self.live.sources[position].id)?;
                 }
@@ -271,11 +257,7 @@ impl<'a> Step<'a> {
             Event::Nested {
                 mount,
                 file_systems,
-            } => {
-                if let Some(position) = self.mount(mount) {
-                    mounts::set_nested(self, position, mount, file_systems)?;
-                }
-            }
+            } => mounts::set_nested(self, mount, file_systems)?,
             Event::Answered {
                 channel,
                 hub,
@@ -307,12 +289,10 @@ impl<'a> Step<'a> {
                     delivery::reached_otherwise(self, hub)?;
                 }
             }
-            Event::Retry { only: None } => commands::retry(self, None)?,
-            Event::Retry {
-                only: Some((channel, hub)),
-            } => {
-                if let Some(hub) = self.live.hub_named(&hub) {
-                    commands::retry(self, Some((channel, hub)))?;
+            Event::Retry { only } => {
+                let only = only.map(|(id, hub)| Some((id, self.live.hub_named(&hub)?)));
+                if only != Some(None) {
+                    commands::retry(self, only.flatten())?;
                 }
             }
             Event::Drop { channel, hub } => {
@@ -334,7 +314,6 @@ impl<'a> Step<'a> {
         channels::expire(self)?;
         self.end_holds()?;
         troubles::report(self)?;
-        findings::sum_up_again(self);
         deletions::end_graces(self)
     }
 
@@ -388,15 +367,15 @@ impl<'a> Step<'a> {
         relations::each_touched(self, position, may_be_due, |step, document| {
             step.weigh.remove(&document.id);
             let is_changed = document.touched >= Touched::Presence;
-            owed::weigh(step, position, document, is_changed)
+            owed::weigh(step, document, is_changed)
         })?;
         for document in take(&mut self.weigh) {
             affected.insert(document);
             if let Some(document) = self.db.document(document)? {
-                owed::weigh(self, position, document, false)?;
+                owed::weigh(self, document, false)?;
             }
         }
-        lists::note_seen(self, position, is_first, &affected)?;
+        lists::note_seen(self, position, &affected)?;
         for channel in take(&mut self.relieved) {
             channels::end_accounts(self, channel)?;
         }
@@ -405,7 +384,10 @@ impl<'a> Step<'a> {
              was_fingerprint = NULL WHERE id IN (SELECT id FROM document WHERE source = ?1 AND touched > 0 LIMIT ?2)";
         while self.db.change(settle, (id, SETTLED_AT_ONCE))? == SETTLED_AT_ONCE {}
         if is_first {
-            findings::tell_again(self, position)?;
+            // Each run tells all findings once it has seen the tree.
+            let tell_at = later(self.now, self.plan.sources[position].broken_after);
+            let sql = "UPDATE finding SET tell_at = ?2 WHERE source = ?1 AND tell_at IS NULL";
+            self.db.run(sql, (id, tell_at))?;
             let sql = "UPDATE source SET routed = ?2 WHERE id = ?1";
             self.db.run(sql, (id, &*self.live.plan_hash))?;
             for (hub, _) in self.live.hubs.iter().filter(|(_, hub)| hub.is_inherited) {
@@ -458,7 +440,7 @@ impl<'a> Step<'a> {
         );
         for document in self.db.all::<Vec<SeenDocument>>(&sql, id)? {
             if document.was.is_none() && !document.is_gone() {
-                owed::owe_description(self, document.id, id)?;
+                owed::owe(self.db, owed::OF_DESCRIPTION, document.id, id, None)?;
             }
             let descriptions = &mut self.live.sources[position].descriptions;
             let known = descriptions.get(&document.id);
@@ -521,7 +503,8 @@ impl<'a> Step<'a> {
             .sources
             .iter()
             .flat_map(|source| source.told.values());
-        let wakes = self.wakes.iter().chain(&self.live.wakes).copied();
+        let hubs = self.live.hubs.values();
+        let wakes = hubs.filter_map(|live| live.queue.wake(self.now));
         let wakes = wakes.chain(told.filter_map(ToldLately::wake));
         Ok(next.into_iter().chain(wakes).min())
     }

@@ -10,14 +10,10 @@ use resourcesync::uri::Uri;
 
 use crate::state::{Db, FromColumn, Result, StateError, columns, from_row, read};
 
-/// Rows of what was taken from the lists of sets.
-#[derive(Debug)]
-pub struct TakenRows<'a>(pub Db<'a>);
-
-impl TakenRows<'_> {
+impl Db<'_> {
     /// Returns the rows of keys of a list.
-    pub fn of_list(&self, set: &Uri, list: &Uri) -> Result<BTreeMap<u32, KeyRow>> {
-        self.0.all(
+    pub fn keys_of_list(self, set: &Uri, list: &Uri) -> Result<BTreeMap<u32, KeyRow>> {
+        self.all(
             "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
              CROSS JOIN change_key k ON k.set_id = s.id AND k.list = l.id WHERE s.uri = ?1",
             (set, list),
@@ -25,8 +21,8 @@ impl TakenRows<'_> {
     }
 
     /// Returns the last row of keys of a list that have not vanished.
-    pub fn last_of_list(&self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
-        self.0.first(
+    pub fn last_keys_of_list(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
+        self.first(
             "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
              CROSS JOIN change_key k ON k.set_id = s.id AND k.list = l.id WHERE s.uri = ?1 AND k.vanished IS NULL \
              ORDER BY k.first DESC LIMIT 1",
@@ -35,8 +31,8 @@ impl TakenRows<'_> {
     }
 
     /// Hands the rows of keys of all lists of a set to `pass`, list after list.
-    pub fn each(&self, set: &Uri, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<()> {
-        let mut statement = self.0.statement(
+    pub fn each_key_row(self, set: &Uri, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<()> {
+        let mut statement = self.statement(
             "SELECT l.uri, k.first, k.keys, k.vanished FROM document s CROSS JOIN change_key k ON k.set_id = s.id \
              CROSS JOIN document l ON l.id = k.list WHERE s.uri = ?1 ORDER BY k.list, k.first",
             set,
@@ -51,13 +47,13 @@ impl TakenRows<'_> {
 
     /// Hands the resources of a set to `compare`, in order of their keys.
     pub fn read_inventory<T, E: From<StateError>>(
-        &self,
+        self,
         set: &Uri,
         compare: impl FnOnce(
             &mut dyn Iterator<Item = Result<(ResourceKey, InventoryRow), E>>,
         ) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut statement = self.0.statement(
+        let mut statement = self.statement(
             "SELECT i.resource, i.state, i.uri, i.missing FROM document s CROSS JOIN inventory i ON i.set_id = s.id \
              WHERE s.uri = ?1 ORDER BY i.resource",
             set,

@@ -6,8 +6,7 @@ use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::change_sets;
-use crate::announce::steps::step::Step;
+use crate::announce::steps::{Step, change_sets};
 use crate::state::Result;
 
 /// Notes that a document cannot be read; it keeps its last good state.

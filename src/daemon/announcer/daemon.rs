@@ -47,7 +47,7 @@ impl Daemon<Announcer, Config> {
         let brokers = config.broker_settings()?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
         let (file, connection) = StateFile::open(&config.state_dir)?;
-        file.refuse_of_hub(&connection)?;
+        file.claim(&connection, false)?;
         let (public, admin) = process.listeners(&config.server)?;
         let public_url = public_url(&config, public.listener.tcp_address())?;
         let prepared_hub = prepared_hub(&config, &public_url)?;

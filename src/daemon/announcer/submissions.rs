@@ -10,9 +10,8 @@ use tracing::debug;
 use websub::counts::Histogram;
 use websub::publisher::http::{HubClients, Submitter};
 
-use crate::announce::delivery::Submission;
+use crate::announce::delivery::{Submission, SubmissionId};
 use crate::announce::event::Event;
-use crate::announce::ids::SubmissionId;
 use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
 use crate::broker::settings::BrokerSettings;

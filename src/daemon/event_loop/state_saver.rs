@@ -94,7 +94,7 @@ impl StateSaver {
         }
         self.check_at = now + CHECK_INTERVAL;
         self.file.check(connection)?;
-        if self.file.shrink(connection) {
+        if self.file.shrink(connection) == Some(true) {
             self.check_at = now + SHRINK_INTERVAL;
         }
         Ok(())

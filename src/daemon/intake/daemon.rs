@@ -29,7 +29,7 @@ impl Daemon<Intake, HubConfig> {
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
         let (file, connection) = StateFile::open(&config.state_dir)?;
-        file.claim_for_hub(&connection)?;
+        file.claim(&connection, true)?;
         let load_error = |error| file.load_error(error);
         let (public, admin) = process.listeners(&config.server)?;
 

@@ -257,7 +257,7 @@ fn what_every_hub_heard_is_forgotten_but_the_last() {
 #[test]
 fn what_a_hub_skips_that_fell_behind_is_forgotten() {
     let mut plan = two_hubs();
-    plan.window.changes.backlog = 3;
+    plan.window.change_backlog = 3;
     let mut world = world_of(plan);
     world.script(OTHER_HUB, Reply::Status(503));
     for number in 1..9 {
@@ -284,7 +284,7 @@ fn what_a_hub_skips_that_fell_behind_is_forgotten() {
 #[test]
 fn what_is_published_after_a_hub_left_is_kept_for_its_return_up_to_the_backlog() {
     let mut plan = two_hubs();
-    plan.window.changes.backlog = 3;
+    plan.window.change_backlog = 3;
     let mut world = world_of(plan);
     world.script(OTHER_HUB, Reply::Status(503));
     publish(&mut world, 1);

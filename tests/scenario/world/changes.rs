@@ -21,7 +21,6 @@ use rsnotify::announce::changes::round::{
 use rsnotify::announce::changes::taken_keys::KeyRow;
 use rsnotify::announce::observation::Stat;
 use rsnotify::announce::plan::Plan;
-use rsnotify::announce::steps::taken_rows::TakenRows;
 use rsnotify::state::{Db, StateError};
 
 use crate::world::tree::{FakeTree, absolute, path_of};
@@ -51,18 +50,15 @@ pub fn take(
     plan: &Plan,
     db: Db<'_>,
 ) -> TakeOutcome {
-    let taken = texts(request, tree, plan).and_then(|texts| {
-        let rows = TakenRows(db);
-        match request.inventory {
-            Some(_) => inventory(request, &texts, &rows),
-            None => {
-                let mut files = Files {
-                    request,
-                    texts,
-                    rows,
-                };
-                rounds.take(request, &mut files)
-            }
+    let taken = texts(request, tree, plan).and_then(|texts| match request.inventory {
+        Some(_) => inventory(request, &texts, db),
+        None => {
+            let mut files = Files {
+                request,
+                texts,
+                rows: db,
+            };
+            rounds.take(request, &mut files)
         }
     });
     match taken {
@@ -76,11 +72,7 @@ pub fn take(
 }
 
 /// Compares Resource Lists with those before.
-fn inventory(
-    request: &TakeRequest,
-    texts: &[&[u8]],
-    rows: &TakenRows<'_>,
-) -> Result<Taken, NotTaken> {
+fn inventory(request: &TakeRequest, texts: &[&[u8]], rows: Db<'_>) -> Result<Taken, NotTaken> {
     let listed = texts.iter().map(|text| read_resources(*text).unwrap());
     let listed = listed.collect();
     let rules = request.inventory.unwrap();
@@ -127,7 +119,7 @@ fn texts<'a>(
 struct Files<'a> {
     request: &'a TakeRequest,
     texts: Vec<&'a [u8]>,
-    rows: TakenRows<'a>,
+    rows: Db<'a>,
 }
 
 impl Files<'_> {
@@ -157,15 +149,15 @@ impl RoundFiles for Files<'_> {
     }
 
     fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, NotTaken> {
-        Ok(self.rows.of_list(&self.request.set, list)?)
+        Ok(self.rows.keys_of_list(&self.request.set, list)?)
     }
 
     fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, NotTaken> {
-        Ok(self.rows.last_of_list(&self.request.set, list)?)
+        Ok(self.rows.last_keys_of_list(&self.request.set, list)?)
     }
 
     fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), NotTaken> {
-        Ok(self.rows.each(&self.request.set, pass)?)
+        Ok(self.rows.each_key_row(&self.request.set, pass)?)
     }
 }
 

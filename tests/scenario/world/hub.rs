@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::payload::Payload;
 use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::ids::ChannelId;
+use rsnotify::state::ChannelId;
 use websub::answer::{Answer, BrokerRefusal};
 
 use crate::world::changes::HeardChanges;

@@ -23,7 +23,6 @@ use rsnotify::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
 use rsnotify::announce::finding::Finding;
-use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::{
     DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
 };
@@ -34,7 +33,7 @@ use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountName;
 use rsnotify::report::outbox::AccountView;
 use rsnotify::state::open::StateFile;
-use rsnotify::state::{Db, HubId, StateError};
+use rsnotify::state::{ChannelId, Db, HubId, StateError};
 use websub::answer::Answer;
 use websub::topics::TopicPage;
 

@@ -6,8 +6,7 @@ use resourcesync::uri::{Hub, Uri};
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::plan::{
-    ChangeWindowPlan, DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces,
-    SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
 };
 
 pub const SITE: &str = "https://example.org";
@@ -42,7 +41,9 @@ pub fn plan() -> Plan {
             hold: Duration::from_secs(60),
             max_entries: 1_000,
             max_bytes: 1 << 20,
-            changes: ChangeWindowPlan::default(),
+            change_quiet: Duration::from_millis(250),
+            change_max_wait: Duration::from_secs(5),
+            change_backlog: 1_000_000,
         },
         topic_window: Duration::from_secs(3_600),
         retired_topic: Duration::from_secs(30 * 86_400),

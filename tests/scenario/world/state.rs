@@ -71,7 +71,7 @@ impl World {
     pub fn presence(&self) -> Vec<Option<bool>> {
         let sources = self.engine().live.sources.iter();
         let mounts = sources.flat_map(|source| source.mounts.values());
-        let states = mounts.map(|mount| match mount.root.state() {
+        let states = mounts.map(|mount| match mount.root.state {
             MountState::Unknown => None,
             MountState::Sweeping | MountState::Ready => Some(true),
             MountState::Absent => Some(false),

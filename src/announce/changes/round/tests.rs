@@ -19,6 +19,7 @@ use super::{ListToRead, RoundFiles, Rounds, TakeRequest, Taken, WatchedTime};
 use crate::announce::changes::taken_keys::KEYS_PER_ROW;
 use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::state::DocId;
 
 const GRACE: Duration = Duration::from_secs(300);
 
@@ -226,6 +227,7 @@ fn version(name: &str, word: &str) -> ListToRead {
         *byte = letter;
     }
     ListToRead {
+        id: DocId(1),
         list: uri(name.trim_start_matches(['=', '-', '+', '#'])),
         path: DocumentPath {
             mount: MountId(1),
@@ -242,6 +244,7 @@ fn version(name: &str, word: &str) -> ListToRead {
         is_archived: name.starts_with('-'),
         closed_until: None,
         waits: false,
+        left: None,
     }
 }
 
@@ -460,13 +463,13 @@ fn a_round_writes_no_more_than_it_takes() {
     channel.take(&[("1", &word)], 1, 60);
     for taken in 2..9 {
         let (_, round) = channel.take(&[("1", &word)], KEYS_PER_ROW / 2, 60);
-        let rows: Vec<usize> = round.keys.values().flatten().map(KeyRow::len).collect();
+        let rows: Vec<usize> = round.keys.values().flatten().map(KeyRow::count).collect();
         assert!(
             rows.iter().sum::<usize>() <= 2 * KEYS_PER_ROW,
             "{taken}: {rows:?}"
         );
     }
-    assert!(channel.keys.values().all(|row| row.len() <= KEYS_PER_ROW));
+    assert!(channel.keys.values().all(|row| row.count() <= KEYS_PER_ROW));
     assert_eq!(channel.keys.len(), 3);
 }
 

@@ -1,53 +1,70 @@
-//! One list of a selection: what it has as it was read, and what of it was taken.
+//! One list of a selection: what it has as it was read, with the times by which its entries are ordered (C13), and what of it
+//! was taken.
 
 use std::ops::Range;
 
 use jiff::Timestamp;
-use resourcesync::change_list::{ListedChanges, Skipped};
-use resourcesync::uri::Uri;
+use resourcesync::change_list::{Listed, ListedChanges};
 
 use crate::announce::changes::fresh::Candidate;
-use crate::announce::changes::round::{LeftEntries, ListToRead, TakenList, UndatedChanges};
-use crate::announce::changes::selection::effective_times::EffectiveTimes;
+use crate::announce::changes::round::{AHEAD, LeftEntries, ListToRead, TakenList};
+use crate::announce::time::later;
 
 /// One version of a list.
 #[derive(Debug)]
 pub struct SelectedList {
-    version: ListToRead,
-    entries: ReadEntries,
-    pub left: UntakenEntries,
-    unreported: UnreportedEntries,
+    pub version: ListToRead,
+    /// The part of the file with its entries.
+    pub span: Range<u64>,
+    /// Position of the first entry with a datetime that can be true.
+    dated: Option<u32>,
+    /// Entries that were not taken.
+    pub left: usize,
+    /// The time of the earliest of those that are not among the entries of the selection, and do not wait.
+    pub late: Option<Timestamp>,
+    /// Entries with a datetime that cannot be read, and that no report has counted.
+    invalid: usize,
+    /// Entries of a list that was closed for good that were taken without being told (C7), and that no report has counted.
+    rewriting: usize,
+    /// What the next report says of it, as far as that is known.
+    report: TakenList,
 }
 
 impl SelectedList {
-    /// Returns a list of which so many entries are `left`.
+    /// Returns a list, and the effective times of its entries: of one without a datetime that can be true (C15), that of the
+    /// last one before it that has one, or else the time of the comparison.
     pub fn new(
         list: &ListToRead,
         listed: &ListedChanges,
-        times: &EffectiveTimes,
-        left: usize,
-    ) -> SelectedList {
-        SelectedList {
-            version: list.clone(),
-            entries: ReadEntries::new(listed, times),
-            left: UntakenEntries {
-                count: left,
-                ..UntakenEntries::default()
-            },
-            unreported: UnreportedEntries {
-                invalid: listed.undated.invalid,
-                ..UnreportedEntries::default()
-            },
+        at: Timestamp,
+    ) -> (SelectedList, Vec<Timestamp>) {
+        let mut times = Vec::with_capacity(listed.entries.len());
+        let (mut dated, mut latest, mut last) = (None, None, at);
+        for entry in &listed.entries {
+            if let Some(time) = believed(entry, at) {
+                dated.get_or_insert(entry.position);
+                latest = latest.max(Some(time));
+                last = time;
+            }
+            times.push(last);
         }
-    }
-
-    pub fn uri(&self) -> &Uri {
-        &self.version.list
-    }
-
-    /// Returns the part of the file with its entries.
-    pub fn span(&self) -> &Range<u64> {
-        &self.entries.span
+        let report = TakenList {
+            latest,
+            first_skipped: listed.first_skipped.clone(),
+            closed_until: latest.filter(|_| listed.declared.until.is_some()),
+            ..TakenList::new(list, listed.entries.len(), listed.skipped)
+        };
+        let selected = SelectedList {
+            version: list.clone(),
+            span: listed.span(),
+            dated,
+            left: 0,
+            late: None,
+            invalid: listed.undated.invalid,
+            rewriting: 0,
+            report,
+        };
+        (selected, times)
     }
 
     /// Returns true if a comparison with a list to read would find the same.
@@ -58,194 +75,90 @@ impl SelectedList {
 
     /// Returns true if this entry has no time of its own, nor has one before it: then it has that of the comparison.
     pub fn is_head(&self, entry: &Candidate) -> bool {
-        self.entries.is_head(entry.place.position)
+        self.dated.is_none_or(|dated| entry.place.position < dated)
     }
 
     /// Returns true if entries are left for the next round.
     pub fn has_more(&self) -> bool {
-        self.left.count > self.left.waiting
+        self.left > self.report.waiting
+    }
+
+    /// Returns the earlier one of a time and that of an entry. One with the time of the comparison, which the next comparison
+    /// changes, is the earliest of all.
+    pub fn earlier(&self, time: Option<Timestamp>, entry: &Candidate) -> Option<Timestamp> {
+        let own = if self.is_head(entry) {
+            Timestamp::MIN
+        } else {
+            entry.time
+        };
+        Some(time.map_or(own, |time| time.min(own)))
     }
 
     /// Notes an entry that is not among those of the selection.
     pub fn note_late(&mut self, entry: &Candidate) {
         if self.version.waits && entry.is_silent {
-            self.left.waiting += 1;
-            return;
+            self.report.waiting += 1;
+        } else {
+            self.late = self.earlier(self.late, entry);
         }
-        self.left.late.add(entry, self.is_head(entry));
     }
 
     /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
     pub fn note_untold(&mut self, entry: &Candidate, told_until: Option<Timestamp>) -> bool {
         if self.version.waits {
-            self.left.waiting += 1;
+            self.report.waiting += 1;
             return false;
         }
-        let is_rewriting = self.version.is_rewriting(entry.time);
-        self.unreported.untold += usize::from(is_rewriting);
+        self.rewriting += usize::from(self.version.is_rewriting(entry.time));
         let is_new = told_until.is_some_and(|until| entry.time > until);
-        let has_time = !self.is_head(entry);
-        let is_archived = self.version.is_archived && is_new && has_time;
-        self.unreported.archived += usize::from(is_archived);
+        let is_archived = self.version.is_archived && is_new && !self.is_head(entry);
+        self.report.untold += usize::from(is_archived);
         true
     }
 
-    /// Counts one more entry as taken.
-    pub fn take(&mut self) {
-        self.left.count -= 1;
-    }
-
-    /// Returns the list as it was taken now, with those of its changes that are told, and the earliest of all entries that
-    /// are left of it.
-    pub fn report(&mut self, changes: ToldChanges, earliest: EarliestEntry) -> TakenList {
-        let (version, entries, left) = (&self.version, &self.entries, &self.left);
-        let undated = self.unreported.undated(changes);
-        let untold = std::mem::take(&mut self.unreported.untold);
-        let has_told = changes.told > 0 && left.waiting == 0;
-        let is_rewritten = version.closed_until.is_some() && (untold > 0 || has_told);
-        TakenList {
-            list: version.list.clone(),
-            version: version.fingerprint,
-            fingerprint: (left.count == 0).then_some(version.fingerprint),
-            left: left.entries(earliest),
-            listed: entries.count,
-            taken: entries.count - left.count,
-            waiting: left.waiting,
-            untold: std::mem::take(&mut self.unreported.archived),
-            told: changes.told,
-            latest: entries.latest,
-            skipped: entries.skipped,
-            first_skipped: entries.first_skipped.clone(),
-            undated,
-            rewritten: is_rewritten.then_some(untold),
-            closed_until: entries.closed_until,
-        }
-    }
-}
-
-/// The entries of a list as it was read.
-#[derive(Debug)]
-struct ReadEntries {
-    /// The part of the file with them.
-    span: Range<u64>,
-    /// Entries that count.
-    count: usize,
-    /// Position of the first one with a datetime that can be true.
-    dated: Option<u32>,
-    latest: Option<Timestamp>,
-    /// See [`TakenList::closed_until`].
-    closed_until: Option<Timestamp>,
-    /// Entries that do not count.
-    skipped: usize,
-    first_skipped: Option<Skipped>,
-}
-
-impl ReadEntries {
-    fn new(listed: &ListedChanges, times: &EffectiveTimes) -> ReadEntries {
-        let is_closed = listed.declared.until.is_some();
-        ReadEntries {
-            span: listed.span(),
-            count: listed.entries.len(),
-            dated: times.dated,
-            latest: times.latest,
-            closed_until: times.latest.filter(|_| is_closed),
-            skipped: listed.skipped,
-            first_skipped: listed.first_skipped.clone(),
+    /// Notes a change that a round tells, perhaps without its datetime.
+    pub fn note_told(&mut self, is_undated: bool, is_ahead: bool) {
+        let undated = &mut self.report.undated;
+        self.report.told += 1;
+        if is_ahead {
+            undated.ahead += 1;
+        } else if is_undated && self.invalid > 0 {
+            // The pass over the keys does not know which of them are fresh.
+            (self.invalid, undated.invalid) = (self.invalid - 1, undated.invalid + 1);
+        } else if is_undated {
+            undated.missing += 1;
         }
     }
 
-    /// Returns true if no entry up to this one has a time of its own.
-    fn is_head(&self, position: u32) -> bool {
-        self.dated.is_none_or(|dated| position < dated)
-    }
-}
-
-/// Entries of a list that were not taken.
-#[derive(Debug, Default)]
-pub struct UntakenEntries {
-    count: usize,
-    /// See [`TakenList::waiting`].
-    waiting: usize,
-    /// The earliest of those that are not among the entries of the selection, and do not wait.
-    pub late: EarliestEntry,
-}
-
-impl UntakenEntries {
-    /// Returns them, if the time of the earliest is known.
-    fn entries(&self, earliest: EarliestEntry) -> Option<LeftEntries> {
-        match earliest {
-            EarliestEntry::At(first) if self.count > 0 => Some(LeftEntries {
+    /// Returns the list as it was taken since the last report, with the time of the earliest of all entries that are left of it.
+    pub fn report(&mut self, earliest: Option<Timestamp>) -> TakenList {
+        let untold = std::mem::take(&mut self.rewriting);
+        let has_told = self.report.told > 0 && self.report.waiting == 0;
+        let is_rewritten = self.version.closed_until.is_some() && (untold > 0 || has_told);
+        let first = earliest.filter(|first| *first > Timestamp::MIN && self.left > 0);
+        let report = TakenList {
+            fingerprint: (self.left == 0).then_some(self.version.fingerprint),
+            left: first.map(|first| LeftEntries {
                 first,
-                count: self.count,
+                count: self.left,
             }),
-            _ => None,
-        }
-    }
-}
-
-/// The earliest of some entries.
-#[derive(Debug, Clone, Copy, Default)]
-pub enum EarliestEntry {
-    /// There are none.
-    #[default]
-    None,
-    At(Timestamp),
-    /// One of them has the time of the comparison, which the next comparison changes.
-    Unknown,
-}
-
-impl EarliestEntry {
-    /// Adds an entry, which has the time of the comparison if it `is_head`.
-    pub fn add(&mut self, entry: &Candidate, is_head: bool) {
-        *self = match *self {
-            EarliestEntry::Unknown => EarliestEntry::Unknown,
-            _ if is_head => EarliestEntry::Unknown,
-            EarliestEntry::None => EarliestEntry::At(entry.time),
-            EarliestEntry::At(first) => EarliestEntry::At(first.min(entry.time)),
+            taken: self.report.listed - self.left,
+            rewritten: is_rewritten.then_some(untold),
+            ..self.report.clone()
         };
+        (self.report.told, self.report.untold) = (0, 0);
+        self.report.undated = Default::default();
+        report
     }
 }
 
-/// Entries that no report has counted yet.
-#[derive(Debug, Default)]
-struct UnreportedEntries {
-    /// Entries of a list that was closed for good that were taken without being told (C7).
-    untold: usize,
-    /// See [`TakenList::untold`].
-    archived: usize,
-    /// Entries with a datetime that cannot be read.
-    invalid: usize,
+/// Returns true if the datetime of an entry is too far ahead to be believed.
+pub fn is_ahead(entry: &Listed, at: Timestamp) -> bool {
+    entry.datetime.is_some() && believed(entry, at).is_none()
 }
 
-impl UnreportedEntries {
-    /// Counts changes without a datetime by reason.
-    fn undated(&mut self, changes: ToldChanges) -> UndatedChanges {
-        let unstated = changes.undated - changes.ahead;
-        // The pass over the keys does not know which of them are fresh.
-        let invalid = self.invalid.min(unstated);
-        self.invalid -= invalid;
-        UndatedChanges {
-            missing: unstated - invalid,
-            invalid,
-            ahead: changes.ahead,
-        }
-    }
-}
-
-/// Numbers of changes of a list that one round tells.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ToldChanges {
-    told: usize,
-    /// Of these, changes without a datetime.
-    undated: usize,
-    /// Of these, changes whose datetime lies ahead.
-    ahead: usize,
-}
-
-impl ToldChanges {
-    pub fn add(&mut self, is_undated: bool, is_ahead: bool) {
-        self.told += 1;
-        self.undated += usize::from(is_undated);
-        self.ahead += usize::from(is_ahead);
-    }
+/// Returns the datetime of an entry that is not too far ahead.
+fn believed(entry: &Listed, at: Timestamp) -> Option<Timestamp> {
+    let time = entry.datetime?.at();
+    (time <= later(at, AHEAD)).then_some(time)
 }
