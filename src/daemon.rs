@@ -97,10 +97,12 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
         set_level: fn(LogLevel),
     ) -> ControlReply {
-        let before = self.config.log().level;
+        let (.., log) = self.config.shared();
+        let before = log.level;
         match self.change_configuration(reread, apply) {
             Ok(changes) => {
-                let level = self.config.log().level;
+                let (.., log) = self.config.shared();
+                let level = log.level;
                 // Readers of the log at either level see that it changed.
                 set_level(level.max(before));
                 info!(changes, "reloaded the configuration: {changes}");

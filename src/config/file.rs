@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -13,6 +12,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use crate::config::check::check;
 use crate::config::environment::Environment;
 use crate::config::schema::{DaemonKind, schema_of};
+
+/// The message about a duration for which zero makes no sense.
+pub const NOT_ZERO: &str = "it must be longer than zero";
 
 /// The error of loading a [`Config`](crate::config::Config).
 #[derive(Debug, thiserror::Error)]
@@ -27,21 +29,8 @@ pub enum ConfigError {
          ({default} does not exist)"
     )]
     Nothing { default: PathBuf },
-    #[error(
-        "{path} is a configuration of a hub for many Sources ([hub], [[publisher]]): start it with `rsnotify hub --config \
-         {path}`; this command needs a file with [[source]]"
-    )]
-    OfHub { path: PathBuf },
-    #[error(
-        "{path} is a configuration of `rsnotify run`: a hub for many Sources needs a file with [hub] and [[publisher]]"
-    )]
-    OfRun { path: PathBuf },
-    #[error(
-        "{path} has both [[source]] and [[publisher]]: `rsnotify run` and `rsnotify hub` are two daemons, each with a file \
-         and a state_dir of its own"
-    )]
-    OfBoth { path: PathBuf },
-    /// The first thing to correct, with its place: a flag, or a line and a column of the file, which count from 1.
+    /// The first thing to correct, with its place if it has one: a flag, or a line and a column of the file, which count
+    /// from 1.
     #[error("{0}")]
     Invalid(String),
 }
@@ -197,14 +186,6 @@ impl<'a> ConfigFile<'a> {
             Some((_, key, message)) => Err(self.error(&format!("{table}.{key}"), message)),
             None => Ok(()),
         }
-    }
-
-    /// Refuses a duration for which zero makes no sense.
-    pub fn not_zero(&self, key: &str, duration: Duration) -> Result<(), ConfigError> {
-        if duration.is_zero() {
-            return Err(self.error(key, "it must be longer than zero"));
-        }
-        Ok(())
     }
 
     /// Returns the flags that a key was set by, or `default`, or nothing if it is written in the file.

@@ -61,23 +61,13 @@ impl HubConfig {
     }
 
     pub fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
-        let path = file.path.unwrap_or(Path::new("")).to_owned();
-        match refuse_file_of_hub(file) {
-            Ok(()) => return Err(ConfigError::OfRun { path }),
-            Err(ConfigError::OfHub { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        verify_daemon(file, DaemonKind::Hub)?;
         // There are no flags for its tables.
-        let (root, url, hub) = (None, None, None);
-        Overrides {
-            root,
-            url,
-            hub,
-            ..overrides.clone()
-        }
-        .apply(file);
+        let mut flags = overrides.clone();
+        (flags.root, flags.url, flags.hub) = (None, None, None);
+        flags.apply(file);
         let mut config: HubConfig = file.read(DaemonKind::Hub)?;
-        config.file = path;
+        config.file = file.path.unwrap_or(Path::new("")).to_owned();
         config.hub.check_own(file)?;
         // The URL of the hub says where it is reached.
         if config.server.public_url.is_none() {
@@ -110,12 +100,23 @@ pub fn is_of_hub(file: &ConfigFile<'_>) -> bool {
     file.get("publisher").is_some() || has_table && file.get("source").is_none()
 }
 
-/// Refuses a file of `rsnotify hub`.
-pub fn refuse_file_of_hub(file: &ConfigFile<'_>) -> Result<(), ConfigError> {
-    let path = file.path.unwrap_or(Path::new("")).to_owned();
-    match (is_of_hub(file), file.get("source").is_some()) {
-        (false, _) => Ok(()),
-        (true, false) => Err(ConfigError::OfHub { path }),
-        (true, true) => Err(ConfigError::OfBoth { path }),
-    }
+/// Refuses a file that is not one of this daemon alone.
+pub fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Result<(), ConfigError> {
+    let path = file.path.unwrap_or(Path::new("")).display();
+    let has_source = file.get("source").is_some();
+    let message = match (is_of_hub(file), daemon) {
+        (true, _) if has_source => format!(
+            "{path} has both [[source]] and [[publisher]]: `rsnotify run` and `rsnotify hub` are two daemons, each with a \
+             file and a state_dir of its own"
+        ),
+        (true, DaemonKind::Run) => format!(
+            "{path} is a configuration of a hub for many Sources ([hub], [[publisher]]): start it with `rsnotify hub \
+             --config {path}`; this command needs a file with [[source]]"
+        ),
+        (false, DaemonKind::Hub) => format!(
+            "{path} is a configuration of `rsnotify run`: a hub for many Sources needs a file with [hub] and [[publisher]]"
+        ),
+        _ => return Ok(()),
+    };
+    Err(ConfigError::Invalid(message))
 }

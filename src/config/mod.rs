@@ -38,7 +38,7 @@ use crate::config::broker::Broker;
 use crate::config::environment::Environment;
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
-use crate::config::hub_config::{HubConfig, is_of_hub, refuse_file_of_hub};
+use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
 use crate::config::log::Log;
 use crate::config::overrides::Overrides;
 use crate::config::reload::DaemonConfig;
@@ -149,7 +149,7 @@ impl Config {
             }
             _ => "",
         };
-        refuse_file_of_hub(file)?;
+        verify_daemon(file, DaemonKind::Run)?;
         if !flag.is_empty() {
             return Err(ConfigError::Invalid(flag.to_owned()));
         }

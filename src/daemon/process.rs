@@ -88,9 +88,10 @@ impl<I: Send + 'static> Process<I> {
         public: (ServedListener, JoinHandle<()>),
         admin: BoundListener,
     ) -> Daemon<R, C> {
-        let pages = front::admin_pages(config.server(), &self.readiness, &self.inputs);
+        let (state_dir, server, _) = config.shared();
+        let pages = front::admin_pages(server, &self.readiness, &self.inputs);
         let admin = admin.serve_admin(pages);
-        let front = Front::new(public, admin, config.state_dir(), &self.inputs);
+        let front = Front::new(public, admin, state_dir, &self.inputs);
         tokio::spawn(self.signals.forward(self.inputs));
         Daemon {
             runtime: self.runtime,
