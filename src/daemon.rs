@@ -22,7 +22,6 @@ use jiff::Timestamp;
 use tokio::runtime::Runtime;
 use tracing::{error, info};
 
-use crate::admin::Readiness;
 use crate::config::Config;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
@@ -64,7 +63,6 @@ struct Daemon<R: Role, C> {
     config: C,
     event_loop: EventLoop<R>,
     received: Receiver<Input<R::Input>>,
-    readiness: Readiness,
     front: Front,
 }
 

@@ -4,7 +4,6 @@ mod counts;
 mod daemon;
 mod effects;
 mod reach;
-mod reload;
 mod submissions;
 mod watched_trees;
 
@@ -226,9 +225,8 @@ impl Role for Announcer {
         self.inputs.iter().map(observations).sum::<usize>() >= MAX_OBSERVATIONS
     }
 
-    fn is_due(&self, parts: &RunParts) -> bool {
-        let wake = self.engine.wake;
-        wake.is_some_and(|wake| wake <= parts.clock.now())
+    fn wake(&self) -> Option<Timestamp> {
+        self.engine.wake
     }
 
     fn save(&mut self, parts: &mut RunParts, is_awaited: bool) -> Result<(), StateFileError> {
@@ -287,17 +285,6 @@ impl Role for Announcer {
         &mut self.engine.connection
     }
 
-    fn time_to_wait(&self, parts: &RunParts) -> Option<Duration> {
-        if parts.saver.trouble.is_some() {
-            return None;
-        }
-        if self.has_inputs() {
-            return Some(Duration::ZERO);
-        }
-        let left = self.engine.wake?.duration_since(parts.clock.now());
-        Some(Duration::try_from(left).unwrap_or_default())
-    }
-
     fn command(&mut self, request: ControlRequest, now: Timestamp) -> CommandAnswer {
         if !request.is_action() {
             return CommandAnswer::Question(request);
@@ -312,13 +299,12 @@ impl Role for Announcer {
         }
     }
 
-    fn take_answer(&mut self) -> ControlReply {
+    fn answer(&mut self, question: Option<ControlRequest>, now: Timestamp) -> ControlReply {
+        if let Some(request) = question {
+            return answer(&self.engine.reader(now), request);
+        }
         let answer = self.answer.take().or_else(|| self.commanded.take());
         answer.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
-    }
-
-    fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply {
-        answer(&self.engine.reader(now), request)
     }
 
     fn status(

@@ -23,7 +23,7 @@ use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{HubRecord, Relay};
 use websub::retention::end_of;
 
-use crate::announce::time::{elapsed, later};
+use crate::announce::time::later;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::commands::CommandAnswer;
 use crate::daemon::event_loop::status_reporter::Knowledge;
@@ -289,14 +289,6 @@ impl Intake {
         }
     }
 
-    fn begin_fetches(&mut self, parts: &HubParts) {
-        let max = self.hub.settings().max_body;
-        let _context = parts.runtime.enter();
-        for (topic, publisher) in self.pings.drain(..) {
-            self.fetches.begin(topic, publisher, max);
-        }
-    }
-
     fn publishers(&self) -> Vec<PublisherView> {
         let publishers = self.directory.publishers();
         let counted = publishers
@@ -323,8 +315,8 @@ impl Role for Intake {
         !(self.accepted.is_empty() && self.pings.is_empty())
     }
 
-    fn is_due(&self, parts: &HubParts) -> bool {
-        parts.clock.now() >= self.forget_at
+    fn wake(&self) -> Option<Timestamp> {
+        Some(self.forget_at)
     }
 
     fn save(&mut self, parts: &mut HubParts, _: bool) -> Result<(), StateFileError> {
@@ -354,8 +346,14 @@ impl Role for Intake {
     fn perform(&mut self, owed: Vec<Relay>, parts: &mut HubParts) {
         self.answer_accepted();
         parts.dispatch(owed);
-        if !parts.is_stopping() {
-            self.begin_fetches(parts);
+        if parts.is_stopping() {
+            // They are saved, and fetched at the next start.
+            self.pings.clear();
+        }
+        let max = self.hub.settings().max_body;
+        let _context = parts.runtime.enter();
+        for (topic, publisher) in self.pings.drain(..) {
+            self.fetches.begin(topic, publisher, max);
         }
     }
 
@@ -368,10 +366,6 @@ impl Role for Intake {
         }
     }
 
-    fn time_to_wait(&self, parts: &HubParts) -> Option<Duration> {
-        Some(elapsed(parts.clock.now(), self.forget_at))
-    }
-
     fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
@@ -380,11 +374,7 @@ impl Role for Intake {
         CommandAnswer::Ready(no_sources())
     }
 
-    fn take_answer(&mut self) -> ControlReply {
-        no_sources()
-    }
-
-    fn answer(&mut self, _: ControlRequest, _: Timestamp) -> ControlReply {
+    fn answer(&mut self, _: Option<ControlRequest>, _: Timestamp) -> ControlReply {
         no_sources()
     }
 

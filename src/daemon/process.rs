@@ -7,18 +7,20 @@ use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 use websub::http::clock::Clock;
 
-use crate::admin::Readiness;
 use crate::config::reload::DaemonConfig;
 use crate::config::server::ServerSettings;
+use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::state_saver::StateSaver;
 use crate::daemon::event_loop::{EventLoop, Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoints;
-use crate::daemon::front::{self, Front};
+use crate::daemon::front::{Front, admin_pages, serve_commands};
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::{Daemon, socket_activation};
+use crate::report::figures::Counts;
 use crate::state::open::StateFile;
 
 /// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
@@ -28,7 +30,7 @@ pub struct Process<I> {
     signals: Signals,
     inputs: Sender<Input<I>>,
     received: Receiver<Input<I>>,
-    pub readiness: Readiness,
+    pub tasks: JoinSet<()>,
 }
 
 impl<I: Send + 'static> Process<I> {
@@ -51,7 +53,7 @@ impl<I: Send + 'static> Process<I> {
             signals,
             inputs,
             received,
-            readiness: Readiness::new(),
+            tasks: JoinSet::new(),
         })
     }
 
@@ -60,7 +62,7 @@ impl<I: Send + 'static> Process<I> {
         &self,
         server: &ServerSettings,
     ) -> anyhow::Result<(BoundListener, BoundListener)> {
-        let activated = socket_activation::take()?;
+        let [public, admin] = socket_activation::take()?;
         let bound = |activated: Option<BoundListener>, address, role| {
             let listener = match activated {
                 Some(listener) => listener,
@@ -69,15 +71,27 @@ impl<I: Send + 'static> Process<I> {
             listener.log_address();
             anyhow::Ok(listener)
         };
-        let public = bound(activated.public, &server.listen, ListenerRole::Public)?;
-        let admin = bound(activated.admin, &server.admin_listen, ListenerRole::Admin)?;
+        let public = bound(public, &server.listen, ListenerRole::Public)?;
+        let admin = bound(admin, &server.admin_listen, ListenerRole::Admin)?;
         Ok((public, admin))
     }
 
     /// Returns the parts of the event loop. Must be called within a tokio runtime.
     pub fn loop_parts(&self, file: StateFile, clock: Clock) -> LoopParts<I> {
         let failpoints = Failpoints::from_environment();
-        LoopParts::new(file, clock, self.inputs.clone(), failpoints, self.began)
+        LoopParts {
+            clock,
+            saver: StateSaver::new(file),
+            hub: HubLink::default(),
+            counts: Counts {
+                began: self.began,
+                ..Counts::default()
+            },
+            failpoints,
+            inputs: self.inputs.clone(),
+            runtime: self.runtime.handle().clone(),
+            stop_by: None,
+        }
     }
 
     /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
@@ -85,20 +99,24 @@ impl<I: Send + 'static> Process<I> {
         self,
         event_loop: EventLoop<R>,
         config: C,
-        public: (ServedListener, JoinHandle<()>),
+        public: ServedListener,
         admin: BoundListener,
     ) -> Daemon<R, C> {
+        let (mut tasks, inputs) = (self.tasks, self.inputs);
         let (state_dir, server, _) = config.shared();
-        let pages = front::admin_pages(server, &self.readiness, &self.inputs);
-        let admin = admin.serve_admin(pages);
-        let front = Front::new(public, admin, state_dir, &self.inputs);
-        tokio::spawn(self.signals.forward(self.inputs));
+        let pages = admin_pages(server, &event_loop.reporter.readiness, &inputs);
+        let front = Front {
+            public,
+            admin: admin.serve_admin(&mut tasks, pages),
+            control: serve_commands(state_dir, &inputs, &mut tasks),
+            tasks,
+        };
+        tokio::spawn(self.signals.forward(inputs));
         Daemon {
             runtime: self.runtime,
             config,
             event_loop,
             received: self.received,
-            readiness: self.readiness,
             front,
         }
     }

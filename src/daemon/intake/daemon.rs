@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use websub::http::clock::Clock;
+use websub::http::server::ServerLimits;
 use websub::hub::http::fetches::Fetches;
+use websub::hub::http::public::serve_hub;
 use websub::hub::http::settings::PreparedHub;
 use websub::hub::http::topic_client::TopicClient;
 use websub::hub::publication::http::{IntakeSettings, PublicHub};
@@ -13,19 +15,18 @@ use websub::hub::published_topics::directory::{HubTopics, TopicDirectory};
 
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
-use crate::daemon::event_loop::hub_link::{HubLink, start_hub};
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::daemon::intake::{HubParts, Intake, PublisherInput, end_foreign_topics};
 use crate::daemon::process::Process;
 use crate::daemon::{Daemon, configuration_status};
-use crate::state::hub::{self, SavedRelays};
+use crate::state::hub;
 use crate::state::open::StateFile;
 use crate::state::{Db, last_time_saved};
 
 impl Daemon<Intake, HubConfig> {
     /// Starts everything.
     pub fn relaying(config: HubConfig) -> anyhow::Result<Daemon<Intake, HubConfig>> {
-        let process = Process::begin()?;
+        let mut process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
         let (file, connection) = StateFile::open(&config.state_dir)?;
@@ -42,19 +43,12 @@ impl Daemon<Intake, HubConfig> {
         let client = Arc::new(client);
         let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         let saved = hub::load_from(&file.path).map_err(load_error)?;
-        let relays = SavedRelays::new(file.path.clone());
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
         let mut parts: HubParts = process.loop_parts(file, clock);
-        let HubParts {
-            hub,
-            inputs,
-            failpoints,
-            ..
-        } = &mut parts;
         let topics = HubTopics::Published(Arc::clone(&directory));
-        let subscribers = start_hub(settings, saved, relays, topics, clock, inputs, failpoints);
-        *hub = HubLink::new(subscribers.clone());
-        let accept_inputs = inputs.clone();
+        let subscribers = parts.start_hub(settings, saved, topics);
+        parts.hub.link(Some(subscribers.clone()));
+        let accept_inputs = parts.inputs.clone();
         let hub = PublicHub::new(
             subscribers,
             intake_settings(&config),
@@ -66,7 +60,7 @@ impl Daemon<Intake, HubConfig> {
                 let _ = accept_inputs.send(Input::Work(input));
             },
         );
-        let fetched = inputs.clone();
+        let fetched = parts.inputs.clone();
         let fetches = Fetches::new(client, Arc::clone(&directory), clock, move |outcome| {
             let input = PublisherInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
@@ -81,9 +75,10 @@ impl Daemon<Intake, HubConfig> {
             ttl,
             clock.began,
         );
-        let readiness = process.readiness.clone();
-        let event_loop = EventLoop::new(intake, parts, readiness, configuration_status(&config));
-        let public = public.serve_hub(hub);
+        let event_loop = EventLoop::new(intake, parts, configuration_status(&config));
+        let public = public.serve(&mut process.tasks, |listener, ended| {
+            serve_hub(listener, hub, ServerLimits::default(), ended)
+        });
         Ok(process.into_daemon(event_loop, config, public, admin))
     }
 
