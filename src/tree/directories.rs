@@ -18,35 +18,35 @@ use crate::tree::watches::WatchKey;
 ///
 /// A directory that has a parent is an entry of that under its name, and of no other.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
+pub struct Directories {
     directories: Slab<Directory>,
 }
 
 /// One path that is a directory, possibly by a link.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub struct Directory {
     /// Position of its mount in the settings. Neither this nor its parent and name ever change.
-    pub(super) mount: usize,
+    pub mount: usize,
     /// The directory above it; nothing for the root of a mount.
-    pub(super) parent: Option<DirectoryId>,
-    pub(super) name: Arc<[u8]>,
+    pub parent: Option<DirectoryId>,
+    pub name: Arc<[u8]>,
     entries: HashMap<Arc<[u8]>, TreeEntry>,
     /// Identity of the directory that was listed last; of a link, of its target.
-    pub(super) identity: Option<Identity>,
+    pub identity: Option<Identity>,
     /// File system that it lies in, which need not be that of the mount's root.
-    pub(super) file_system: FileSystem,
-    pub(super) is_link: bool,
+    pub file_system: FileSystem,
+    pub is_link: bool,
     /// True if something is mounted there, be it a part of the same file system.
-    pub(super) is_mount_point: bool,
-    pub(super) watch: Option<WatchKey>,
-    pub(super) state: DirectoryState,
+    pub is_mount_point: bool,
+    pub watch: Option<WatchKey>,
+    pub state: DirectoryState,
     /// Number of the listing that met it last.
-    pub(super) met: u32,
+    pub met: u32,
 }
 
 /// Outcome of the last attempt to list a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DirectoryState {
+pub enum DirectoryState {
     Readable,
     Denied,
     /// It stands above itself, so that nothing in it is looked at.
@@ -54,7 +54,7 @@ pub(super) enum DirectoryState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TreeEntry {
+pub enum TreeEntry {
     Directory(DirectoryId),
     File(FileId),
     /// A link that leads nowhere, or in a circle.
@@ -64,14 +64,14 @@ pub(super) enum TreeEntry {
 }
 
 impl TreeEntry {
-    pub(super) fn directory(self) -> Option<DirectoryId> {
+    pub fn directory(self) -> Option<DirectoryId> {
         match self {
             TreeEntry::Directory(id) => Some(id),
             TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
         }
     }
 
-    pub(super) fn file(self) -> Option<FileId> {
+    pub fn file(self) -> Option<FileId> {
         match self {
             TreeEntry::File(id) => Some(id),
             TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
@@ -96,12 +96,12 @@ impl Directory {
         }
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&Arc<[u8]>, TreeEntry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<[u8]>, TreeEntry)> {
         self.entries.iter().map(|(name, entry)| (name, *entry))
     }
 
     /// Returns the candidate files in it.
-    pub(super) fn files(&self) -> impl Iterator<Item = FileId> {
+    pub fn files(&self) -> impl Iterator<Item = FileId> {
         self.entries.values().filter_map(|entry| entry.file())
     }
 
@@ -115,21 +115,21 @@ impl Directory {
 }
 
 impl Directories {
-    pub(super) fn get(&self, id: DirectoryId) -> Option<&Directory> {
+    pub fn get(&self, id: DirectoryId) -> Option<&Directory> {
         self.directories.get(id.0 as usize)
     }
 
-    pub(super) fn get_mut(&mut self, id: DirectoryId) -> Option<&mut Directory> {
+    pub fn get_mut(&mut self, id: DirectoryId) -> Option<&mut Directory> {
         self.directories.get_mut(id.0 as usize)
     }
 
     /// Adds the root of a mount, which may be a link.
-    pub(super) fn add_root(&mut self, mount: usize) -> DirectoryId {
+    pub fn add_root(&mut self, mount: usize) -> DirectoryId {
         self.add(Directory::new(mount, None, [].into()))
     }
 
     /// Adds a directory to another one, unless that is gone.
-    pub(super) fn add_below(&mut self, parent: DirectoryId, name: &[u8]) -> Option<DirectoryId> {
+    pub fn add_below(&mut self, parent: DirectoryId, name: &[u8]) -> Option<DirectoryId> {
         let mount = self.mount_of(parent)?;
         let name: Arc<[u8]> = name.into();
         let id = self.add(Directory::new(mount, Some(parent), Arc::clone(&name)));
@@ -142,7 +142,7 @@ impl Directories {
     }
 
     /// Removes a directory, but nothing beneath it.
-    pub(super) fn remove(&mut self, id: DirectoryId) -> Option<Directory> {
+    pub fn remove(&mut self, id: DirectoryId) -> Option<Directory> {
         let removed = self.directories.try_remove(id.0 as usize)?;
         if let Some(parent) = removed.parent {
             self.remove_entry(parent, &removed.name);
@@ -152,31 +152,31 @@ impl Directories {
 
     // Names.
 
-    pub(super) fn entry(&self, id: DirectoryId, name: &[u8]) -> Option<TreeEntry> {
+    pub fn entry(&self, id: DirectoryId, name: &[u8]) -> Option<TreeEntry> {
         self.get(id)?.entries.get(name).copied()
     }
 
     /// Sets the entry of a name in a directory.
-    pub(super) fn set_entry(&mut self, id: DirectoryId, name: Arc<[u8]>, entry: TreeEntry) {
+    pub fn set_entry(&mut self, id: DirectoryId, name: Arc<[u8]>, entry: TreeEntry) {
         if let Some(directory) = self.get_mut(id) {
             directory.entries.insert(name, entry);
         }
     }
 
-    pub(super) fn remove_entry(&mut self, id: DirectoryId, name: &[u8]) {
+    pub fn remove_entry(&mut self, id: DirectoryId, name: &[u8]) {
         if let Some(directory) = self.get_mut(id) {
             directory.entries.remove(name);
         }
     }
 
     /// Returns the directory at a path below another one, if it is known.
-    pub(super) fn at(&self, root: DirectoryId, below: &[u8]) -> Option<DirectoryId> {
+    pub fn at(&self, root: DirectoryId, below: &[u8]) -> Option<DirectoryId> {
         let mut names = below.split(|&byte| byte == b'/');
         names.try_fold(root, |id, name| self.entry(id, name)?.directory())
     }
 
     /// Returns all directories beneath one, itself first.
-    pub(super) fn beneath(&self, id: DirectoryId) -> Vec<DirectoryId> {
+    pub fn beneath(&self, id: DirectoryId) -> Vec<DirectoryId> {
         let mut found = vec![id];
         let mut next = 0;
         while let Some(&id) = found.get(next) {
@@ -187,7 +187,7 @@ impl Directories {
     }
 
     /// Returns the candidate files in a directory and in all beneath it.
-    pub(super) fn files_beneath(&self, id: DirectoryId) -> Vec<FileId> {
+    pub fn files_beneath(&self, id: DirectoryId) -> Vec<FileId> {
         let directories = self.beneath(id).into_iter();
         let directories = directories.filter_map(|id| self.get(id));
         directories.flat_map(Directory::files).collect()
@@ -196,12 +196,12 @@ impl Directories {
     // Paths.
 
     /// Returns the position of the mount that a directory lies in.
-    pub(super) fn mount_of(&self, id: DirectoryId) -> Option<usize> {
+    pub fn mount_of(&self, id: DirectoryId) -> Option<usize> {
         self.get(id).map(|directory| directory.mount)
     }
 
     /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
-    pub(super) fn below(&self, id: DirectoryId) -> Vec<u8> {
+    pub fn below(&self, id: DirectoryId) -> Vec<u8> {
         let path = self.path_to(id).map(|(_, directory)| directory);
         let beneath_root = path.filter(|directory| directory.parent.is_some());
         let names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
@@ -213,7 +213,7 @@ impl Directories {
     }
 
     /// Returns the path of a name in a directory, below the mount.
-    pub(super) fn below_name(&self, id: DirectoryId, name: &[u8]) -> Vec<u8> {
+    pub fn below_name(&self, id: DirectoryId, name: &[u8]) -> Vec<u8> {
         let mut below = self.below(id);
         push_name(&mut below, name);
         below
@@ -226,26 +226,26 @@ impl Directories {
     }
 
     /// Returns the number of links that the path to a directory leads through. The root may be one, which does not count.
-    pub(super) fn links_on_path(&self, id: DirectoryId) -> usize {
+    pub fn links_on_path(&self, id: DirectoryId) -> usize {
         let is_link = |(_, it): &(DirectoryId, &Directory)| it.is_link && it.parent.is_some();
         self.path_to(id).filter(is_link).count()
     }
 
     /// Returns true if a link in this directory to another one leads back to it, or to one above it.
-    pub(super) fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
+    pub fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
         let mut path = self.path_to(id);
         path.any(|(_, directory)| directory.identity == Some(target))
     }
 
     /// Returns the nearest directory above this one that has this identity.
-    pub(super) fn same_above(&self, id: DirectoryId, identity: Identity) -> Option<DirectoryId> {
+    pub fn same_above(&self, id: DirectoryId, identity: Identity) -> Option<DirectoryId> {
         let mut above = self.path_to(id).skip(1);
         let same = above.find(|(_, directory)| directory.identity == Some(identity));
         same.map(|(id, _)| id)
     }
 
     /// Returns true if a directory lies on another device than the one above it, and that one is not known to be local.
-    pub(super) fn is_on_remote_device(&self, id: DirectoryId) -> bool {
+    pub fn is_on_remote_device(&self, id: DirectoryId) -> bool {
         let Some(directory) = self.get(id) else {
             return false;
         };
@@ -255,14 +255,14 @@ impl Directories {
     }
 
     /// Returns the file system of the directory above, if this one lies on the same device.
-    pub(super) fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystem> {
+    pub fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystem> {
         let parent = self.get(self.get(id)?.parent?)?;
         (parent.device() == Some(device)).then_some(parent.file_system)
     }
 }
 
 /// Appends a component to a path.
-pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
+pub fn push_name(path: &mut Vec<u8>, name: &[u8]) {
     if !path.is_empty() {
         path.push(b'/');
     }
@@ -270,7 +270,7 @@ pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
 }
 
 /// Returns a path below a directory.
-pub(super) fn join(directory: &Path, below: &[u8]) -> PathBuf {
+pub fn join(directory: &Path, below: &[u8]) -> PathBuf {
     if below.is_empty() {
         directory.to_owned()
     } else {

@@ -31,7 +31,7 @@ struct ListingMode {
 impl Observer<'_> {
     /// Lists a directory and updates the model, or finds out what has become of it. Its subdirectories are listed later if
     /// they are new or `depth` says so.
-    pub(super) fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
+    pub fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
         let Some(directory) = self.model.directories.get(id) else {
             return;
         };
@@ -149,7 +149,7 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub(super) fn end_denial(&mut self, id: DirectoryId, at: usize) {
+    pub fn end_denial(&mut self, id: DirectoryId, at: usize) {
         if self.unreadable.allow(id, at) {
             self.sweep_soon(at);
         }

@@ -13,12 +13,12 @@ use crate::tree::{SystemLimit, TreeNotice, WatchMode};
 
 impl Observer<'_> {
     /// Returns true if the kernel can be asked to report the changes of the mount at this position, and may be.
-    pub(super) fn gives_hints(&self, at: usize) -> bool {
+    pub fn gives_hints(&self, at: usize) -> bool {
         self.settings.watch.trusts(self.mounts[at].file_system) && self.watches.backend().is_some()
     }
 
     /// Decides whether a mount that was found is watched or polled, and reports that.
-    pub(super) fn begin_watching(&mut self, at: usize) {
+    pub fn begin_watching(&mut self, at: usize) {
         let gives_hints = self.gives_hints(at);
         let mount = &mut self.mounts[at];
         mount.is_polled = !gives_hints;
@@ -39,7 +39,7 @@ impl Observer<'_> {
     }
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
-    pub(super) fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
+    pub fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
         let Some(directory) = self.model.directories.get(id) else {
             return;
         };
@@ -96,7 +96,7 @@ impl Observer<'_> {
         }
     }
 
-    pub(super) fn unwatch(&mut self, id: DirectoryId) {
+    pub fn unwatch(&mut self, id: DirectoryId) {
         if let Some(directory) = self.model.directories.get_mut(id)
             && let Some(key) = directory.watch.take()
         {
@@ -106,7 +106,7 @@ impl Observer<'_> {
 
     /// Watches the target of a link to a file, so that a rewrite there is noticed at once. Returns the watch, and the
     /// name in the watched directory.
-    pub(super) fn watch_target(
+    pub fn watch_target(
         &mut self,
         id: FileId,
         link: &Path,
@@ -124,7 +124,7 @@ impl Observer<'_> {
         Some((key.ok()?, name.into()))
     }
 
-    pub(super) fn unwatch_target(&mut self, id: FileId, target: &LinkTarget) {
+    pub fn unwatch_target(&mut self, id: FileId, target: &LinkTarget) {
         if let Some((key, name)) = &target.watch {
             self.watches.remove_name(*key, name, WatchedName::Link(id));
         }
@@ -132,7 +132,7 @@ impl Observer<'_> {
 
     /// Watches the directory that holds the root of the mount at this position, to notice at once when another takes its
     /// place.
-    pub(super) fn watch_parent(&mut self, at: usize) {
+    pub fn watch_parent(&mut self, at: usize) {
         let mount = &mut self.mounts[at];
         let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())
         else {
@@ -153,7 +153,7 @@ impl Observer<'_> {
     }
 
     /// Returns true if an event came while a file was read: then the read does not count, whatever the file's times are.
-    pub(super) fn is_written_again(&self, id: FileId) -> bool {
+    pub fn is_written_again(&self, id: FileId) -> bool {
         let Some(file) = self.model.file(id) else {
             return true;
         };
@@ -169,7 +169,7 @@ impl Observer<'_> {
 
     /// Brings the next sweep forward, because a directory found between two sweeps gives no hints, or another one is denied no
     /// more.
-    pub(super) fn sweep_soon(&mut self, at: usize) {
+    pub fn sweep_soon(&mut self, at: usize) {
         self.mounts[at].sweep_by(Instant::now() + self.settings.poll_interval);
     }
 }

@@ -13,7 +13,7 @@ use crate::tree::work_queue::Depth;
 
 impl Observer<'_> {
     /// Checks what a name stands for, because an event said that it changed.
-    pub(super) fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
+    pub fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
         let existing = self.model.directories.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
@@ -49,7 +49,7 @@ impl Observer<'_> {
     }
 
     /// Returns the path of a name in a directory.
-    pub(super) fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
+    pub fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
         let at = self.model.directories.mount_of(id)?;
         let below = self.model.directories.below_name(id, name);
         Some(join(&self.mounts[at].directory, &below))
@@ -57,7 +57,7 @@ impl Observer<'_> {
 
     /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or
     /// entirely if it is new: in the sweep of the mount `sweep`, or at once.
-    pub(super) fn update(
+    pub fn update(
         &mut self,
         id: DirectoryId,
         name: &[u8],
@@ -76,7 +76,7 @@ impl Observer<'_> {
         }
     }
 
-    pub(super) fn update_directory(
+    pub fn update_directory(
         &mut self,
         id: DirectoryId,
         name: &[u8],
@@ -118,7 +118,7 @@ impl Observer<'_> {
     }
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
-    pub(super) fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
+    pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
         let existing = self.model.directories.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing {
             self.model.meet_file(file);
@@ -153,7 +153,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a name is gone, with all beneath it.
-    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) {
+    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) {
         let Removed { directories, files } = self.model.remove(id, name);
         self.links.remove(id, name);
         // Their numbers may be used again: no part refers to them from here on, but for the queues of sweeps, which are

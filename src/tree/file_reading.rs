@@ -42,7 +42,7 @@ struct FileReadJob {
 
 impl Observer<'_> {
     /// Takes note of events about a file that is there.
-    pub(super) fn hint(&mut self, id: FileId, hint: Hint) {
+    pub fn hint(&mut self, id: FileId, hint: Hint) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
@@ -54,7 +54,7 @@ impl Observer<'_> {
     }
 
     /// Looks at a file, and reads it if it must and may be read.
-    pub(super) fn read_if_due(&mut self, id: FileId) {
+    pub fn read_if_due(&mut self, id: FileId) {
         if let Some(job) = self.look(id, Trigger::Task) {
             let found = read(&job.path, &self.settings.recent_keys);
             self.take(job, found);
@@ -62,7 +62,7 @@ impl Observer<'_> {
     }
 
     /// Looks at the next files of a sweep, and reads several at once if they are small.
-    pub(super) fn read_next_of_sweep(&mut self, at: usize) {
+    pub fn read_next_of_sweep(&mut self, at: usize) {
         let (mut jobs, mut size) = (Vec::new(), 0_u64);
         while jobs.len() < MAX_AT_ONCE
             && size < MAX_SIZE_AT_ONCE
@@ -239,7 +239,7 @@ impl Observer<'_> {
     }
 
     /// Reports why a file cannot be read, once for each reason.
-    pub(super) fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
+    pub fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
         if let Some(file) = self.model.file_mut(id)
             && file.report_incomplete(&reason)
             && let Some((directory, name)) = self.model.name_of(id)

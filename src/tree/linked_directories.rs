@@ -11,17 +11,17 @@ use crate::tree::model::DirectoryId;
 const MAX_LINKS: usize = 4;
 /// Maximum directories of one mount that may be reached through links before no more links are followed. The contents
 /// of one link, such as a release, are never cut.
-pub(super) const MAX_LINKED: usize = 10_000;
+pub const MAX_LINKED: usize = 10_000;
 
 /// Reason why a link to a directory is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum LinkRefusal {
+pub enum LinkRefusal {
     TooDeep,
     TooMany,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct LinkedDirectories {
+pub struct LinkedDirectories {
     /// Directories that hold links, with the names of these. None is without.
     holders: BTreeMap<DirectoryId, BTreeSet<Arc<[u8]>>>,
     /// The directory whose links were rechecked last.
@@ -34,7 +34,7 @@ pub(super) struct LinkedDirectories {
 
 impl LinkedDirectories {
     /// Takes note that a name in a directory is a symbolic link.
-    pub(super) fn insert(&mut self, id: DirectoryId, name: &[u8]) {
+    pub fn insert(&mut self, id: DirectoryId, name: &[u8]) {
         let names = self.holders.entry(id).or_default();
         if !names.contains(name) {
             names.insert(name.into());
@@ -42,7 +42,7 @@ impl LinkedDirectories {
     }
 
     /// Takes note that a name in a directory is no symbolic link.
-    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) {
+    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) {
         if let Some(names) = self.holders.get_mut(&id)
             && names.remove(name)
             && names.is_empty()
@@ -52,7 +52,7 @@ impl LinkedDirectories {
     }
 
     /// Takes note that a directory of a mount is gone.
-    pub(super) fn forget(&mut self, id: DirectoryId, mount: usize) {
+    pub fn forget(&mut self, id: DirectoryId, mount: usize) {
         self.holders.remove(&id);
         if let Some(reached) = self.reached.get_mut(&mount) {
             reached.remove(&id);
@@ -60,18 +60,18 @@ impl LinkedDirectories {
     }
 
     /// Returns the number of directories that hold links.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.holders.len()
     }
 
     /// Returns the names of symbolic links in a directory.
-    pub(super) fn names(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
+    pub fn names(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
         let names = self.holders.get(&id).into_iter().flatten();
         names.cloned().collect()
     }
 
     /// Returns the directory whose links are to be rechecked next, round after round.
-    pub(super) fn next(&mut self) -> Option<DirectoryId> {
+    pub fn next(&mut self) -> Option<DirectoryId> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.holders.range((after, Bound::Unbounded)).next();
         let next = next.or_else(|| self.holders.first_key_value());
@@ -80,12 +80,12 @@ impl LinkedDirectories {
     }
 
     /// Counts a directory of a mount as reached through a link.
-    pub(super) fn reach(&mut self, id: DirectoryId, mount: usize) {
+    pub fn reach(&mut self, id: DirectoryId, mount: usize) {
         self.reached.entry(mount).or_default().insert(id);
     }
 
     /// Counts a new directory as reached through a link, if the one above it is.
-    pub(super) fn reach_below(&mut self, parent: DirectoryId, id: DirectoryId, mount: usize) {
+    pub fn reach_below(&mut self, parent: DirectoryId, id: DirectoryId, mount: usize) {
         if let Some(reached) = self.reached.get_mut(&mount)
             && reached.contains(&parent)
         {
@@ -94,7 +94,7 @@ impl LinkedDirectories {
     }
 
     /// Returns why one more link to a directory of a mount is not followed, where it lies behind `depth` others.
-    pub(super) fn refusal(&self, mount: usize, depth: usize) -> Option<LinkRefusal> {
+    pub fn refusal(&self, mount: usize, depth: usize) -> Option<LinkRefusal> {
         let reached = self.reached.get(&mount).map_or(0, HashSet::len);
         if depth >= MAX_LINKS {
             Some(LinkRefusal::TooDeep)
@@ -106,12 +106,12 @@ impl LinkedDirectories {
     }
 
     /// Returns true if this refusal has not been reported of this mount, and takes note that it is.
-    pub(super) fn is_first(&mut self, mount: usize, refusal: LinkRefusal) -> bool {
+    pub fn is_first(&mut self, mount: usize, refusal: LinkRefusal) -> bool {
         self.reported.insert((mount, refusal))
     }
 
     /// Returns the paths in a mount of links that are not followed.
-    pub(super) fn refused(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+    pub fn refused(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
         let in_mount = |id: DirectoryId| directories.mount_of(id) == Some(mount);
         let holders = self.holders.iter().filter(|(id, _)| in_mount(**id));
         let links = holders.flat_map(|(id, names)| names.iter().map(move |name| (*id, name)));

@@ -21,7 +21,7 @@ const MAX_SILENT: usize = 1024;
 
 impl Observer<'_> {
     /// Takes note that a name is a link, whatever it leads to.
-    pub(super) fn update_link(
+    pub fn update_link(
         &mut self,
         id: DirectoryId,
         name: &[u8],
@@ -110,11 +110,7 @@ impl Observer<'_> {
 
     /// Returns the path of the directory above this one that is the same directory: a circle, wherever the link is that
     /// led here.
-    pub(super) fn same_directory_above(
-        &self,
-        id: DirectoryId,
-        identity: Identity,
-    ) -> Option<PathBuf> {
+    pub fn same_directory_above(&self, id: DirectoryId, identity: Identity) -> Option<PathBuf> {
         let directories = &self.model.directories;
         let above = directories.same_above(id, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
@@ -125,7 +121,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a directory stands above itself.
-    pub(super) fn cut_circle(
+    pub fn cut_circle(
         &mut self,
         id: DirectoryId,
         directory: PathBuf,
@@ -168,7 +164,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a file is no link, or none to where it led.
-    pub(super) fn forget_target(&mut self, id: FileId) {
+    pub fn forget_target(&mut self, id: FileId) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
@@ -183,7 +179,7 @@ impl Observer<'_> {
 
     /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere. Returns the
     /// number of links.
-    pub(super) fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
+    pub fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
         let Some(at) = self.model.directories.mount_of(directory) else {
             return 0;
         };
@@ -208,7 +204,7 @@ impl Observer<'_> {
     }
 
     /// Takes note whether a file may be written without an event here: by another name, or where it is mounted from.
-    pub(super) fn note_silent(&mut self, id: FileId, is_silent: bool) {
+    pub fn note_silent(&mut self, id: FileId, is_silent: bool) {
         if !is_silent {
             self.silent.remove(&id);
         } else if self.silent.len() < MAX_SILENT {
@@ -217,7 +213,7 @@ impl Observer<'_> {
     }
 
     /// Queues the files without events that have changed.
-    pub(super) fn recheck_silent_files(&mut self) {
+    pub fn recheck_silent_files(&mut self) {
         for id in &self.silent {
             if let Some((directory, name)) = self.model.name_of(*id)
                 && let Some(path) = self.path_of_name(directory, &name)
@@ -231,7 +227,7 @@ impl Observer<'_> {
     }
 
     /// Rechecks links that no event tells about, a bounded number each time.
-    pub(super) fn recheck_some_links(&mut self) {
+    pub fn recheck_some_links(&mut self) {
         let mut left = MAX_RECHECKED;
         for _ in 0..self.links.len() {
             let Some(id) = self.links.next() else {

@@ -9,18 +9,18 @@ use crate::tree::file::{File, LinkTarget};
 
 /// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct DirectoryId(pub(super) u32);
+pub struct DirectoryId(pub u32);
 
 /// Number of a file, like that of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct FileId(pub(super) u32);
+pub struct FileId(pub u32);
 
 /// All directories and files.
 ///
 /// A file is an entry of its directory under its name, and of no other.
 #[derive(Debug, Default)]
-pub(super) struct Model {
-    pub(super) directories: Directories,
+pub struct Model {
+    pub directories: Directories,
     files: Slab<File>,
     /// Number of the current listing.
     listing: u32,
@@ -28,39 +28,39 @@ pub(super) struct Model {
 
 /// Directories and files that are gone, in the order in which they went: each directory after all beneath it.
 #[derive(Debug, Default)]
-pub(super) struct Removed {
-    pub(super) directories: Vec<(DirectoryId, Directory)>,
-    pub(super) files: Vec<RemovedFile>,
+pub struct Removed {
+    pub directories: Vec<(DirectoryId, Directory)>,
+    pub files: Vec<RemovedFile>,
 }
 
 #[derive(Debug)]
-pub(super) struct RemovedFile {
-    pub(super) id: FileId,
+pub struct RemovedFile {
+    pub id: FileId,
     /// Position of its mount.
-    pub(super) mount: usize,
+    pub mount: usize,
     /// Path below the mount.
-    pub(super) below: Vec<u8>,
-    pub(super) file: File,
+    pub below: Vec<u8>,
+    pub file: File,
 }
 
 impl Model {
-    pub(super) fn file(&self, id: FileId) -> Option<&File> {
+    pub fn file(&self, id: FileId) -> Option<&File> {
         self.files.get(id.0 as usize)
     }
 
-    pub(super) fn file_mut(&mut self, id: FileId) -> Option<&mut File> {
+    pub fn file_mut(&mut self, id: FileId) -> Option<&mut File> {
         self.files.get_mut(id.0 as usize)
     }
 
     /// Returns the directory and the name of a file.
-    pub(super) fn name_of(&self, id: FileId) -> Option<(DirectoryId, Arc<[u8]>)> {
+    pub fn name_of(&self, id: FileId) -> Option<(DirectoryId, Arc<[u8]>)> {
         let file = self.file(id)?;
         Some((file.directory, Arc::clone(&file.name)))
     }
 
     /// Returns true if the next change of a file shows in its stat data, however soon it comes. A link's target may lie
     /// elsewhere than its directory.
-    pub(super) fn has_sharp_times(&self, id: FileId) -> bool {
+    pub fn has_sharp_times(&self, id: FileId) -> bool {
         let Some(file) = self.file(id) else {
             return false;
         };
@@ -73,7 +73,7 @@ impl Model {
     }
 
     /// Forgets the writers of the files in a directory: their closing events may have been lost.
-    pub(super) fn forget_writers_in(&mut self, id: DirectoryId) {
+    pub fn forget_writers_in(&mut self, id: DirectoryId) {
         let directory = self.directories.get(id).into_iter();
         for file in directory.flat_map(Directory::files) {
             if let Some(file) = self.files.get_mut(file.0 as usize) {
@@ -83,7 +83,7 @@ impl Model {
     }
 
     /// Forgets all writers.
-    pub(super) fn forget_writers(&mut self) {
+    pub fn forget_writers(&mut self) {
         for (_, file) in &mut self.files {
             file.forget_writer();
         }
@@ -91,7 +91,7 @@ impl Model {
 
     // Names that come and go.
 
-    pub(super) fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
+    pub fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
         let name: Arc<[u8]> = name.into();
         let file = File::new(directory, Arc::clone(&name));
         let id = FileId(number(self.files.insert(file)));
@@ -101,7 +101,7 @@ impl Model {
     }
 
     /// Removes a name, with all beneath it.
-    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) -> Removed {
+    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) -> Removed {
         let mut removed = Removed::default();
         match self.directories.entry(id, name) {
             None => {}
@@ -141,18 +141,18 @@ impl Model {
     // Listings.
 
     /// Begins a listing: entries that it does not meet are gone.
-    pub(super) fn begin_listing(&mut self) {
+    pub fn begin_listing(&mut self) {
         self.listing = self.listing.wrapping_add(1);
     }
 
-    pub(super) fn meet_directory(&mut self, id: DirectoryId) {
+    pub fn meet_directory(&mut self, id: DirectoryId) {
         let listing = self.listing;
         if let Some(directory) = self.directories.get_mut(id) {
             directory.met = listing;
         }
     }
 
-    pub(super) fn meet_file(&mut self, id: FileId) {
+    pub fn meet_file(&mut self, id: FileId) {
         let listing = self.listing;
         if let Some(file) = self.file_mut(id) {
             file.met = listing;
@@ -160,7 +160,7 @@ impl Model {
     }
 
     /// Returns the names in a directory that the current listing has not met.
-    pub(super) fn unmet(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
+    pub fn unmet(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
         let met_last = |entry: TreeEntry| match entry {
             TreeEntry::Directory(id) => self.directories.get(id).map(|it| it.met),
             TreeEntry::File(id) => self.file(id).map(|it| it.met),
@@ -174,7 +174,7 @@ impl Model {
 }
 
 /// Returns the number of an item, which takes four bytes rather than eight.
-pub(super) fn number(key: usize) -> u32 {
+pub fn number(key: usize) -> u32 {
     u32::try_from(key).expect("no tree has four billion candidates")
 }
 

@@ -23,33 +23,33 @@ use crate::tree::watches::WatchKey;
 const TICK: SignedDuration = SignedDuration::from_millis(10);
 
 /// Time that a root may be away while it is replaced, before it is reported as lost.
-pub(super) const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
+pub const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A mount of the settings.
 #[derive(Debug)]
-pub(super) struct TreeMount {
-    pub(super) id: MountId,
-    pub(super) directory: PathBuf,
-    pub(super) published: PublishedPath,
-    pub(super) root: DirectoryId,
+pub struct TreeMount {
+    pub id: MountId,
+    pub directory: PathBuf,
+    pub published: PublishedPath,
+    pub root: DirectoryId,
     presence: RootPresence,
     /// File system of the root that was found last.
-    pub(super) file_system: FileSystem,
+    pub file_system: FileSystem,
     /// The watch of the directory that holds the root, with the root's name there.
-    pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
+    pub parent_watch: Option<(WatchKey, Box<[u8]>)>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
-    pub(super) is_polled: bool,
+    pub is_polled: bool,
     /// True if a directory of it could not be watched in the sweep that goes on.
     has_unwatched: bool,
-    pub(super) sweep: Option<Sweep>,
+    pub sweep: Option<Sweep>,
     next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
-    pub(super) unmet: HashMap<Arc<[u8]>, UnmetFile>,
+    pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
-    pub(super) requested: HashSet<DocumentPath>,
+    pub requested: HashSet<DocumentPath>,
 }
 
 /// Presence of a mount's root.
@@ -72,22 +72,22 @@ enum RootPresence {
 
 /// A file that was there before and that no sweep has met.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct UnmetFile {
-    pub(super) last_read: Option<LastRead>,
+pub struct UnmetFile {
+    pub last_read: Option<LastRead>,
     /// True if it was reported as unreachable.
-    pub(super) is_reported_denied: bool,
+    pub is_reported_denied: bool,
 }
 
 /// Files that a sweep did not meet, and that something is to be reported of.
 #[derive(Debug, Default)]
-pub(super) struct TakenUnmet {
-    pub(super) missing: Vec<(DocumentPath, UnmetFile)>,
+pub struct TakenUnmet {
+    pub missing: Vec<(DocumentPath, UnmetFile)>,
     /// Each is here once, with the reason.
-    pub(super) unreachable: Vec<(DocumentPath, &'static str)>,
+    pub unreachable: Vec<(DocumentPath, &'static str)>,
 }
 
 impl UnmetFile {
-    pub(super) fn new(last_read: Option<LastRead>) -> UnmetFile {
+    pub fn new(last_read: Option<LastRead>) -> UnmetFile {
         UnmetFile {
             last_read,
             is_reported_denied: false,
@@ -96,7 +96,7 @@ impl UnmetFile {
 }
 
 impl TreeMount {
-    pub(super) fn new(
+    pub fn new(
         plan: &MountPlan,
         root: DirectoryId,
         unmet: HashMap<Arc<[u8]>, UnmetFile>,
@@ -119,7 +119,7 @@ impl TreeMount {
     }
 
     /// Returns the identity of the root while it is present.
-    pub(super) fn identity(&self) -> Option<Identity> {
+    pub fn identity(&self) -> Option<Identity> {
         match self.presence {
             RootPresence::Present { identity, .. } => Some(identity),
             RootPresence::Absent { .. } => None,
@@ -127,7 +127,7 @@ impl TreeMount {
     }
 
     /// Returns the identity of the root that is there now, or why there is none that can be listed.
-    pub(super) fn found_root(&self) -> Result<Identity, String> {
+    pub fn found_root(&self) -> Result<Identity, String> {
         let unreadable = |error| unreadable_root(&self.directory, &error);
         let status = file_status::follow(&self.directory);
         let status = status.map_err(|error| unreadable(error.into()))?;
@@ -141,12 +141,12 @@ impl TreeMount {
         Ok(status.identity)
     }
 
-    pub(super) fn is_present(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         self.identity().is_some()
     }
 
     /// Takes note that its root is there.
-    pub(super) fn find(&mut self, identity: Identity, found: Timestamp, file_system: FileSystem) {
+    pub fn find(&mut self, identity: Identity, found: Timestamp, file_system: FileSystem) {
         self.presence = RootPresence::Present {
             identity,
             found,
@@ -156,7 +156,7 @@ impl TreeMount {
     }
 
     /// Takes note that its root is gone, or another one is there. Returns true if there was one.
-    pub(super) fn leave(&mut self) -> bool {
+    pub fn leave(&mut self) -> bool {
         let was_present = self.is_present();
         if was_present {
             self.presence = RootPresence::unknown();
@@ -166,7 +166,7 @@ impl TreeMount {
 
     /// Takes note of why it is absent; `was_present` if it was there until now. Returns true if that is to be reported:
     /// once for each reason, and not while another root may be about to take its place.
-    pub(super) fn lose(&mut self, lost_because: &str, was_present: bool, now: Instant) -> bool {
+    pub fn lose(&mut self, lost_because: &str, was_present: bool, now: Instant) -> bool {
         let RootPresence::Absent {
             reason,
             is_reported,
@@ -186,7 +186,7 @@ impl TreeMount {
     }
 
     /// Returns why it is absent.
-    pub(super) fn absence(&self) -> Option<&str> {
+    pub fn absence(&self) -> Option<&str> {
         match &self.presence {
             RootPresence::Absent { reason, .. } => reason.as_deref(),
             RootPresence::Present { .. } => None,
@@ -194,7 +194,7 @@ impl TreeMount {
     }
 
     /// Returns true if its root went so shortly before that another may be about to take its place.
-    pub(super) fn is_swapping(&self, now: Instant) -> bool {
+    pub fn is_swapping(&self, now: Instant) -> bool {
         match self.presence {
             RootPresence::Absent { since, .. } => is_swapping(since, now),
             RootPresence::Present { .. } => false,
@@ -202,13 +202,13 @@ impl TreeMount {
     }
 
     /// Returns true if it was swept to its end since it was found.
-    pub(super) fn was_swept(&self) -> bool {
+    pub fn was_swept(&self) -> bool {
         matches!(self.presence, RootPresence::Present { was_swept, .. } if was_swept)
     }
 
     /// Takes note of the end of its sweep, and sets the time of the next one: `poll_interval` from now if some directory
     /// gives no hints, else `rescan_interval`.
-    pub(super) fn end_sweep(&mut self, complete: bool, gives_hints: bool, settings: &TreeSettings) {
+    pub fn end_sweep(&mut self, complete: bool, gives_hints: bool, settings: &TreeSettings) {
         if complete && let RootPresence::Present { was_swept, .. } = &mut self.presence {
             *was_swept = true;
         }
@@ -222,7 +222,7 @@ impl TreeMount {
     }
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
-    pub(super) fn is_changed_since_found(&self, stat: &Stat) -> bool {
+    pub fn is_changed_since_found(&self, stat: &Stat) -> bool {
         match self.presence {
             RootPresence::Present { found, .. } => {
                 self.file_system.is_local && stat.changed.duration_since(found) > TICK
@@ -232,18 +232,18 @@ impl TreeMount {
     }
 
     /// Takes note that a directory could not be watched. Returns true if it is the first one in this sweep.
-    pub(super) fn lack_watch(&mut self) -> bool {
+    pub fn lack_watch(&mut self) -> bool {
         !std::mem::replace(&mut self.has_unwatched, true)
     }
 
     /// Takes note that a directory must be polled, and so all of it. Returns true if it was not polled before.
-    pub(super) fn poll(&mut self) -> bool {
+    pub fn poll(&mut self) -> bool {
         self.has_unwatched = true;
         !std::mem::replace(&mut self.is_polled, true)
     }
 
     /// Sweeps it, or does so from the beginning if it is being swept.
-    pub(super) fn begin_sweep(&mut self) {
+    pub fn begin_sweep(&mut self) {
         if self.is_present() {
             self.has_unwatched = false;
             self.sweep = Some(Sweep::begin(self.root, self.sweep.take()));
@@ -252,7 +252,7 @@ impl TreeMount {
 
     /// Takes the files that a sweep did not meet. `unseen` has the reasons why nothing can be known beneath some paths:
     /// what lies there stays unmet.
-    pub(super) fn take_unmet(&mut self, unseen: &HashMap<Vec<u8>, &'static str>) -> TakenUnmet {
+    pub fn take_unmet(&mut self, unseen: &HashMap<Vec<u8>, &'static str>) -> TakenUnmet {
         let mut taken = TakenUnmet::default();
         for (below, mut file) in std::mem::take(&mut self.unmet) {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
@@ -270,7 +270,7 @@ impl TreeMount {
         taken
     }
 
-    pub(super) fn path(&self, below: &[u8]) -> DocumentPath {
+    pub fn path(&self, below: &[u8]) -> DocumentPath {
         DocumentPath {
             mount: self.id,
             below: below.into(),
@@ -278,7 +278,7 @@ impl TreeMount {
     }
 
     /// Returns when the next sweep is due, or when the current one continues; nothing if it can at once.
-    pub(super) fn wake(&self) -> Option<Instant> {
+    pub fn wake(&self) -> Option<Instant> {
         match &self.sweep {
             Some(sweep) => sweep.goes_on_at(),
             None => Some(self.next_sweep),
@@ -286,12 +286,12 @@ impl TreeMount {
     }
 
     /// Returns true if the next sweep is to begin.
-    pub(super) fn is_sweep_due(&self, now: Instant) -> bool {
+    pub fn is_sweep_due(&self, now: Instant) -> bool {
         self.is_present() && self.sweep.is_none() && self.next_sweep <= now
     }
 
     /// Makes the next sweep begin no later than this.
-    pub(super) fn sweep_by(&mut self, at: Instant) {
+    pub fn sweep_by(&mut self, at: Instant) {
         self.next_sweep = self.next_sweep.min(at);
     }
 }
@@ -307,7 +307,7 @@ impl RootPresence {
 }
 
 /// Returns why a root that cannot be read is not there for us, though it may be for others.
-pub(super) fn unreadable_root(root: &Path, error: &io::Error) -> String {
+pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
     let failure = match error.kind() {
         ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
         ErrorKind::NotFound => Some(AccessFailure::Absent {
@@ -330,23 +330,23 @@ fn is_swapping(since: Option<Instant>, now: Instant) -> bool {
 /// The queues keep the numbers of entries that were removed since, which others may have by now: each is looked up when
 /// it is taken.
 #[derive(Debug)]
-pub(super) struct Sweep {
-    pub(super) directories: VecDeque<DirectoryId>,
+pub struct Sweep {
+    pub directories: VecDeque<DirectoryId>,
     /// Files to be read before the sweep is done.
-    pub(super) files: VecDeque<FileId>,
+    pub files: VecDeque<FileId>,
     /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
     /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
-    pub(super) unsettled: VecDeque<(FileId, Instant)>,
+    pub unsettled: VecDeque<(FileId, Instant)>,
     /// Number of candidates met.
-    pub(super) met: u64,
-    pub(super) started: Instant,
+    pub met: u64,
+    pub started: Instant,
     /// Time of the last report of progress.
     reported: Instant,
 }
 
 /// The next step of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SweepStep {
+pub enum SweepStep {
     ReportProgress,
     List(DirectoryId),
     /// To read the next of [`Sweep::files`].
@@ -357,7 +357,7 @@ pub(super) enum SweepStep {
 
 impl Sweep {
     /// Begins a sweep, or `before` from the beginning.
-    pub(super) fn begin(root: DirectoryId, before: Option<Sweep>) -> Sweep {
+    pub fn begin(root: DirectoryId, before: Option<Sweep>) -> Sweep {
         let now = Instant::now();
         let started = before.as_ref().map_or(now, |before| before.started);
         let (files, unsettled) = before
@@ -374,7 +374,7 @@ impl Sweep {
     }
 
     /// Takes the next step.
-    pub(super) fn next_step(&mut self, now: Instant) -> SweepStep {
+    pub fn next_step(&mut self, now: Instant) -> SweepStep {
         if now.saturating_duration_since(self.reported) >= PROGRESS_INTERVAL {
             self.reported = now;
             SweepStep::ReportProgress
@@ -390,7 +390,7 @@ impl Sweep {
     }
 
     /// Returns when it can go on; nothing if it can at once, because there is more to do than wait.
-    pub(super) fn goes_on_at(&self) -> Option<Instant> {
+    pub fn goes_on_at(&self) -> Option<Instant> {
         if self.files.is_empty() && self.directories.is_empty() {
             self.unsettled.front().map(|(_, at)| *at)
         } else {
@@ -398,7 +398,7 @@ impl Sweep {
         }
     }
 
-    pub(super) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.goes_on_at().is_none_or(|at| at <= Instant::now())
     }
 }

@@ -10,27 +10,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 const TABLE: &str = "/proc/self/mountinfo";
 
 #[derive(Debug)]
-pub(super) struct MountTable {
+pub struct MountTable {
     /// Nothing where there is no `/proc`.
     file: Option<File>,
 }
 
 impl MountTable {
-    pub(super) fn open() -> MountTable {
+    pub fn open() -> MountTable {
         MountTable {
             file: File::open(TABLE).ok(),
         }
     }
 
     /// Reads the table if something was mounted or unmounted anywhere since it was read last.
-    pub(super) fn read_if_changed(&mut self) -> Option<Vec<u8>> {
+    pub fn read_if_changed(&mut self) -> Option<Vec<u8>> {
         let mut polled = [PollFd::new(self.file.as_ref()?, PollFlags::PRI)];
         let changed = poll(&mut polled, Some(&Timespec::default())).ok()?;
         (changed > 0).then(|| fs::read(TABLE).unwrap_or_default())
     }
 
     /// Returns the paths from a directory to the mount points below it.
-    pub(super) fn below(table: &[u8], directory: &Path) -> Vec<Vec<u8>> {
+    pub fn below(table: &[u8], directory: &Path) -> Vec<Vec<u8>> {
         let Ok(root) = fs::canonicalize(directory) else {
             return Vec::new();
         };

@@ -20,7 +20,7 @@ use crate::tree::work_queue::{Depth, WorkQueue};
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct NestedDirectories {
+pub struct NestedDirectories {
     directories: BTreeMap<DirectoryId, Nested>,
     /// Positions of mounts of which the last report may be outdated.
     outdated: BTreeSet<usize>,
@@ -51,7 +51,7 @@ struct NestedReport {
 }
 
 impl NestedDirectories {
-    pub(super) fn new() -> NestedDirectories {
+    pub fn new() -> NestedDirectories {
         NestedDirectories {
             directories: BTreeMap::new(),
             outdated: BTreeSet::new(),
@@ -62,7 +62,7 @@ impl NestedDirectories {
     }
 
     /// Takes note of whether another file system begins at a directory that is about to be listed.
-    pub(super) fn note(&mut self, id: DirectoryId, directories: &Directories) {
+    pub fn note(&mut self, id: DirectoryId, directories: &Directories) {
         let Some(directory) = directories.get(id) else {
             return;
         };
@@ -87,21 +87,21 @@ impl NestedDirectories {
     }
 
     /// Takes note that a directory is gone, or lies in the file system of the one above it.
-    pub(super) fn remove(&mut self, id: DirectoryId) {
+    pub fn remove(&mut self, id: DirectoryId) {
         if let Some(nested) = self.directories.remove(&id) {
             self.outdated.insert(nested.mount);
         }
     }
 
     /// Has all of a mount reported, even if there are none.
-    pub(super) fn announce(&mut self, mount: usize) {
+    pub fn announce(&mut self, mount: usize) {
         self.outdated.insert(mount);
         self.announced.insert(mount);
     }
 
     /// Rechecks the file systems above what seems to be `missing`: one may be gone although its directory was not listed
     /// since.
-    pub(super) fn recheck<'a>(
+    pub fn recheck<'a>(
         &mut self,
         missing: impl Iterator<Item = &'a DocumentPath>,
         directories: &Directories,
@@ -135,7 +135,7 @@ impl NestedDirectories {
     }
 
     /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
-    pub(super) fn recheck_mount_table(
+    pub fn recheck_mount_table(
         &mut self,
         directories: &Directories,
         mounts: &[TreeMount],
@@ -164,7 +164,7 @@ impl NestedDirectories {
     }
 
     /// Reports the file systems below each root, where the last report is outdated.
-    pub(super) fn report(
+    pub fn report(
         &mut self,
         directories: &Directories,
         mounts: &mut [TreeMount],

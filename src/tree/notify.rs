@@ -17,7 +17,7 @@ use crate::tree::watches::{WatchError, WatchKey};
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 #[derive(Debug)]
-pub(super) struct Notify {
+pub struct Notify {
     watcher: RecommendedWatcher,
     keys: Arc<Mutex<HashMap<PathBuf, WatchKey>>>,
     paths: HashMap<WatchKey, PathBuf>,
@@ -25,7 +25,7 @@ pub(super) struct Notify {
 }
 
 impl Notify {
-    pub(super) fn start(
+    pub fn start(
         hints: &Arc<PendingHints>,
         candidates: &Arc<Candidates>,
     ) -> Result<Notify, notify::Error> {
@@ -43,7 +43,7 @@ impl Notify {
         })
     }
 
-    pub(super) fn add(&mut self, path: &Path) -> Result<WatchKey, WatchError> {
+    pub fn add(&mut self, path: &Path) -> Result<WatchKey, WatchError> {
         let key = {
             let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
             *keys.entry(path.to_owned()).or_insert_with(|| {
@@ -67,7 +67,7 @@ impl Notify {
             })
     }
 
-    pub(super) fn remove(&mut self, key: WatchKey) {
+    pub fn remove(&mut self, key: WatchKey) {
         if let Some(path) = self.paths.remove(&key) {
             // It fails if the directory is gone, and its watch with it.
             let _ = self.watcher.unwatch(&path);

@@ -31,29 +31,29 @@ const TIME_SLICE: Duration = Duration::from_millis(5);
 /// Time between two checks of mounts and links without a hint.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-pub(super) struct Observer<'a> {
-    pub(super) settings: TreeSettings,
+pub struct Observer<'a> {
+    pub settings: TreeSettings,
     /// True if no file is looked at a second time.
-    pub(super) is_one_shot: bool,
-    pub(super) watches: Watches,
-    pub(super) model: Model,
-    pub(super) links: LinkedDirectories,
+    pub is_one_shot: bool,
+    pub watches: Watches,
+    pub model: Model,
+    pub links: LinkedDirectories,
     /// Files that may be written without an event, a bounded number.
-    pub(super) silent: HashSet<FileId>,
+    pub silent: HashSet<FileId>,
     /// The mounts, by their position in the settings.
-    pub(super) mounts: Vec<TreeMount>,
+    pub mounts: Vec<TreeMount>,
     /// Time of the next check of mounts and links.
     heartbeat: Instant,
-    pub(super) queue: WorkQueue,
-    pub(super) unreadable: UnreadableDirectories,
-    pub(super) nested: NestedDirectories,
-    pub(super) reports: Reports<'a>,
+    pub queue: WorkQueue,
+    pub unreadable: UnreadableDirectories,
+    pub nested: NestedDirectories,
+    pub reports: Reports<'a>,
     /// Room for the names in a directory.
-    pub(super) buffer: Vec<u8>,
+    pub buffer: Vec<u8>,
 }
 
 impl<'a> Observer<'a> {
-    pub(super) fn new(
+    pub fn new(
         settings: TreeSettings,
         mut known: KnownFiles,
         watches: Watches,
@@ -86,7 +86,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Observes until it is told to stop.
-    pub(super) fn run(&mut self) {
+    pub fn run(&mut self) {
         while !self.reports.is_stopped {
             let is_busy = self.has_work();
             let deadline = (!is_busy).then(|| self.next_deadline());
@@ -102,7 +102,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Sweeps each mount once.
-    pub(super) fn scan_once(&mut self) {
+    pub fn scan_once(&mut self) {
         self.is_one_shot = true;
         self.check_mounts();
         while !self.reports.is_stopped {
@@ -118,7 +118,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
-    pub(super) fn directories_to_watch(&self) -> usize {
+    pub fn directories_to_watch(&self) -> usize {
         let mounts = self.mounts.iter();
         let watched =
             mounts.filter(|it| it.is_present() && self.settings.watch.trusts(it.file_system));
@@ -258,7 +258,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
-    pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
+    pub fn recheck_directory(&mut self, id: DirectoryId) {
         self.unwatch(id);
         let Some(directory) = self.model.directories.get(id) else {
             return;

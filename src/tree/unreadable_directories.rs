@@ -19,7 +19,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const MAX_NAMED: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct UnreadableDirectories {
+pub struct UnreadableDirectories {
     denials: HashMap<DirectoryId, Denial>,
     /// Positions of mounts of which the last report is outdated.
     outdated: BTreeSet<usize>,
@@ -37,7 +37,7 @@ struct Denial {
 
 impl UnreadableDirectories {
     /// Takes note that a directory of a mount could not be read, perhaps once more.
-    pub(super) fn deny(
+    pub fn deny(
         &mut self,
         id: DirectoryId,
         mount: usize,
@@ -61,31 +61,27 @@ impl UnreadableDirectories {
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
-    pub(super) fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
+    pub fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
         let was_denied = self.denials.remove(&id).is_some();
         self.outdated.extend(was_denied.then_some(mount));
         was_denied
     }
 
     /// Returns the directories to try again.
-    pub(super) fn due(&self, now: Instant) -> Vec<DirectoryId> {
+    pub fn due(&self, now: Instant) -> Vec<DirectoryId> {
         let due = self.denials.iter().filter(|(_, it)| it.retry_at <= now);
         due.map(|(id, _)| *id).collect()
     }
 
     /// Returns the paths in a mount of the directories that could not be read.
-    pub(super) fn below(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+    pub fn below(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
         let denied = self.denials.keys();
         let of_mount = denied.filter(|id| directories.mount_of(**id) == Some(mount));
         of_mount.map(|id| directories.below(*id)).collect()
     }
 
     /// Takes the report about a mount of which the last one is outdated.
-    pub(super) fn pop_report(
-        &mut self,
-        directories: &Directories,
-        mounts: &[TreeMount],
-    ) -> Option<Event> {
+    pub fn pop_report(&mut self, directories: &Directories, mounts: &[TreeMount]) -> Option<Event> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];
         let of_mount = self.denials.iter();

@@ -13,7 +13,7 @@ use crate::tree::pending_hints::Hint;
 impl Observer<'_> {
     /// Answers from a fresh look. A file that exists and has not been met yet is left to the next sweep, unless
     /// `is_last` says that this has been tried. Nothing is reported of a path that is no candidate: it is not missing.
-    pub(super) fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
+    pub fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
         let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
             return;
         };
@@ -62,7 +62,7 @@ impl Observer<'_> {
         }
     }
 
-    pub(super) fn report_denied(&mut self, path: DocumentPath, reason: String) {
+    pub fn report_denied(&mut self, path: DocumentPath, reason: String) {
         let reason = Incomplete::Denied(reason);
         self.reports.observe(path, Look::Incomplete(reason));
     }

@@ -12,7 +12,7 @@ use crate::tree::work_queue::{Depth, Trigger};
 
 impl Observer<'_> {
     /// Performs one step of a sweep. Returns false if there is none to perform.
-    pub(super) fn continue_sweep(&mut self) -> bool {
+    pub fn continue_sweep(&mut self) -> bool {
         let mut sweeps = self.mounts.iter_mut().enumerate();
         let next = sweeps.find_map(|(at, mount)| {
             let sweep = mount.sweep.as_mut().filter(|sweep| sweep.has_work())?;
@@ -32,7 +32,7 @@ impl Observer<'_> {
     }
 
     /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.
-    pub(super) fn end_sweep(&mut self, at: usize, complete: bool) {
+    pub fn end_sweep(&mut self, at: usize, complete: bool) {
         let Some(sweep) = self.mounts[at].sweep.take() else {
             return;
         };
