@@ -37,7 +37,7 @@ impl Observer<'_> {
         };
         let (at, is_root) = (directory.mount, directory.parent.is_none());
         let (is_link, before) = (directory.is_link, directory.identity);
-        if !self.mounts[at].is_present() {
+        if self.mounts[at].found.is_none() {
             return;
         }
         let below = self.model.directories.below(id);

@@ -87,7 +87,7 @@ impl Observer<'_> {
         let name = Arc::clone(&file.name);
         let directories = &self.model.directories;
         let mount = directories.mount_of(directory)?;
-        if !self.mounts[mount].is_present() {
+        if self.mounts[mount].found.is_none() {
             return None;
         }
         let below = directories.below_name(directory, &name);
@@ -137,7 +137,7 @@ impl Observer<'_> {
     /// Reports what was read, if that still counts.
     fn take(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
         let is_same = |file: &File| Arc::ptr_eq(&file.name, &job.name);
-        let is_there = self.mounts[job.mount].is_present();
+        let is_there = self.mounts[job.mount].found.is_some();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {
             return;
         }

@@ -33,6 +33,11 @@ pub fn follow(path: &Path) -> Result<FileStatus, Errno> {
     rustix::fs::stat(path).map(FileStatus::from)
 }
 
+/// Returns true if this is what a path leads to now.
+pub fn is_at(path: &Path, identity: Identity) -> bool {
+    follow(path).is_ok_and(|status| status.identity == identity)
+}
+
 /// Returns the status of a path; of a link, its own.
 pub fn not_follow(path: &Path) -> Result<FileStatus, Errno> {
     rustix::fs::lstat(path).map(FileStatus::from)

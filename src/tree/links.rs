@@ -116,8 +116,7 @@ impl Observer<'_> {
         // Another directory may have come in its place, and its inode may be in use again.
         let mount = &self.mounts[directories.mount_of(above)?];
         let path = join(&mount.directory, &directories.below(above));
-        let now = file_status::follow(&path).map(|status| status.identity);
-        (now == Ok(identity)).then_some(path)
+        file_status::is_at(&path, identity).then_some(path)
     }
 
     /// Takes note that a directory stands above itself.
@@ -185,7 +184,7 @@ impl Observer<'_> {
         };
         let links = self.links.names(directory);
         for name in &links {
-            if !self.mounts[at].is_present() {
+            if self.mounts[at].found.is_none() {
                 break;
             }
             if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)

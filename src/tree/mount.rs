@@ -35,7 +35,9 @@ pub struct TreeMount {
     pub directory: PathBuf,
     pub published: PublishedPath,
     pub root: DirectoryId,
-    presence: RootPresence,
+    pub found: Option<FoundRoot>,
+    /// While none is found.
+    pub absence: Absence,
     /// File system of the root that was found last.
     pub file_system: FileSystem,
     /// The watch of the directory that holds the root, with the root's name there.
@@ -52,22 +54,23 @@ pub struct TreeMount {
     pub requested: HashSet<DocumentPath>,
 }
 
-/// Presence of a mount's root.
+/// The root of a mount while it is there.
 #[derive(Debug)]
-enum RootPresence {
-    Present {
-        identity: Identity,
-        /// Time when it was found, by the exact clock.
-        found: Timestamp,
-        /// True if it was swept to its end since.
-        was_swept: bool,
-    },
-    Absent {
-        reason: Option<String>,
-        is_reported: bool,
-        /// Time when the root went that was there.
-        since: Option<Instant>,
-    },
+pub struct FoundRoot {
+    identity: Identity,
+    /// Time when it was found, by the exact clock.
+    at: Timestamp,
+    /// True if it was swept to its end since.
+    was_swept: bool,
+}
+
+/// The absence of a mount's root.
+#[derive(Debug, Default)]
+pub struct Absence {
+    pub reason: String,
+    is_reported: bool,
+    /// Time when the root went that was there.
+    since: Option<Instant>,
 }
 
 /// A file that was there before and that no sweep has met.
@@ -76,14 +79,6 @@ pub struct UnmetFile {
     pub last_read: Option<LastRead>,
     /// True if it was reported as unreachable.
     pub is_reported_denied: bool,
-}
-
-/// Files that a sweep did not meet, and that something is to be reported of.
-#[derive(Debug, Default)]
-pub struct TakenUnmet {
-    pub missing: Vec<(DocumentPath, UnmetFile)>,
-    /// Each is here once, with the reason.
-    pub unreachable: Vec<(DocumentPath, &'static str)>,
 }
 
 impl UnmetFile {
@@ -106,7 +101,8 @@ impl TreeMount {
             directory: plan.directory.clone(),
             published: plan.published(),
             root,
-            presence: RootPresence::unknown(),
+            found: None,
+            absence: Absence::default(),
             file_system: FileSystem::default(),
             parent_watch: None,
             is_polled: true,
@@ -120,10 +116,7 @@ impl TreeMount {
 
     /// Returns the identity of the root while it is present.
     pub fn identity(&self) -> Option<Identity> {
-        match self.presence {
-            RootPresence::Present { identity, .. } => Some(identity),
-            RootPresence::Absent { .. } => None,
-        }
+        self.found.as_ref().map(|found| found.identity)
     }
 
     /// Returns the identity of the root that is there now, or why there is none that can be listed.
@@ -141,76 +134,47 @@ impl TreeMount {
         Ok(status.identity)
     }
 
-    pub fn is_present(&self) -> bool {
-        self.identity().is_some()
-    }
-
     /// Takes note that its root is there.
-    pub fn find(&mut self, identity: Identity, found: Timestamp, file_system: FileSystem) {
-        self.presence = RootPresence::Present {
+    pub fn find(&mut self, identity: Identity, at: Timestamp, file_system: FileSystem) {
+        let was_swept = false;
+        self.found = Some(FoundRoot {
             identity,
-            found,
-            was_swept: false,
-        };
+            at,
+            was_swept,
+        });
+        self.absence = Absence::default();
         self.file_system = file_system;
-    }
-
-    /// Takes note that its root is gone, or another one is there. Returns true if there was one.
-    pub fn leave(&mut self) -> bool {
-        let was_present = self.is_present();
-        if was_present {
-            self.presence = RootPresence::unknown();
-        }
-        was_present
     }
 
     /// Takes note of why it is absent; `was_present` if it was there until now. Returns true if that is to be reported:
     /// once for each reason, and not while another root may be about to take its place.
-    pub fn lose(&mut self, lost_because: &str, was_present: bool, now: Instant) -> bool {
-        let RootPresence::Absent {
-            reason,
-            is_reported,
-            since,
-        } = &mut self.presence
-        else {
-            return false;
-        };
-        let is_known = *is_reported && reason.as_deref() == Some(lost_because);
-        *reason = Some(lost_because.to_owned());
+    pub fn lose(&mut self, reason: &str, was_present: bool, now: Instant) -> bool {
         if was_present {
-            *since = Some(now);
+            self.absence.since = Some(now);
         }
-        let is_to_be_reported = !is_known && !is_swapping(*since, now);
-        *is_reported |= is_to_be_reported;
+        let is_known = self.absence.is_reported && self.absence.reason == reason;
+        let is_to_be_reported = !is_known && !self.is_swapping(now);
+        self.absence.reason = reason.to_owned();
+        self.absence.is_reported |= is_to_be_reported;
         is_to_be_reported
-    }
-
-    /// Returns why it is absent.
-    pub fn absence(&self) -> Option<&str> {
-        match &self.presence {
-            RootPresence::Absent { reason, .. } => reason.as_deref(),
-            RootPresence::Present { .. } => None,
-        }
     }
 
     /// Returns true if its root went so shortly before that another may be about to take its place.
     pub fn is_swapping(&self, now: Instant) -> bool {
-        match self.presence {
-            RootPresence::Absent { since, .. } => is_swapping(since, now),
-            RootPresence::Present { .. } => false,
-        }
+        let since = self.absence.since;
+        since.is_some_and(|since| now.saturating_duration_since(since) < SWAPPED_WITHIN)
     }
 
     /// Returns true if it was swept to its end since it was found.
     pub fn was_swept(&self) -> bool {
-        matches!(self.presence, RootPresence::Present { was_swept, .. } if was_swept)
+        self.found.as_ref().is_some_and(|found| found.was_swept)
     }
 
     /// Takes note of the end of its sweep, and sets the time of the next one: `poll_interval` from now if some directory
     /// gives no hints, else `rescan_interval`.
     pub fn end_sweep(&mut self, complete: bool, gives_hints: bool, settings: &TreeSettings) {
-        if complete && let RootPresence::Present { was_swept, .. } = &mut self.presence {
-            *was_swept = true;
+        if let Some(found) = &mut self.found {
+            found.was_swept |= complete;
         }
         self.is_polled = !gives_hints || self.has_unwatched;
         let interval = if self.is_polled {
@@ -223,12 +187,8 @@ impl TreeMount {
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
     pub fn is_changed_since_found(&self, stat: &Stat) -> bool {
-        match self.presence {
-            RootPresence::Present { found, .. } => {
-                self.file_system.is_local && stat.changed.duration_since(found) > TICK
-            }
-            RootPresence::Absent { .. } => false,
-        }
+        let found = self.found.as_ref().filter(|_| self.file_system.is_local);
+        found.is_some_and(|found| stat.changed.duration_since(found.at) > TICK)
     }
 
     /// Takes note that a directory could not be watched. Returns true if it is the first one in this sweep.
@@ -244,30 +204,36 @@ impl TreeMount {
 
     /// Sweeps it, or does so from the beginning if it is being swept.
     pub fn begin_sweep(&mut self) {
-        if self.is_present() {
+        if self.found.is_some() {
             self.has_unwatched = false;
             self.sweep = Some(Sweep::begin(self.root, self.sweep.take()));
         }
     }
 
-    /// Takes the files that a sweep did not meet. `unseen` has the reasons why nothing can be known beneath some paths:
-    /// what lies there stays unmet.
-    pub fn take_unmet(&mut self, unseen: &HashMap<Vec<u8>, &'static str>) -> TakenUnmet {
-        let mut taken = TakenUnmet::default();
+    /// Takes the files that a sweep did not meet: those that are missing, and those that are unreachable, each of these once,
+    /// with the reason. `unseen` has the reasons why nothing can be known beneath some paths: what lies there stays unmet.
+    pub fn take_unmet(
+        &mut self,
+        unseen: &HashMap<Vec<u8>, &'static str>,
+    ) -> (
+        Vec<(DocumentPath, UnmetFile)>,
+        Vec<(DocumentPath, &'static str)>,
+    ) {
+        let (mut missing, mut unreachable) = (Vec::new(), Vec::new());
         for (below, mut file) in std::mem::take(&mut self.unmet) {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
             let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
             let path = self.path(&below);
             let Some(reason) = reason else {
-                taken.missing.push((path, file));
+                missing.push((path, file));
                 continue;
             };
             if !std::mem::replace(&mut file.is_reported_denied, true) {
-                taken.unreachable.push((path, *reason));
+                unreachable.push((path, *reason));
             }
             self.unmet.insert(below, file);
         }
-        taken
+        (missing, unreachable)
     }
 
     pub fn path(&self, below: &[u8]) -> DocumentPath {
@@ -287,22 +253,12 @@ impl TreeMount {
 
     /// Returns true if the next sweep is to begin.
     pub fn is_sweep_due(&self, now: Instant) -> bool {
-        self.is_present() && self.sweep.is_none() && self.next_sweep <= now
+        self.found.is_some() && self.sweep.is_none() && self.next_sweep <= now
     }
 
     /// Makes the next sweep begin no later than this.
     pub fn sweep_by(&mut self, at: Instant) {
         self.next_sweep = self.next_sweep.min(at);
-    }
-}
-
-impl RootPresence {
-    fn unknown() -> RootPresence {
-        RootPresence::Absent {
-            reason: None,
-            is_reported: false,
-            since: None,
-        }
     }
 }
 
@@ -319,10 +275,6 @@ pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
         Some(remedy) => format!("{error}: {remedy}"),
         None => error.to_string(),
     }
-}
-
-fn is_swapping(since: Option<Instant>, now: Instant) -> bool {
-    since.is_some_and(|since| now.saturating_duration_since(since) < SWAPPED_WITHIN)
 }
 
 /// A sweep that goes on. All directories are listed first: changes in a watched directory need not settle.
@@ -455,17 +407,17 @@ mod tests {
         assert!(!mount.lose("gone", false, now));
         assert!(mount.lose("denied", false, now));
         find(&mut mount, Timestamp::now(), true);
-        assert!(!mount.lose("gone", false, now) && mount.absence().is_none());
+        assert_eq!(mount.absence.reason, "");
     }
 
     #[test]
     fn a_root_that_was_just_there_may_be_replaced_before_its_loss_is_reported() {
         let mut mount = mount(&[]);
         find(&mut mount, Timestamp::now(), true);
-        assert!(mount.leave() && !mount.leave());
+        mount.found = None;
         let now = Instant::now();
         assert!(!mount.lose("gone", true, now));
-        assert!(mount.is_swapping(now) && mount.absence() == Some("gone"));
+        assert!(mount.is_swapping(now) && mount.absence.reason == "gone");
         let later = now + SWAPPED_WITHIN;
         assert!(!mount.is_swapping(later) && mount.lose("gone", false, later));
     }
@@ -530,19 +482,15 @@ mod tests {
     fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
         let mut mount = mount(&["a.xml", "shut/b.xml", "shutter/c.xml"]);
         let unseen = HashMap::from([(b"shut".to_vec(), "its directory cannot be read")]);
-        let taken = mount.take_unmet(&unseen);
-        let mut missing: Vec<Vec<u8>> =
-            taken.missing.iter().map(|it| it.0.below.to_vec()).collect();
+        let (missing, unreachable) = mount.take_unmet(&unseen);
+        let mut missing: Vec<Vec<u8>> = missing.iter().map(|it| it.0.below.to_vec()).collect();
         missing.sort();
         assert_eq!(missing, [&b"a.xml"[..], b"shutter/c.xml"]);
         let b = mount.path(b"shut/b.xml");
-        assert_eq!(
-            taken.unreachable,
-            [(b.clone(), "its directory cannot be read")]
-        );
+        assert_eq!(unreachable, [(b.clone(), "its directory cannot be read")]);
         // It is reported once, and missing as soon as its directory can be read without it.
-        assert!(mount.take_unmet(&unseen).unreachable.is_empty());
-        let missing = mount.take_unmet(&HashMap::new()).missing;
+        assert!(mount.take_unmet(&unseen).1.is_empty());
+        let (missing, _) = mount.take_unmet(&HashMap::new());
         assert_eq!(missing.len(), 1);
         assert_eq!(missing[0].0, b);
     }

@@ -2,7 +2,6 @@
 //! one that is gone may only be away (R15), so it is reported before the files that are missing with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::announce::event::Event;
@@ -38,16 +37,6 @@ struct Nested {
     mount: usize,
     identity: Identity,
     is_link: bool,
-}
-
-/// The file systems below the root of a mount.
-#[derive(Debug, PartialEq, Eq)]
-struct NestedReport {
-    /// Position of the mount.
-    mount: usize,
-    file_systems: Vec<NestedFileSystem>,
-    /// True if the first sweep of the mount ends with it, so that everything was looked at.
-    ends_sweep: bool,
 }
 
 impl NestedDirectories {
@@ -123,7 +112,7 @@ impl NestedDirectories {
             let mount = &mounts[nested.mount];
             let below = directories.below(id);
             above.contains(&(mount.id, &*below))
-                && !is_there(&join(&mount.directory, &below), nested.identity)
+                && !file_status::is_at(&join(&mount.directory, &below), nested.identity)
         };
         let nested = self.directories.iter();
         let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
@@ -157,7 +146,7 @@ impl NestedDirectories {
                 continue;
             };
             let path = join(&mounts[at].directory, &directories.below(id));
-            if mounts[at].is_present() && !is_there(&path, identity) {
+            if mounts[at].found.is_some() && !file_status::is_at(&path, identity) {
                 queue.push_directory(id, Depth::Subtree);
             }
         }
@@ -170,26 +159,28 @@ impl NestedDirectories {
         mounts: &mut [TreeMount],
         reports: &mut Reports<'_>,
     ) {
-        while let Some(report) = self.pop_report(directories, |at| mounts[at].was_swept()) {
-            let mount = &mut mounts[report.mount];
-            if !report.ends_sweep {
+        while let Some((at, file_systems, ends_sweep)) =
+            self.pop_report(directories, |at| mounts[at].was_swept())
+        {
+            if !ends_sweep {
                 // Missing files are judged once everything was looked at.
-                mount.sweep_by(Instant::now() + SWEEP_DELAY);
+                mounts[at].sweep_by(Instant::now() + SWEEP_DELAY);
             }
+            let mount = mounts[at].id;
             reports.send(TreeReport::Event(Event::Nested {
-                mount: mount.id,
-                file_systems: report.file_systems,
+                mount,
+                file_systems,
             }));
         }
     }
 
-    /// Takes a mount of which the last report is outdated, with the file systems below its root. While it is swept for
-    /// the first time, nobody knows all.
+    /// Takes the position of a mount of which the last report is outdated, with the file systems below its root, and whether
+    /// its first sweep ends with the report. While it is swept for the first time, nobody knows all.
     fn pop_report(
         &mut self,
         directories: &Directories,
         was_swept: impl Fn(usize) -> bool,
-    ) -> Option<NestedReport> {
+    ) -> Option<(usize, Vec<NestedFileSystem>, bool)> {
         let is_due = |mount: &usize| self.announced.contains(mount) || was_swept(*mount);
         let due: Vec<usize> = self.outdated.iter().copied().filter(is_due).collect();
         for mount in due {
@@ -206,20 +197,11 @@ impl NestedDirectories {
             let ends_sweep = self.announced.remove(&mount);
             let before = self.reported.insert(mount, found.clone());
             if ends_sweep || before.unwrap_or_default() != found {
-                return Some(NestedReport {
-                    mount,
-                    file_systems: found,
-                    ends_sweep,
-                });
+                return Some((mount, found, ends_sweep));
             }
         }
         None
     }
-}
-
-/// Returns true if this directory is there now.
-fn is_there(path: &Path, identity: Identity) -> bool {
-    file_status::follow(path).is_ok_and(|status| status.identity == identity)
 }
 
 #[cfg(test)]
@@ -227,7 +209,7 @@ mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::directories::Directories;
     use crate::tree::model::DirectoryId;
-    use crate::tree::nested_directories::{NestedDirectories, NestedReport};
+    use crate::tree::nested_directories::NestedDirectories;
 
     /// A root and a directory in it, on these devices.
     fn tree(device: u64, below: u64) -> (Directories, DirectoryId) {
@@ -249,14 +231,6 @@ mod tests {
         }
     }
 
-    fn report(file_systems: Vec<NestedFileSystem>, ends_sweep: bool) -> Option<NestedReport> {
-        Some(NestedReport {
-            mount: 0,
-            file_systems,
-            ends_sweep,
-        })
-    }
-
     #[test]
     fn another_device_or_a_mount_point_begins_a_file_system() {
         for (device, is_mount_point, want) in [
@@ -271,7 +245,7 @@ mod tests {
             nested.announce(0);
             assert_eq!(
                 nested.pop_report(&directories, |_| true),
-                report(want, true)
+                Some((0, want, true))
             );
         }
     }
@@ -283,7 +257,7 @@ mod tests {
         nested.note(id, &directories);
         assert_eq!(nested.pop_report(&directories, |_| false), None);
         nested.announce(0);
-        let want = report(vec![inner(2)], true);
+        let want = Some((0, vec![inner(2)], true));
         assert_eq!(nested.pop_report(&directories, |_| false), want);
     }
 
@@ -292,13 +266,13 @@ mod tests {
         let (directories, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
         nested.note(id, &directories);
-        let all = report(vec![inner(2)], false);
+        let all = Some((0, vec![inner(2)], false));
         assert_eq!(nested.pop_report(&directories, |_| true), all);
         nested.remove(id);
         nested.note(id, &directories);
         assert_eq!(nested.pop_report(&directories, |_| true), None);
         nested.remove(id);
-        let none = report(Vec::new(), false);
+        let none = Some((0, Vec::new(), false));
         assert_eq!(nested.pop_report(&directories, |_| true), none);
     }
 }

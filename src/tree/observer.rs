@@ -121,7 +121,7 @@ impl<'a> Observer<'a> {
     pub fn directories_to_watch(&self) -> usize {
         let mounts = self.mounts.iter();
         let watched =
-            mounts.filter(|it| it.is_present() && self.settings.watch.trusts(it.file_system));
+            mounts.filter(|it| it.found.is_some() && self.settings.watch.trusts(it.file_system));
         watched
             .map(|it| self.model.directories.beneath(it.root).len())
             .sum()
@@ -138,7 +138,7 @@ impl<'a> Observer<'a> {
 
     /// Returns when a check, a sweep, a part of a sweep or a file is due next.
     fn next_deadline(&self) -> Instant {
-        let present = self.mounts.iter().filter(|mount| mount.is_present());
+        let present = self.mounts.iter().filter(|mount| mount.found.is_some());
         let files = self.queue.times.peek().map(|Reverse((at, _))| *at);
         let wakes = present.filter_map(TreeMount::wake).chain(files);
         wakes.fold(self.heartbeat, Instant::min)

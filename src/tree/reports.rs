@@ -66,7 +66,8 @@ impl<'a> Reports<'a> {
         let mut is_mount_missing = false;
         for mount in mounts.iter_mut() {
             let in_mount = |path: &DocumentPath| path.mount == mount.id;
-            if !missing.keys().any(in_mount) || is_there(mount) {
+            let is_at = |root| file_status::is_at(&mount.directory, root);
+            if !missing.keys().any(in_mount) || mount.identity().is_some_and(is_at) {
                 continue;
             }
             for (path, unmet) in missing.iter().filter(|(path, _)| path.mount == mount.id) {
@@ -104,10 +105,4 @@ impl<'a> Reports<'a> {
             self.is_stopped = true;
         }
     }
-}
-
-/// Returns true if the root of a mount is there now, and the same as before.
-fn is_there(mount: &TreeMount) -> bool {
-    let found = file_status::follow(&mount.directory).map(|status| status.identity);
-    mount.is_present() && found.ok() == mount.identity()
 }

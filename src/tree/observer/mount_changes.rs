@@ -55,7 +55,7 @@ impl Observer<'_> {
 
     /// Takes note that a root is gone, or another one is there. Returns true if there was one.
     fn leave_mount(&mut self, at: usize) -> bool {
-        if !self.mounts[at].leave() {
+        if self.mounts[at].found.take().is_none() {
             return false;
         }
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.

@@ -25,12 +25,12 @@ impl Observer<'_> {
         {
             return;
         }
-        if !mount.is_present() {
+        if mount.found.is_none() {
             if mount.is_swapping(Instant::now()) {
                 mount.requested.insert(path);
                 return;
             }
-            let reason = mount.absence().unwrap_or_default().to_owned();
+            let reason = mount.absence.reason.clone();
             return self.report_denied(path, reason);
         }
         if let Some(id) = self.file_at(at, &path.below) {
