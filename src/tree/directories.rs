@@ -40,8 +40,6 @@ pub struct Directory {
     pub is_mount_point: bool,
     pub watch: Option<WatchKey>,
     pub state: DirectoryState,
-    /// Number of the listing that met it last.
-    pub met: u32,
 }
 
 /// Outcome of the last attempt to list a directory.
@@ -92,12 +90,18 @@ impl Directory {
             is_mount_point: false,
             watch: None,
             state: DirectoryState::Readable,
-            met: 0,
         }
     }
 
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<[u8]>, TreeEntry)> {
         self.entries.iter().map(|(name, entry)| (name, *entry))
+    }
+
+    /// Returns the names that a listing did not find, which has its names in order.
+    pub fn unmet<K>(&self, found: &[(Box<[u8]>, K)]) -> Vec<Arc<[u8]>> {
+        let is_met = |name: &[u8]| found.binary_search_by(|(it, _)| (**it).cmp(name)).is_ok();
+        let unmet = self.entries.keys().filter(|name| !is_met(name));
+        unmet.cloned().collect()
     }
 
     /// Returns the candidate files in it.
@@ -313,6 +317,16 @@ mod tests {
         assert_eq!(directories.at(root, b"a/b"), None);
         assert_eq!(directories.beneath(root), [root, a]);
         assert_eq!(directories.add_below(b, b"c"), None);
+    }
+
+    #[test]
+    fn names_that_a_listing_does_not_find_are_told_apart() {
+        let (mut directories, [root, ..]) = tree();
+        directories.set_entry(root, b"link".as_slice().into(), TreeEntry::Refused);
+        let root = directories.get(root).unwrap();
+        assert_eq!(root.unmet::<()>(&[]).len(), 2);
+        let found = ["a", "b"].map(|name| (name.as_bytes().into(), ()));
+        assert_eq!(root.unmet(&found), [b"link".as_slice().into()]);
     }
 
     #[test]

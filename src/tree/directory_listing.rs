@@ -80,11 +80,10 @@ impl Observer<'_> {
                 trigger
             },
         };
-        self.model.begin_listing();
-        for (name, kind) in found {
-            self.update_listed(mode, &fd, &name, kind);
+        for (name, kind) in &found {
+            self.update_listed(mode, &fd, name, *kind);
         }
-        self.remove_unmet(mode, &fd);
+        self.remove_unmet(mode, &fd, &found);
     }
 
     /// Takes note that a path stands for another directory than before, or for the first one.
@@ -204,7 +203,8 @@ impl Observer<'_> {
                     status = Some(found);
                     found.kind
                 }
-                // Removed since, which an event or the next listing reports; or not readable for this user.
+                Err(error) if file_status::is_absence(error) => return self.remove(id, name),
+                // It may not be looked at by this user.
                 Err(_) => return,
             },
         };
@@ -245,8 +245,9 @@ impl Observer<'_> {
 
     /// Removes entries that a listing did not meet. A name that is replaced while the directory is read can escape the
     /// listing, so that each is checked.
-    fn remove_unmet(&mut self, mode: ListingMode, fd: &OwnedFd) {
-        for name in self.model.unmet(mode.directory) {
+    fn remove_unmet(&mut self, mode: ListingMode, fd: &OwnedFd, found: &[ListedName]) {
+        let directory = self.model.directories.get(mode.directory);
+        for name in directory.map_or_else(Vec::new, |it| it.unmet(found)) {
             match file_status::within(fd, &name) {
                 Ok(status) if status.kind == FileKind::Link => {}
                 Ok(status) => self.update_listed(mode, fd, &name, Some(status.kind)),

@@ -102,7 +102,6 @@ impl Observer<'_> {
                 (child, Some(Depth::Subtree))
             }
         };
-        self.model.meet_directory(child);
         if let Some(directory) = self.model.directories.get_mut(child) {
             directory.is_link = false;
         }
@@ -121,7 +120,6 @@ impl Observer<'_> {
     pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
         let existing = self.model.directories.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing {
-            self.model.meet_file(file);
             return Some(file);
         }
         if existing.is_some() {
@@ -141,7 +139,6 @@ impl Observer<'_> {
             return None;
         }
         let file = self.model.add_file(id, name);
-        self.model.meet_file(file);
         // A file that was reported as unreachable is reported again.
         let unmet = mount.unmet.remove(&*below);
         if let Some(unmet) = unmet.filter(|unmet| !unmet.is_reported_denied)

@@ -32,8 +32,6 @@ pub struct File {
     pub directory: DirectoryId,
     pub name: Arc<[u8]>,
     pub link: Option<Box<LinkTarget>>,
-    /// Number of the listing that met it last.
-    pub met: u32,
     pub last_read: Option<LastRead>,
     reported: Reported,
     activity: Activity,
@@ -121,7 +119,6 @@ impl File {
             directory,
             name,
             link: None,
-            met: 0,
             last_read: None,
             reported: Reported::Nothing,
             activity: Activity::None,

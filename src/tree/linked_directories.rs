@@ -23,13 +23,13 @@ pub enum LinkRefusal {
 #[derive(Debug, Default)]
 pub struct LinkedDirectories {
     /// Directories that hold links, with the names of these. None is without.
-    holders: BTreeMap<DirectoryId, BTreeSet<Arc<[u8]>>>,
+    pub holders: BTreeMap<DirectoryId, BTreeSet<Arc<[u8]>>>,
     /// The directory whose links were rechecked last.
     last: Option<DirectoryId>,
     /// Directories that were reached through links, by the position of their mount.
     reached: BTreeMap<usize, HashSet<DirectoryId>>,
     /// Refusals that were reported, by the position of their mount.
-    reported: BTreeSet<(usize, LinkRefusal)>,
+    pub reported: BTreeSet<(usize, LinkRefusal)>,
 }
 
 impl LinkedDirectories {
@@ -57,11 +57,6 @@ impl LinkedDirectories {
         if let Some(reached) = self.reached.get_mut(&mount) {
             reached.remove(&id);
         }
-    }
-
-    /// Returns the number of directories that hold links.
-    pub fn len(&self) -> usize {
-        self.holders.len()
     }
 
     /// Returns the names of symbolic links in a directory.
@@ -103,11 +98,6 @@ impl LinkedDirectories {
         } else {
             None
         }
-    }
-
-    /// Returns true if this refusal has not been reported of this mount, and takes note that it is.
-    pub fn is_first(&mut self, mount: usize, refusal: LinkRefusal) -> bool {
-        self.reported.insert((mount, refusal))
     }
 
     /// Returns the paths in a mount of links that are not followed.
@@ -161,15 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_reported_once_for_each_mount_and_reason() {
-        let mut links = LinkedDirectories::default();
-        assert!(links.is_first(0, LinkRefusal::TooDeep));
-        assert!(!links.is_first(0, LinkRefusal::TooDeep));
-        assert!(links.is_first(0, LinkRefusal::TooMany));
-        assert!(links.is_first(1, LinkRefusal::TooDeep));
-    }
-
-    #[test]
     fn the_links_of_all_directories_are_rechecked_in_turn() {
         let mut links = LinkedDirectories::default();
         assert_eq!(links.next(), None);
@@ -187,9 +168,9 @@ mod tests {
         links.insert(IDS[0], b"two");
         links.remove(IDS[0], b"two");
         assert_eq!(links.names(IDS[0]), [b"one".as_slice().into()]);
-        assert_eq!((links.len(), links.next()), (1, Some(IDS[0])));
+        assert_eq!((links.holders.len(), links.next()), (1, Some(IDS[0])));
         links.remove(IDS[0], b"one");
-        assert_eq!((links.len(), links.next()), (0, None));
+        assert_eq!((links.holders.len(), links.next()), (0, None));
     }
 
     #[test]

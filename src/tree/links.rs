@@ -95,7 +95,7 @@ impl Observer<'_> {
         let Some(refusal) = self.links.refusal(mount, directories.links_on_path(id)) else {
             return false;
         };
-        if self.links.is_first(mount, refusal) {
+        if self.links.reported.insert((mount, refusal)) {
             let link = link.to_owned();
             self.reports.notice(match refusal {
                 LinkRefusal::TooDeep => TreeNotice::LinkTooDeep { link },
@@ -188,12 +188,11 @@ impl Observer<'_> {
                 break;
             }
             if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)
-                && let Some(path) = self.path_of_name(directory, name)
-                && let Ok(status) = file_status::follow(&path)
-                && let Some(file) = self.model.file_mut(id)
-                && !file.was_read_with(&status.stat)
+                && self.has_changed(id)
             {
-                if by_event {
+                if let Some(file) = self.model.file_mut(id)
+                    && by_event
+                {
                     file.close();
                 }
                 self.queue.push_file(id);
@@ -211,15 +210,19 @@ impl Observer<'_> {
         }
     }
 
+    /// Returns true if a file is there now with other stat data than it was read with.
+    fn has_changed(&self, id: FileId) -> bool {
+        let status = self.model.file(id).and_then(|file| {
+            let path = self.path_of_name(file.directory, &file.name)?;
+            Some((file, file_status::follow(&path).ok()?))
+        });
+        status.is_some_and(|(file, status)| !file.was_read_with(&status.stat))
+    }
+
     /// Queues the files without events that have changed.
     pub fn recheck_silent_files(&mut self) {
         for id in &self.silent {
-            if let Some((directory, name)) = self.model.name_of(*id)
-                && let Some(path) = self.path_of_name(directory, &name)
-                && let Ok(status) = file_status::follow(&path)
-                && let Some(file) = self.model.file(*id)
-                && !file.was_read_with(&status.stat)
-            {
+            if self.has_changed(*id) {
                 self.queue.push_file(*id);
             }
         }
@@ -228,7 +231,7 @@ impl Observer<'_> {
     /// Rechecks links that no event tells about, a bounded number each time.
     pub fn recheck_some_links(&mut self) {
         let mut left = MAX_RECHECKED;
-        for _ in 0..self.links.len() {
+        for _ in 0..self.links.holders.len() {
             let Some(id) = self.links.next() else {
                 break;
             };

@@ -22,8 +22,6 @@ pub struct FileId(pub u32);
 pub struct Model {
     pub directories: Directories,
     files: Slab<File>,
-    /// Number of the current listing.
-    listing: u32,
 }
 
 /// Directories and files that are gone, in the order in which they went: each directory after all beneath it.
@@ -137,40 +135,6 @@ impl Model {
             file,
         })
     }
-
-    // Listings.
-
-    /// Begins a listing: entries that it does not meet are gone.
-    pub fn begin_listing(&mut self) {
-        self.listing = self.listing.wrapping_add(1);
-    }
-
-    pub fn meet_directory(&mut self, id: DirectoryId) {
-        let listing = self.listing;
-        if let Some(directory) = self.directories.get_mut(id) {
-            directory.met = listing;
-        }
-    }
-
-    pub fn meet_file(&mut self, id: FileId) {
-        let listing = self.listing;
-        if let Some(file) = self.file_mut(id) {
-            file.met = listing;
-        }
-    }
-
-    /// Returns the names in a directory that the current listing has not met.
-    pub fn unmet(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
-        let met_last = |entry: TreeEntry| match entry {
-            TreeEntry::Directory(id) => self.directories.get(id).map(|it| it.met),
-            TreeEntry::File(id) => self.file(id).map(|it| it.met),
-            TreeEntry::Dangling | TreeEntry::Refused => None,
-        };
-        let entries = self.directories.get(id).into_iter();
-        let entries = entries.flat_map(Directory::entries);
-        let unmet = entries.filter(|(_, entry)| met_last(*entry) != Some(self.listing));
-        unmet.map(|(name, _)| Arc::clone(name)).collect()
-    }
 }
 
 /// Returns the number of an item, which takes four bytes rather than eight.
@@ -214,26 +178,5 @@ mod tests {
         assert_eq!(files, [b"a/b/x.xml"]);
         assert!(model.file(file).is_none());
         assert_eq!(names_in(&model, root), [b"y.xml"]);
-    }
-
-    #[test]
-    fn names_that_a_listing_does_not_meet_are_told_apart() {
-        let (mut model, [root, a, _]) = tree();
-        let file = model.add_file(root, b"x.xml");
-        model
-            .directories
-            .set_entry(root, b"link".as_slice().into(), TreeEntry::Refused);
-        model.begin_listing();
-        model.meet_directory(a);
-        let mut unmet = model.unmet(root);
-        unmet.sort();
-        assert_eq!(
-            unmet,
-            [b"link".as_slice().into(), b"x.xml".as_slice().into()]
-        );
-        model.meet_file(file);
-        assert_eq!(model.unmet(root), [b"link".as_slice().into()]);
-        model.begin_listing();
-        assert_eq!(model.unmet(root).len(), 3);
     }
 }

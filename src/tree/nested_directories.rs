@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSystem};
+use crate::announce::observation::{Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
 use crate::tree::directories::{Directories, join};
 use crate::tree::file_status;
 use crate::tree::model::DirectoryId;
-use crate::tree::mount::TreeMount;
 use crate::tree::mount_table::MountTable;
-use crate::tree::reports::Reports;
-use crate::tree::work_queue::{Depth, WorkQueue};
+use crate::tree::observer::Observer;
+use crate::tree::work_queue::Depth;
 
 /// Delay of the sweep after a file system came or went, so that several cause one sweep.
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
@@ -88,92 +87,6 @@ impl NestedDirectories {
         self.announced.insert(mount);
     }
 
-    /// Rechecks the file systems above what seems to be `missing`: one may be gone although its directory was not listed
-    /// since.
-    pub fn recheck<'a>(
-        &mut self,
-        missing: impl Iterator<Item = &'a DocumentPath>,
-        directories: &Directories,
-        mounts: &[TreeMount],
-        queue: &mut WorkQueue,
-    ) {
-        if self.directories.is_empty() {
-            return;
-        }
-        let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
-        for path in missing {
-            let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
-            above.extend(ends.map(|end| (path.mount, &path.below[..end])));
-        }
-        if above.is_empty() {
-            return;
-        }
-        let is_gone = |id: DirectoryId, nested: &Nested| {
-            let mount = &mounts[nested.mount];
-            let below = directories.below(id);
-            above.contains(&(mount.id, &*below))
-                && !file_status::is_at(&join(&mount.directory, &below), nested.identity)
-        };
-        let nested = self.directories.iter();
-        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
-        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
-        for id in gone {
-            self.remove(id);
-            queue.push_directory(id, Depth::Subtree);
-        }
-    }
-
-    /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
-    pub fn recheck_mount_table(
-        &mut self,
-        directories: &Directories,
-        mounts: &[TreeMount],
-        queue: &mut WorkQueue,
-    ) {
-        let Some(table) = self.mount_table.read_if_changed() else {
-            return;
-        };
-        let mut points: BTreeSet<DirectoryId> = self.directories.keys().copied().collect();
-        for mount in mounts.iter() {
-            let below = MountTable::below(&table, &mount.directory);
-            let found = below.iter().filter_map(|it| directories.at(mount.root, it));
-            points.extend(found);
-        }
-        for id in points {
-            let directory = directories.get(id);
-            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
-            else {
-                continue;
-            };
-            let path = join(&mounts[at].directory, &directories.below(id));
-            if mounts[at].found.is_some() && !file_status::is_at(&path, identity) {
-                queue.push_directory(id, Depth::Subtree);
-            }
-        }
-    }
-
-    /// Reports the file systems below each root, where the last report is outdated.
-    pub fn report(
-        &mut self,
-        directories: &Directories,
-        mounts: &mut [TreeMount],
-        reports: &mut Reports<'_>,
-    ) {
-        while let Some((at, file_systems, ends_sweep)) =
-            self.pop_report(directories, |at| mounts[at].was_swept())
-        {
-            if !ends_sweep {
-                // Missing files are judged once everything was looked at.
-                mounts[at].sweep_by(Instant::now() + SWEEP_DELAY);
-            }
-            let mount = mounts[at].id;
-            reports.send(TreeReport::Event(Event::Nested {
-                mount,
-                file_systems,
-            }));
-        }
-    }
-
     /// Takes the position of a mount of which the last report is outdated, with the file systems below its root, and whether
     /// its first sweep ends with the report. While it is swept for the first time, nobody knows all.
     fn pop_report(
@@ -201,6 +114,80 @@ impl NestedDirectories {
             }
         }
         None
+    }
+}
+
+impl Observer<'_> {
+    /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
+    /// since.
+    pub fn recheck_nested(&mut self) {
+        if self.nested.directories.is_empty() {
+            return;
+        }
+        let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
+        for path in self.reports.missing.keys() {
+            let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
+            above.extend(ends.map(|end| (path.mount, &path.below[..end])));
+        }
+        if above.is_empty() {
+            return;
+        }
+        let is_gone = |id: DirectoryId, nested: &Nested| {
+            let mount = &self.mounts[nested.mount];
+            let below = self.model.directories.below(id);
+            above.contains(&(mount.id, &*below))
+                && !file_status::is_at(&join(&mount.directory, &below), nested.identity)
+        };
+        let nested = self.nested.directories.iter();
+        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
+        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.nested.remove(id);
+            self.queue.push_directory(id, Depth::Subtree);
+        }
+    }
+
+    /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
+    pub fn recheck_mount_table(&mut self) {
+        let Some(table) = self.nested.mount_table.read_if_changed() else {
+            return;
+        };
+        let directories = &self.model.directories;
+        let mut points: BTreeSet<DirectoryId> = self.nested.directories.keys().copied().collect();
+        for mount in &self.mounts {
+            let below = MountTable::below(&table, &mount.directory);
+            let found = below.iter().filter_map(|it| directories.at(mount.root, it));
+            points.extend(found);
+        }
+        for id in points {
+            if let Some(directory) = directories.get(id)
+                && let Some(identity) = directory.identity
+                && let mount = &self.mounts[directory.mount]
+                && mount.found.is_some()
+                && !file_status::is_at(&join(&mount.directory, &directories.below(id)), identity)
+            {
+                self.queue.push_directory(id, Depth::Subtree);
+            }
+        }
+    }
+
+    /// Reports the file systems below each root, where the last report is outdated.
+    pub fn report_nested(&mut self) {
+        let (directories, mounts) = (&self.model.directories, &mut self.mounts);
+        while let Some((at, file_systems, ends_sweep)) = self
+            .nested
+            .pop_report(directories, |at| mounts[at].was_swept())
+        {
+            if !ends_sweep {
+                // Missing files are judged once everything was looked at.
+                mounts[at].sweep_by(Instant::now() + SWEEP_DELAY);
+            }
+            let mount = mounts[at].id;
+            self.reports.send(TreeReport::Event(Event::Nested {
+                mount,
+                file_systems,
+            }));
+        }
     }
 }
 

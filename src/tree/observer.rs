@@ -216,8 +216,7 @@ impl<'a> Observer<'a> {
             self.check_mounts();
             self.recheck_some_links();
             self.recheck_silent_files();
-            self.nested
-                .recheck_mount_table(&self.model.directories, &self.mounts, &mut self.queue);
+            self.recheck_mount_table();
             for id in self.unreadable.due(now) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
@@ -294,18 +293,11 @@ impl<'a> Observer<'a> {
     /// Sends what was observed. R15: files are missing only from a tree that is there, and what may only be away with
     /// another file system is reported after that is.
     fn flush(&mut self) {
-        self.nested.recheck(
-            self.reports.missing.keys(),
-            &self.model.directories,
-            &self.mounts,
-            &mut self.queue,
-        );
+        self.recheck_nested();
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.heartbeat = self.heartbeat.min(Instant::now());
         }
-        let directories = &self.model.directories;
-        self.nested
-            .report(directories, &mut self.mounts, &mut self.reports);
+        self.report_nested();
         self.reports.flush();
     }
 }
