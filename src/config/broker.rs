@@ -125,11 +125,11 @@ const RESERVED_HEADERS: &str = "content-length content-type destination receipt 
      JMSXGroupID _AMQ_DUPL_ID persistent amq-msg-type message-id messageId format kind source topic seq changeTypes \
      objectUri parentUri objectTypes itemCount user ack";
 
-/// Checks all brokers, and reads the files that they name. `sources` are the names of all sources.
+/// Checks all brokers, and reads the files that they name. `sources` are the names of all sources, if these are known.
 pub fn check(
     file: &ConfigFile<'_>,
     brokers: &mut [Broker],
-    sources: &[&str],
+    sources: Option<&[&str]>,
 ) -> Result<(), ConfigError> {
     let mut seen = HashSet::new();
     for (at, broker) in brokers.iter_mut().enumerate() {
@@ -185,10 +185,12 @@ impl Broker {
         &mut self,
         file: &ConfigFile<'_>,
         table: &str,
-        known: &[&str],
+        known: Option<&[&str]>,
     ) -> Result<(), ConfigError> {
-        let mut unknown = self.sources.iter().flatten().enumerate();
-        if let Some((at, source)) = unknown.find(|(_, source)| !known.contains(&source.as_str())) {
+        let mut named = self.sources.iter().flatten().enumerate();
+        if let Some(known) = known
+            && let Some((at, source)) = named.find(|(_, name)| !known.contains(&name.as_str()))
+        {
             let message = suggested(&format!("\"{source}\" is no source"), source, known);
             return Err(file.error(&format!("{table}.sources.{at}"), message));
         }

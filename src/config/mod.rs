@@ -110,7 +110,10 @@ pub struct Config {
 impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-        Config::load_in(&Environment::of_this_process(), path, overrides)
+        let environment = Environment::of_this_process();
+        with_file(&environment, path, overrides, |file| {
+            Config::of(file, overrides)
+        })
     }
 
     /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
@@ -119,21 +122,8 @@ impl Config {
         let environment = Environment::of_this_process();
         with_file(&environment, path, &Overrides::default(), |file| {
             let mut config: Config = file.read(DaemonKind::Run)?;
-            let named = config.brokers.iter().flat_map(|broker| &broker.sources);
-            let named: Vec<String> = named.flatten().cloned().collect();
-            let named: Vec<&str> = named.iter().map(String::as_str).collect();
-            broker::check(file, &mut config.brokers, &named)?;
+            broker::check(file, &mut config.brokers, None)?;
             Ok(config)
-        })
-    }
-
-    fn load_in(
-        environment: &Environment,
-        path: Option<&Path>,
-        overrides: &Overrides,
-    ) -> Result<Config, ConfigError> {
-        with_file(environment, path, overrides, |file| {
-            Config::of(file, overrides)
         })
     }
 
@@ -212,7 +202,7 @@ impl Config {
         hub::check(file, &mut self.hubs)?;
         self.check_embedded_hub(file)?;
         let names: Vec<&str> = self.sources.iter().map(|source| &*source.name).collect();
-        broker::check(file, &mut self.brokers, &names)?;
+        broker::check(file, &mut self.brokers, Some(&names))?;
         self.state_dir = state_dir(file, &self.state_dir)?;
         self.refuse_state_in_mount(file)?;
 

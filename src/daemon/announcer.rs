@@ -85,37 +85,6 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Joins the parts. Trees are not watched yet.
-    fn new(
-        (engine, effects): (Engine, Vec<Effect>),
-        topics: Topics,
-        submissions: Submissions,
-        parts: &RunParts,
-    ) -> Announcer {
-        let inputs = parts.inputs.clone();
-        let failpoints = parts.failpoints.clone();
-        let answer = move |round, request, took| {
-            failpoints.pass(Failpoint::Taken);
-            // If the loop has stopped, the next start reads again.
-            let input = SourceInput::Read(Box::new(round), request, took);
-            let _ = inputs.send(Input::Work(input));
-        };
-        Announcer {
-            engine,
-            trees: WatchedTrees::new(parts.inputs.clone(), parts.counts.began),
-            topics,
-            unclaimed: BTreeSet::new(),
-            submissions,
-            reach: Reach::default(),
-            change_reader: ChangeReader::start(answer),
-            has_learned: false,
-            inputs: VecDeque::new(),
-            effects,
-            commanded: None,
-            answer: None,
-        }
-    }
-
     /// Keeps an event for the next step. While steps fail, a later look at a file replaces one before, and a topic is
     /// fetched once: what is kept does not grow with time.
     fn keep(&mut self, event: Event, is_failing: bool) {

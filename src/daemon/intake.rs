@@ -21,7 +21,6 @@ use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use websub::hub::publisher_counts::{PublisherView, views};
 use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{HubRecord, Relay};
-use websub::retention::end_of;
 
 use crate::announce::time::later;
 use crate::control::{ControlReply, ControlRequest};
@@ -82,36 +81,6 @@ enum AcceptedKind {
 }
 
 impl Intake {
-    /// Joins the parts of a process that began at `began`. Fetches of an earlier run that did not succeed are begun with the
-    /// first step.
-    fn new(
-        connection: Connection,
-        hub: Arc<PublicHub>,
-        directory: Arc<TopicDirectory>,
-        fetches: Arc<Fetches>,
-        topic_ttl: Duration,
-        began: Timestamp,
-    ) -> Intake {
-        let published = directory.read();
-        let pings = published.pinged().map(|published| {
-            let publisher = Arc::from(published.publisher.as_str());
-            (published.topic.clone(), publisher)
-        });
-        let pings = pings.collect();
-        drop(published);
-        end_foreign_topics(&hub, &directory);
-        Intake {
-            connection,
-            hub,
-            directory,
-            fetches,
-            topic_ttl,
-            forget_at: end_of(began, topic_ttl, began),
-            accepted: Vec::new(),
-            pings,
-        }
-    }
-
     fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply, parts: &mut HubParts) {
         // While nothing can be saved, nothing is queued.
         if parts.saver.trouble.is_some() || parts.is_stopping() {

@@ -27,7 +27,7 @@ use crate::state::open::StateFile;
 pub struct Process<I> {
     began: Timestamp,
     pub runtime: Runtime,
-    signals: Signals,
+    signals: [Signal; 3],
     inputs: Sender<Input<I>>,
     received: Receiver<Input<I>>,
     pub tasks: JoinSet<()>,
@@ -45,7 +45,7 @@ impl<I: Send + 'static> Process<I> {
         let handle = runtime.handle().clone();
         let _context = handle.enter();
         // Before anything that takes time or is logged: signals may come as soon as the process is known.
-        let signals = Signals::take()?;
+        let signals = signals()?;
         let (inputs, received) = mpsc::channel();
         Ok(Process {
             began,
@@ -111,7 +111,7 @@ impl<I: Send + 'static> Process<I> {
             control: serve_commands(state_dir, &inputs, &mut tasks),
             tasks,
         };
-        tokio::spawn(self.signals.forward(inputs));
+        tokio::spawn(forward(self.signals, inputs));
         Daemon {
             runtime: self.runtime,
             config,
@@ -122,35 +122,29 @@ impl<I: Send + 'static> Process<I> {
     }
 }
 
-/// Signals that are handled as long as this exists; unhandled, each would end the process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
+/// Starts to handle signals: SIGTERM, SIGINT and SIGHUP. Unhandled, each would end the process.
+fn signals() -> anyhow::Result<[Signal; 3]> {
+    let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
+    Ok([
+        take(SignalKind::terminate(), "SIGTERM")?,
+        take(SignalKind::interrupt(), "SIGINT")?,
+        take(SignalKind::hangup(), "SIGHUP")?,
+    ])
 }
 
-impl Signals {
-    /// Starts to handle signals.
-    fn take() -> anyhow::Result<Signals> {
-        let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
-        Ok(Signals {
-            terminate: take(SignalKind::terminate(), "SIGTERM")?,
-            interrupt: take(SignalKind::interrupt(), "SIGINT")?,
-            hangup: take(SignalKind::hangup(), "SIGHUP")?,
-        })
-    }
-
-    /// Forwards each signal to the loop, as the input that it stands for.
-    async fn forward<I>(mut self, inputs: Sender<Input<I>>) {
-        loop {
-            let input = tokio::select! {
-                _ = self.terminate.recv() => Input::Stop,
-                _ = self.interrupt.recv() => Input::Stop,
-                _ = self.hangup.recv() => Input::Reload(None),
-            };
-            if inputs.send(input).is_err() {
-                return;
-            }
+/// Forwards each signal to the loop, as the input that it stands for.
+async fn forward<I>(
+    [mut terminate, mut interrupt, mut hangup]: [Signal; 3],
+    inputs: Sender<Input<I>>,
+) {
+    loop {
+        let input = tokio::select! {
+            _ = terminate.recv() => Input::Stop,
+            _ = interrupt.recv() => Input::Stop,
+            _ = hangup.recv() => Input::Reload(None),
+        };
+        if inputs.send(input).is_err() {
+            return;
         }
     }
 }

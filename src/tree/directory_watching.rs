@@ -1,5 +1,6 @@
 //! Watching: which directories and names give hints, and what is done about those that cannot be watched.
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
-use crate::tree::watches::{WatchError, WatchKey, WatchedName};
+use crate::tree::watches::{WatchKey, WatchedName};
 use crate::tree::{SystemLimit, TreeNotice, WatchMode};
 
 impl Observer<'_> {
@@ -73,9 +74,9 @@ impl Observer<'_> {
                     directory.watch = Some(key);
                 }
             }
-            Err(WatchError::RanOut) => {
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
                 self.mounts[at].lack_watch();
-                if self.watches.is_first_exhaustion() {
+                if !std::mem::replace(&mut self.watches.is_exhaustion_reported, true) {
                     let limit = SystemLimit::watches();
                     self.reports
                         .notice(TreeNotice::WatchesRanOut { limit, interval });
@@ -83,8 +84,8 @@ impl Observer<'_> {
                 self.sweep_soon(at);
             }
             // Removed since it was opened: an event of its parent reports that.
-            Err(WatchError::Failed(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(WatchError::Failed(error)) => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
                 if self.mounts[at].lack_watch() {
                     self.reports.notice(TreeNotice::Unwatchable {
                         directory: path.to_owned(),

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::Removed;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
@@ -151,7 +150,7 @@ impl Observer<'_> {
 
     /// Takes note that a name is gone, with all beneath it.
     pub fn remove(&mut self, id: DirectoryId, name: &[u8]) {
-        let Removed { directories, files } = self.model.remove(id, name);
+        let (directories, files) = self.model.remove(id, name);
         self.links.remove(id, name);
         // Their numbers may be used again: no part refers to them from here on, but for the queues of sweeps, which are
         // looked up again.

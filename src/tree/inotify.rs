@@ -127,25 +127,17 @@ impl Inotify {
         }
     }
 
-    /// Watches a directory for these events, and those that it was watched for before.
-    pub fn add(
+    /// Watches a directory for these events; `adds` to those that it was watched for before, or replaces them.
+    pub fn watch(
         &mut self,
         path: &Path,
         follow: bool,
         events: WatchedEvents,
+        adds: bool,
     ) -> io::Result<WatchKey> {
-        self.watch(path, follow, mask(events) | WatchMask::MASK_ADD)
-    }
-
-    /// Watches a directory for names that come and go, and no more.
-    pub fn reduce(&mut self, path: &Path) -> io::Result<WatchKey> {
-        self.watch(path, true, mask(WatchedEvents::Names))
-    }
-
-    fn watch(&mut self, path: &Path, follow: bool, mut mask: WatchMask) -> io::Result<WatchKey> {
-        if !follow {
-            mask |= WatchMask::DONT_FOLLOW;
-        }
+        let mut mask = mask(events);
+        mask.set(WatchMask::DONT_FOLLOW, !follow);
+        mask.set(WatchMask::MASK_ADD, adds);
         let descriptor = self.watches.add(path, mask)?;
         let key = key_of(&descriptor);
         self.descriptors.insert(key, descriptor);

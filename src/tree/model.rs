@@ -24,13 +24,7 @@ pub struct Model {
     files: Slab<File>,
 }
 
-/// Directories and files that are gone, in the order in which they went: each directory after all beneath it.
-#[derive(Debug, Default)]
-pub struct Removed {
-    pub directories: Vec<(DirectoryId, Directory)>,
-    pub files: Vec<RemovedFile>,
-}
-
+/// A file that is gone.
 #[derive(Debug)]
 pub struct RemovedFile {
     pub id: FileId,
@@ -98,28 +92,33 @@ impl Model {
         id
     }
 
-    /// Removes a name, with all beneath it.
-    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) -> Removed {
-        let mut removed = Removed::default();
+    /// Removes a name, with all beneath it. Returns the directories and files that are gone, in the order in which they went:
+    /// each directory after all beneath it.
+    pub fn remove(
+        &mut self,
+        id: DirectoryId,
+        name: &[u8],
+    ) -> (Vec<(DirectoryId, Directory)>, Vec<RemovedFile>) {
+        let (mut gone, mut gone_files) = (Vec::new(), Vec::new());
         match self.directories.entry(id, name) {
             None => {}
-            Some(TreeEntry::File(file)) => removed.files.extend(self.remove_file(file)),
+            Some(TreeEntry::File(file)) => gone_files.extend(self.remove_file(file)),
             Some(TreeEntry::Directory(top)) => {
                 for id in self.directories.beneath(top).into_iter().rev() {
                     let directory = self.directories.get(id).into_iter();
                     let files: Vec<FileId> = directory.flat_map(Directory::files).collect();
                     for file in files {
-                        removed.files.extend(self.remove_file(file));
+                        gone_files.extend(self.remove_file(file));
                     }
                     let directory = self.directories.remove(id);
-                    removed.directories.extend(directory.map(|it| (id, it)));
+                    gone.extend(directory.map(|it| (id, it)));
                 }
             }
             Some(TreeEntry::Dangling | TreeEntry::Refused) => {
                 self.directories.remove_entry(id, name);
             }
         }
-        removed
+        (gone, gone_files)
     }
 
     fn remove_file(&mut self, id: FileId) -> Option<RemovedFile> {
@@ -171,10 +170,10 @@ mod tests {
         model
             .directories
             .set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
-        let removed = model.remove(root, b"a");
-        let directories: Vec<DirectoryId> = removed.directories.iter().map(|it| it.0).collect();
+        let (directories, files) = model.remove(root, b"a");
+        let directories: Vec<DirectoryId> = directories.iter().map(|it| it.0).collect();
         assert_eq!(directories, [b, a]);
-        let files: Vec<&[u8]> = removed.files.iter().map(|it| &*it.below).collect();
+        let files: Vec<&[u8]> = files.iter().map(|it| &*it.below).collect();
         assert_eq!(files, [b"a/b/x.xml"]);
         assert!(model.file(file).is_none());
         assert_eq!(names_in(&model, root), [b"y.xml"]);

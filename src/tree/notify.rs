@@ -2,6 +2,7 @@
 //! since the crate loses what is created in directories while it learns of them.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::announce::candidates::Candidates;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
-use crate::tree::watches::{WatchError, WatchKey};
+use crate::tree::watches::WatchKey;
 
 /// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
@@ -43,7 +44,7 @@ impl Notify {
         })
     }
 
-    pub fn add(&mut self, path: &Path) -> Result<WatchKey, WatchError> {
+    pub fn add(&mut self, path: &Path) -> io::Result<WatchKey> {
         let key = {
             let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
             *keys.entry(path.to_owned()).or_insert_with(|| {
@@ -60,9 +61,9 @@ impl Notify {
                 keys.remove(path);
                 self.paths.remove(&key);
                 match error.kind {
-                    notify::ErrorKind::MaxFilesWatch => WatchError::RanOut,
-                    notify::ErrorKind::Io(error) => WatchError::Failed(error),
-                    _ => WatchError::Failed(std::io::Error::other(error)),
+                    notify::ErrorKind::MaxFilesWatch => io::ErrorKind::StorageFull.into(),
+                    notify::ErrorKind::Io(error) => error,
+                    _ => io::Error::other(error),
                 }
             })
     }

@@ -18,14 +18,6 @@ use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WatchKey(pub u64);
 
-/// Reason why a directory is not watched.
-#[derive(Debug)]
-pub enum WatchError {
-    /// The system allows no more watches.
-    RanOut,
-    Failed(io::Error),
-}
-
 /// Reason why a name in a watched directory matters, though the directory may not be part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchedName {
@@ -81,7 +73,7 @@ pub struct Watches {
     pub watched: HashMap<WatchKey, Watched>,
     hints: Arc<PendingHints>,
     /// True if it was reported that no more directories can be watched.
-    is_exhaustion_reported: bool,
+    pub is_exhaustion_reported: bool,
 }
 
 #[derive(Debug)]
@@ -177,11 +169,6 @@ impl Watches {
         self.hints.is_being_written(key, name)
     }
 
-    /// Returns true the first time that watches ran out.
-    pub fn is_first_exhaustion(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_exhaustion_reported, true)
-    }
-
     /// Gives the backend up: nothing is watched from here on.
     pub fn end(&mut self) {
         self.backend = Backend::None;
@@ -194,7 +181,7 @@ impl Watches {
         path: &Path,
         follow: bool,
         directory: DirectoryId,
-    ) -> Result<WatchKey, WatchError> {
+    ) -> io::Result<WatchKey> {
         let key = self.add_to_backend(path, follow, WatchedEvents::NamesAndContent)?;
         let watched = self.watched.entry(key).or_default();
         watched.asked = Some(WatchedEvents::NamesAndContent);
@@ -213,7 +200,7 @@ impl Watches {
         path: &Path,
         name: &[u8],
         named: WatchedName,
-    ) -> Result<WatchKey, WatchError> {
+    ) -> io::Result<WatchKey> {
         let events = match named {
             WatchedName::Link(_) => WatchedEvents::NamesAndContent,
             WatchedName::Mount(_) => WatchedEvents::Names,
@@ -273,7 +260,9 @@ impl Watches {
     fn reduce(&mut self, key: WatchKey, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => inotify.reduce(path).ok(),
+            Backend::Inotify(inotify) => {
+                inotify.watch(path, true, WatchedEvents::Names, false).ok()
+            }
             // The `notify` crate has no selection of events.
             Backend::None | Backend::Notify(_) => Some(key),
         };
@@ -285,22 +274,17 @@ impl Watches {
         }
     }
 
+    /// Has the backend watch a directory. The error is of the kind `StorageFull` if the system allows no more watches.
     fn add_to_backend(
         &mut self,
         path: &Path,
         follow: bool,
         events: WatchedEvents,
-    ) -> Result<WatchKey, WatchError> {
+    ) -> io::Result<WatchKey> {
         match &mut self.backend {
-            Backend::None => Err(WatchError::Failed(io::ErrorKind::Unsupported.into())),
+            Backend::None => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => inotify.add(path, follow, events).map_err(|error| {
-                if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
-                    WatchError::RanOut
-                } else {
-                    WatchError::Failed(error)
-                }
-            }),
+            Backend::Inotify(inotify) => inotify.watch(path, follow, events, true),
             Backend::Notify(notify) => notify.add(path),
         }
     }

@@ -1,6 +1,6 @@
 //! `rsnotify run` started and reloaded: the parts are made from the configuration, and changed when it changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -24,10 +24,13 @@ use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::file::ConfigError;
+use crate::daemon::announcer::reach::Reach;
 use crate::daemon::announcer::submissions::Submissions;
-use crate::daemon::announcer::watched_trees::covers;
+use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};
 use crate::daemon::announcer::{Announcer, RunParts, SourceInput, moment};
+use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{EventLoop, Input, Role};
+use crate::daemon::failpoints::Failpoint;
 use crate::daemon::front::{Front, admin_pages};
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::process::Process;
@@ -57,8 +60,8 @@ impl Daemon<Announcer, Config> {
         let saved = saved_subscriptions(&file, prepared_hub.is_some()).map_err(load_error)?;
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
         let plan = config.plan(&public_url);
-        let started = Engine::start(connection, plan, moment(clock), None);
-        let started = started.map_err(|error| file.save_error(error))?;
+        let (engine, effects) = Engine::start(connection, plan, moment(clock), None)
+            .map_err(|error| file.save_error(error))?;
         let parts: RunParts = process.loop_parts(file, clock);
         let inputs = parts.inputs.clone();
         let topics = Topics::new(move |topic| {
@@ -74,7 +77,27 @@ impl Daemon<Announcer, Config> {
             failpoints: parts.failpoints.clone(),
             under_way: BTreeSet::new(),
         };
-        let announcer = Announcer::new(started, topics.clone(), submissions, &parts);
+        let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
+        let taken = move |round, request, took| {
+            failpoints.pass(Failpoint::Taken);
+            // If the loop has stopped, the next start reads again.
+            let input = SourceInput::Read(Box::new(round), request, took);
+            let _ = inputs.send(Input::Work(input));
+        };
+        let announcer = Announcer {
+            engine,
+            trees: WatchedTrees::new(parts.inputs.clone(), parts.counts.began),
+            topics: topics.clone(),
+            unclaimed: BTreeSet::new(),
+            submissions,
+            reach: Reach::default(),
+            change_reader: ChangeReader::start(taken),
+            has_learned: false,
+            inputs: VecDeque::new(),
+            effects,
+            commanded: None,
+            answer: None,
+        };
         let mut event_loop = EventLoop::new(announcer, parts, configuration_status(&config));
         let EventLoop { role, parts, .. } = &mut event_loop;
         // No step yet: topics are served as they were saved. What it submits to the embedded hub, that must take once it is
@@ -121,7 +144,9 @@ impl Daemon<Announcer, Config> {
             reporter,
             ..
         } = &mut self.event_loop;
-        role.submissions.change(clients, brokers);
+        role.submissions.submitter.change(clients);
+        let runtime = &role.submissions.runtime;
+        role.submissions.brokers.change(brokers, runtime);
         role.reach.begin(hubs, &role.submissions.brokers);
         for hub in changed_hubs(&self.config, config) {
             role.keep(Event::HubChanged(hub), false);

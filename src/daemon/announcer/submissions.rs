@@ -8,14 +8,13 @@ use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tracing::debug;
 use websub::histogram::Histogram;
-use websub::publisher::http::{HubClients, Submitter};
+use websub::publisher::http::Submitter;
 
 use crate::announce::delivery::Submission;
 use crate::announce::event::Event;
 use crate::announce::ids::SubmissionId;
 use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
-use crate::broker::settings::BrokerSettings;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
@@ -64,12 +63,6 @@ impl Submissions {
                 jitter: fastrand::f64(),
             })));
         });
-    }
-
-    /// Submits with other settings from now on.
-    pub fn change(&self, clients: HubClients, brokers: Vec<BrokerSettings>) {
-        self.submitter.change(clients);
-        self.brokers.change(brokers, &self.runtime);
     }
 
     /// Takes note of an event that may be the answer to a submission.

@@ -12,6 +12,7 @@ use websub::hub::http::topic_client::TopicClient;
 use websub::hub::publication::http::{IntakeSettings, PublicHub};
 use websub::hub::published_topics::PublishedTopics;
 use websub::hub::published_topics::directory::{HubTopics, TopicDirectory};
+use websub::retention::end_of;
 
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
@@ -65,16 +66,26 @@ impl Daemon<Intake, HubConfig> {
             let input = PublisherInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
         });
-        let ttl = config.hub.topic_ttl.0;
-        let fetches = Arc::new(fetches);
-        let intake = Intake::new(
+        end_foreign_topics(&hub, &directory);
+        // Fetches of an earlier run that did not succeed are begun with the first step.
+        let published = directory.read();
+        let pings = published.pinged().map(|published| {
+            let publisher = Arc::from(published.publisher.as_str());
+            (published.topic.clone(), publisher)
+        });
+        let pings = pings.collect();
+        drop(published);
+        let topic_ttl = config.hub.topic_ttl.0;
+        let intake = Intake {
             connection,
-            hub.clone(),
+            hub: hub.clone(),
             directory,
-            fetches,
-            ttl,
-            clock.began,
-        );
+            fetches: Arc::new(fetches),
+            topic_ttl,
+            forget_at: end_of(clock.began, topic_ttl, clock.began),
+            accepted: Vec::new(),
+            pings,
+        };
         let event_loop = EventLoop::new(intake, parts, configuration_status(&config));
         let public = public.serve(&mut process.tasks, |listener, ended| {
             serve_hub(listener, hub, ServerLimits::default(), ended)
@@ -86,18 +97,13 @@ impl Daemon<Intake, HubConfig> {
     pub fn apply_hub_config(&mut self, config: &HubConfig) -> anyhow::Result<()> {
         let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         // Nothing fails from here on.
-        self.event_loop.role.change(settings, config);
-        Ok(())
-    }
-}
-
-impl Intake {
-    fn change(&mut self, settings: PreparedHub, config: &HubConfig) {
+        let intake = &mut self.event_loop.role;
         let publishers = publisher::plan(&config.publishers);
-        self.hub.embedded.apply(settings);
-        self.hub.apply(intake_settings(config), publishers);
-        self.topic_ttl = config.hub.topic_ttl.0;
-        end_foreign_topics(&self.hub, &self.directory);
+        intake.hub.embedded.apply(settings);
+        intake.hub.apply(intake_settings(config), publishers);
+        intake.topic_ttl = config.hub.topic_ttl.0;
+        end_foreign_topics(&intake.hub, &intake.directory);
+        Ok(())
     }
 }
 
