@@ -67,23 +67,17 @@ pub fn log_fact(fact: &Fact) {
             );
         }
         Fact::WithoutDocument { source, reason } => {
-            warn!(source, reason, "nothing is announced of {source}: {reason}");
+            warn!(source, reason, "nothing is announced of {source}: {reason}")
         }
-        Fact::MountLost { source, reason, .. } => {
-            warn!(
-                source,
-                reason, "a mount of {source} is missing: {reason}; nothing counts as deleted"
-            );
-        }
+        Fact::MountLost { source, reason, .. } => warn!(
+            source,
+            reason, "a mount of {source} is missing: {reason}; nothing counts as deleted"
+        ),
         Fact::ChannelOpened { topic, set, hubs } => {
-            info!(%topic, %set, hubs, "opened channel {topic}");
+            info!(%topic, %set, hubs, "opened channel {topic}")
         }
-        Fact::ChannelRetired { topic, set } => {
-            info!(%topic, %set, "retired channel {topic}");
-        }
-        Fact::ChannelRevived { topic, set } => {
-            info!(%topic, %set, "revived channel {topic}");
-        }
+        Fact::ChannelRetired { topic, set } => info!(%topic, %set, "retired channel {topic}"),
+        Fact::ChannelRevived { topic, set } => info!(%topic, %set, "revived channel {topic}"),
         Fact::Cut {
             topic,
             seq,
@@ -131,7 +125,7 @@ pub fn log_fact(fact: &Fact) {
             }
         }
         Fact::SkippedEntries { list, count, .. } => {
-            debug!(%list, count, "skipped {} of {list}", counted(*count, "entry"));
+            debug!(%list, count, "skipped {} of {list}", counted(*count, "entry"))
         }
         Fact::ArchivedUntold { topic, list, count } => {
             let changes = counted(*count, "change");
@@ -267,13 +261,11 @@ pub fn log_fact(fact: &Fact) {
             "{by} replaces {hub} on {} and takes over its pending changes; `replaces` in its [[hub]] can change that",
             counted(*channels, "channel")
         ),
-        Fact::Retried { notifications } => {
-            info!(
-                notifications,
-                "retrying {} now, as requested",
-                counted(*notifications, "notification")
-            );
-        }
+        Fact::Retried { notifications } => info!(
+            notifications,
+            "retrying {} now, as requested",
+            counted(*notifications, "notification")
+        ),
         Fact::Unfetched {
             topic,
             hub,

@@ -32,7 +32,7 @@ impl Observer<'_> {
     /// Lists a directory and updates the model, or finds out what has become of it. Its subdirectories are listed later if
     /// they are new or `depth` says so.
     pub fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
-        let Some(directory) = self.model.directories.get(id) else {
+        let Some(directory) = self.model.directory(id) else {
             return;
         };
         let (at, is_root) = (directory.mount, directory.parent.is_none());
@@ -40,7 +40,7 @@ impl Observer<'_> {
         if self.mounts[at].found.is_none() {
             return;
         }
-        let below = self.model.directories.below(id);
+        let below = self.model.below(id);
         let path = join(&self.mounts[at].directory, &below);
         let (fd, identity) = match open(&path, is_link) {
             Ok(opened) => opened,
@@ -57,7 +57,7 @@ impl Observer<'_> {
         if is_another {
             self.meet_another_directory(id, &path, &fd, identity);
         }
-        self.nested.note(id, &self.model.directories);
+        self.nested.note(id, &self.model);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
         self.watch(id, &path, at);
         let found = match self.names_to_look_at(at, below, &fd, &path) {
@@ -96,13 +96,10 @@ impl Observer<'_> {
     ) {
         self.unwatch(id);
         // Queried only if it differs from the parent's.
-        let above = self
-            .model
-            .directories
-            .file_system_above(id, identity.device);
+        let above = self.model.file_system_above(id, identity.device);
         let file_system = above.unwrap_or_else(|| file_system(path));
         let is_mount_point = file_status::is_mount_point(fd, b"");
-        if let Some(directory) = self.model.directories.get_mut(id) {
+        if let Some(directory) = self.model.directory_mut(id) {
             directory.file_system = file_system;
             directory.is_mount_point = is_mount_point;
             directory.identity = Some(identity);
@@ -132,7 +129,7 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
     fn allow(&mut self, id: DirectoryId, path: PathBuf) -> bool {
-        let Some(directory) = self.model.directories.get_mut(id) else {
+        let Some(directory) = self.model.directory_mut(id) else {
             return false;
         };
         let at = directory.mount;
@@ -156,7 +153,7 @@ impl Observer<'_> {
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
     fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
-        let Some(directory) = self.model.directories.get_mut(id) else {
+        let Some(directory) = self.model.directory_mut(id) else {
             return;
         };
         let at = directory.mount;
@@ -181,7 +178,7 @@ impl Observer<'_> {
                 None => reason.clone(),
             },
         });
-        for file in self.model.directories.files_beneath(id) {
+        for file in self.model.files_beneath(id) {
             self.report_incomplete(file, Incomplete::Denied(reason.clone()));
         }
     }
@@ -246,7 +243,7 @@ impl Observer<'_> {
     /// Removes entries that a listing did not meet. A name that is replaced while the directory is read can escape the
     /// listing, so that each is checked.
     fn remove_unmet(&mut self, mode: ListingMode, fd: &OwnedFd, found: &[ListedName]) {
-        let directory = self.model.directories.get(mode.directory);
+        let directory = self.model.directory(mode.directory);
         for name in directory.map_or_else(Vec::new, |it| it.unmet(found)) {
             match file_status::within(fd, &name) {
                 Ok(status) if status.kind == FileKind::Link => {}

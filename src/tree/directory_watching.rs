@@ -41,7 +41,7 @@ impl Observer<'_> {
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
     pub fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
-        let Some(directory) = self.model.directories.get(id) else {
+        let Some(directory) = self.model.directory(id) else {
             return;
         };
         let (is_link, before) = (directory.is_link, directory.watch);
@@ -50,7 +50,7 @@ impl Observer<'_> {
         }
         let interval = self.settings.poll_interval;
         let is_auto = self.settings.watch == WatchMode::Auto;
-        if is_auto && self.model.directories.is_on_remote_device(id) {
+        if is_auto && self.model.is_on_remote_device(id) {
             let mount = &mut self.mounts[at];
             if mount.poll() {
                 self.reports.notice(TreeNotice::Polling {
@@ -70,7 +70,7 @@ impl Observer<'_> {
                 self.unwatch(id);
                 // Events that closed files may have come before.
                 self.model.forget_writers_in(id);
-                if let Some(directory) = self.model.directories.get_mut(id) {
+                if let Some(directory) = self.model.directory_mut(id) {
                     directory.watch = Some(key);
                 }
             }
@@ -98,7 +98,7 @@ impl Observer<'_> {
     }
 
     pub fn unwatch(&mut self, id: DirectoryId) {
-        if let Some(directory) = self.model.directories.get_mut(id)
+        if let Some(directory) = self.model.directory_mut(id)
             && let Some(key) = directory.watch.take()
         {
             self.watches.remove(key, id);
@@ -161,7 +161,7 @@ impl Observer<'_> {
         let watch = match &file.link {
             Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
             None => {
-                let directory = self.model.directories.get(file.directory);
+                let directory = self.model.directory(file.directory);
                 directory.and_then(|directory| Some((directory.watch?, &*file.name)))
             }
         };

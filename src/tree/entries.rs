@@ -13,7 +13,7 @@ use crate::tree::work_queue::Depth;
 impl Observer<'_> {
     /// Checks what a name stands for, because an event said that it changed.
     pub fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
-        let existing = self.model.directories.entry(id, name);
+        let existing = self.model.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
             && !hint.unclear
@@ -49,8 +49,8 @@ impl Observer<'_> {
 
     /// Returns the path of a name in a directory.
     pub fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
-        let at = self.model.directories.mount_of(id)?;
-        let below = self.model.directories.below_name(id, name);
+        let at = self.model.mount_of(id)?;
+        let below = self.model.below_name(id, name);
         Some(join(&self.mounts[at].directory, &below))
     }
 
@@ -82,26 +82,25 @@ impl Observer<'_> {
         depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let directories = &self.model.directories;
-        let at = directories.mount_of(id)?;
-        let below = || directories.below_name(id, name);
+        let at = self.model.mount_of(id)?;
+        let below = || self.model.below_name(id, name);
         let published = &self.mounts[at].published;
         if !self.settings.candidates.may_enter(published, name, below) {
             self.remove(id, name);
             return None;
         }
-        let (child, depth) = match directories.entry(id, name) {
+        let (child, depth) = match self.model.entry(id, name) {
             Some(TreeEntry::Directory(child)) => (child, depth),
             existing => {
                 if existing.is_some() {
                     self.remove(id, name);
                 }
-                let child = self.model.directories.add_below(id, name)?;
+                let child = self.model.add_below(id, name)?;
                 self.links.reach_below(id, child, at);
                 (child, Some(Depth::Subtree))
             }
         };
-        if let Some(directory) = self.model.directories.get_mut(child) {
+        if let Some(directory) = self.model.directory_mut(child) {
             directory.is_link = false;
         }
         self.links.remove(id, name);
@@ -117,7 +116,7 @@ impl Observer<'_> {
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
     pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
-        let existing = self.model.directories.entry(id, name);
+        let existing = self.model.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing {
             return Some(file);
         }
@@ -127,9 +126,8 @@ impl Observer<'_> {
         if !self.settings.candidates.may_be(name) {
             return None;
         }
-        let directories = &self.model.directories;
-        let mount = &mut self.mounts[directories.mount_of(id)?];
-        let below = directories.below_name(id, name);
+        let mount = &mut self.mounts[self.model.mount_of(id)?];
+        let below = self.model.below_name(id, name);
         if !self
             .settings
             .candidates

@@ -388,7 +388,7 @@ mod tests {
     const SETTLE: Duration = Duration::from_secs(1);
 
     fn file() -> File {
-        let root = Model::default().directories.add_root(0);
+        let root = Model::default().add_root(0);
         File::new(root, b"a.xml".as_slice().into())
     }
 

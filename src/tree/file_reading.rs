@@ -85,12 +85,11 @@ impl Observer<'_> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
-        let directories = &self.model.directories;
-        let mount = directories.mount_of(directory)?;
+        let mount = self.model.mount_of(directory)?;
         if self.mounts[mount].found.is_none() {
             return None;
         }
-        let below = directories.below_name(directory, &name);
+        let below = self.model.below_name(directory, &name);
         let path = join(&self.mounts[mount].directory, &below);
         let found = if is_link {
             file_status::follow(&path)
@@ -243,9 +242,9 @@ impl Observer<'_> {
         if let Some(file) = self.model.file_mut(id)
             && file.report_incomplete(&reason)
             && let Some((directory, name)) = self.model.name_of(id)
-            && let Some(at) = self.model.directories.mount_of(directory)
+            && let Some(at) = self.model.mount_of(directory)
         {
-            let below = self.model.directories.below_name(directory, &name);
+            let below = self.model.below_name(directory, &name);
             let path = self.mounts[at].path(&below);
             self.reports.observe(path, Look::Incomplete(reason));
         }

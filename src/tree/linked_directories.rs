@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::tree::directories::{Directories, TreeEntry};
-use crate::tree::model::DirectoryId;
+use crate::tree::directories::TreeEntry;
+use crate::tree::model::{DirectoryId, Model};
 
 /// Maximum directory links that one path may lead through: links into each other multiply paths.
 const MAX_LINKS: usize = 4;
@@ -101,25 +101,25 @@ impl LinkedDirectories {
     }
 
     /// Returns the paths in a mount of links that are not followed.
-    pub fn refused(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
-        let in_mount = |id: DirectoryId| directories.mount_of(id) == Some(mount);
+    pub fn refused(&self, mount: usize, model: &Model) -> Vec<Vec<u8>> {
+        let in_mount = |id: DirectoryId| model.mount_of(id) == Some(mount);
         let holders = self.holders.iter().filter(|(id, _)| in_mount(**id));
         let links = holders.flat_map(|(id, names)| names.iter().map(move |name| (*id, name)));
         let is_refused = |(id, name): &(DirectoryId, &Arc<[u8]>)| {
-            directories.entry(*id, name) == Some(TreeEntry::Refused)
+            model.entry(*id, name) == Some(TreeEntry::Refused)
         };
         let refused = links.filter(is_refused);
         refused
-            .map(|(id, name)| directories.below_name(id, name))
+            .map(|(id, name)| model.below_name(id, name))
             .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::directories::{Directories, TreeEntry};
+    use crate::tree::directories::TreeEntry;
     use crate::tree::linked_directories::{LinkRefusal, LinkedDirectories, MAX_LINKED, MAX_LINKS};
-    use crate::tree::model::DirectoryId;
+    use crate::tree::model::{DirectoryId, Model};
 
     const IDS: [DirectoryId; 3] = [DirectoryId(0), DirectoryId(1), DirectoryId(2)];
 
@@ -175,15 +175,15 @@ mod tests {
 
     #[test]
     fn only_links_that_are_not_followed_are_refused() {
-        let mut directories = Directories::default();
-        let root = directories.add_root(0);
-        let a = directories.add_below(root, b"a").unwrap();
+        let mut model = Model::default();
+        let root = model.add_root(0);
+        let a = model.add_below(root, b"a").unwrap();
         let mut links = LinkedDirectories::default();
         for (name, entry) in [(b"one", TreeEntry::Dangling), (b"two", TreeEntry::Refused)] {
-            directories.set_entry(a, name.as_slice().into(), entry);
+            model.set_entry(a, name.as_slice().into(), entry);
             links.insert(a, name);
         }
-        assert_eq!(links.refused(0, &directories), [b"a/two"]);
-        assert!(links.refused(1, &directories).is_empty());
+        assert_eq!(links.refused(0, &model), [b"a/two"]);
+        assert!(links.refused(1, &model).is_empty());
     }
 }

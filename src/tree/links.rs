@@ -29,13 +29,12 @@ impl Observer<'_> {
         sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         let path = self.path_of_name(id, name)?;
-        let directories = &self.model.directories;
-        let existing = directories.entry(id, name);
+        let existing = self.model.entry(id, name);
         let child = existing.and_then(TreeEntry::directory);
-        let before = child.and_then(|child| directories.get(child)?.identity);
+        let before = child.and_then(|child| self.model.directory(child)?.identity);
         let entry = match file_status::follow(&path) {
             Ok(status) if status.kind == FileKind::Directory => {
-                if directories.leads_back(id, status.identity) {
+                if self.model.leads_back(id, status.identity) {
                     if existing != Some(TreeEntry::Dangling) {
                         self.reports.notice(TreeNotice::Loop { link: path });
                     }
@@ -51,7 +50,7 @@ impl Observer<'_> {
                 };
                 let entry = self.update_directory(id, name, depth, sweep);
                 if let Some(TreeEntry::Directory(child)) = entry
-                    && let Some(directory) = self.model.directories.get_mut(child)
+                    && let Some(directory) = self.model.directory_mut(child)
                 {
                     directory.is_link = true;
                     self.links.reach(child, directory.mount);
@@ -78,21 +77,20 @@ impl Observer<'_> {
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
     fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) -> TreeEntry {
-        if self.model.directories.entry(id, name) != Some(entry) {
+        if self.model.entry(id, name) != Some(entry) {
             self.remove(id, name);
         }
-        self.model.directories.set_entry(id, name.into(), entry);
+        self.model.set_entry(id, name.into(), entry);
         self.links.insert(id, name);
         entry
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
     fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
-        let directories = &self.model.directories;
-        let Some(mount) = directories.mount_of(id) else {
+        let Some(mount) = self.model.mount_of(id) else {
             return true;
         };
-        let Some(refusal) = self.links.refusal(mount, directories.links_on_path(id)) else {
+        let Some(refusal) = self.links.refusal(mount, self.model.links_on_path(id)) else {
             return false;
         };
         if self.links.reported.insert((mount, refusal)) {
@@ -111,11 +109,10 @@ impl Observer<'_> {
     /// Returns the path of the directory above this one that is the same directory: a circle, wherever the link is that
     /// led here.
     pub fn same_directory_above(&self, id: DirectoryId, identity: Identity) -> Option<PathBuf> {
-        let directories = &self.model.directories;
-        let above = directories.same_above(id, identity)?;
+        let above = self.model.same_above(id, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
-        let mount = &self.mounts[directories.mount_of(above)?];
-        let path = join(&mount.directory, &directories.below(above));
+        let mount = &self.mounts[self.model.mount_of(above)?];
+        let path = join(&mount.directory, &self.model.below(above));
         file_status::is_at(&path, identity).then_some(path)
     }
 
@@ -129,7 +126,7 @@ impl Observer<'_> {
     ) {
         self.unwatch(id);
         self.nested.remove(id);
-        let Some(known) = self.model.directories.get_mut(id) else {
+        let Some(known) = self.model.directory_mut(id) else {
             return;
         };
         known.identity = Some(identity);
@@ -154,7 +151,7 @@ impl Observer<'_> {
         if file.link.as_ref().is_some_and(|it| it.identity == identity) {
             return;
         }
-        let at = self.model.directories.mount_of(file.directory);
+        let at = self.model.mount_of(file.directory);
         self.forget_target(id);
         let watch = at.and_then(|at| self.watch_target(id, path, at));
         if let Some(file) = self.model.file_mut(id) {
@@ -179,7 +176,7 @@ impl Observer<'_> {
     /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere. Returns the
     /// number of links.
     pub fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
-        let Some(at) = self.model.directories.mount_of(directory) else {
+        let Some(at) = self.model.mount_of(directory) else {
             return 0;
         };
         let links = self.links.names(directory);

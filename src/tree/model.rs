@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use crate::tree::directories::{Directories, Directory, TreeEntry};
+use crate::tree::directories::{Directory, TreeEntry};
 use crate::tree::file::{File, LinkTarget};
 
 /// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
@@ -15,12 +15,12 @@ pub struct DirectoryId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// All directories and files.
+/// All directories and files, by number.
 ///
-/// A file is an entry of its directory under its name, and of no other.
+/// A file, and a directory that has a parent, is an entry of its directory under its name, and of no other.
 #[derive(Debug, Default)]
 pub struct Model {
-    pub directories: Directories,
+    pub directories: Slab<Directory>,
     files: Slab<File>,
 }
 
@@ -56,7 +56,7 @@ impl Model {
         let Some(file) = self.file(id) else {
             return false;
         };
-        let Some(directory) = self.directories.get(file.directory) else {
+        let Some(directory) = self.directory(file.directory) else {
             return false;
         };
         let device = directory.identity.map(|it| it.device);
@@ -66,7 +66,7 @@ impl Model {
 
     /// Forgets the writers of the files in a directory: their closing events may have been lost.
     pub fn forget_writers_in(&mut self, id: DirectoryId) {
-        let directory = self.directories.get(id).into_iter();
+        let directory = self.directories.get(id.0 as usize).into_iter();
         for file in directory.flat_map(Directory::files) {
             if let Some(file) = self.files.get_mut(file.0 as usize) {
                 file.forget_writer();
@@ -87,8 +87,7 @@ impl Model {
         let name: Arc<[u8]> = name.into();
         let file = File::new(directory, Arc::clone(&name));
         let id = FileId(number(self.files.insert(file)));
-        self.directories
-            .set_entry(directory, name, TreeEntry::File(id));
+        self.set_entry(directory, name, TreeEntry::File(id));
         id
     }
 
@@ -100,22 +99,22 @@ impl Model {
         name: &[u8],
     ) -> (Vec<(DirectoryId, Directory)>, Vec<RemovedFile>) {
         let (mut gone, mut gone_files) = (Vec::new(), Vec::new());
-        match self.directories.entry(id, name) {
+        match self.entry(id, name) {
             None => {}
             Some(TreeEntry::File(file)) => gone_files.extend(self.remove_file(file)),
             Some(TreeEntry::Directory(top)) => {
-                for id in self.directories.beneath(top).into_iter().rev() {
-                    let directory = self.directories.get(id).into_iter();
+                for id in self.beneath(top).into_iter().rev() {
+                    let directory = self.directory(id).into_iter();
                     let files: Vec<FileId> = directory.flat_map(Directory::files).collect();
                     for file in files {
                         gone_files.extend(self.remove_file(file));
                     }
-                    let directory = self.directories.remove(id);
+                    let directory = self.remove_directory(id);
                     gone.extend(directory.map(|it| (id, it)));
                 }
             }
             Some(TreeEntry::Dangling | TreeEntry::Refused) => {
-                self.directories.remove_entry(id, name);
+                self.remove_entry(id, name);
             }
         }
         (gone, gone_files)
@@ -123,10 +122,10 @@ impl Model {
 
     fn remove_file(&mut self, id: FileId) -> Option<RemovedFile> {
         let (directory, name) = self.name_of(id)?;
-        let mount = self.directories.mount_of(directory)?;
-        let below = self.directories.below_name(directory, &name);
+        let mount = self.mount_of(directory)?;
+        let below = self.below_name(directory, &name);
         let file = self.files.try_remove(id.0 as usize)?;
-        self.directories.remove_entry(directory, &name);
+        self.remove_entry(directory, &name);
         Some(RemovedFile {
             id,
             mount,
@@ -150,14 +149,14 @@ mod tests {
     /// A root and `a/b` in it.
     fn tree() -> (Model, [DirectoryId; 3]) {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
-        let a = model.directories.add_below(root, b"a").unwrap();
-        let b = model.directories.add_below(a, b"b").unwrap();
+        let root = model.add_root(0);
+        let a = model.add_below(root, b"a").unwrap();
+        let b = model.add_below(a, b"b").unwrap();
         (model, [root, a, b])
     }
 
     fn names_in(model: &Model, id: DirectoryId) -> Vec<&[u8]> {
-        let entries = model.directories.get(id).into_iter();
+        let entries = model.directory(id).into_iter();
         let entries = entries.flat_map(Directory::entries);
         entries.map(|(name, _)| &**name).collect()
     }
@@ -167,9 +166,7 @@ mod tests {
         let (mut model, [root, a, b]) = tree();
         let file = model.add_file(b, b"x.xml");
         model.add_file(root, b"y.xml");
-        model
-            .directories
-            .set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
+        model.set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
         let (directories, files) = model.remove(root, b"a");
         let directories: Vec<DirectoryId> = directories.iter().map(|it| it.0).collect();
         assert_eq!(directories, [b, a]);

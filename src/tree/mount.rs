@@ -380,7 +380,7 @@ mod tests {
             prefix: Uri::parse("http://example.com/").unwrap(),
             aliases: Vec::new(),
         };
-        let root = Model::default().directories.add_root(0);
+        let root = Model::default().add_root(0);
         let unmet = unmet
             .iter()
             .map(|it| (it.as_bytes().into(), UnmetFile::new(None)));
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let [file, unsettled] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let mut sweep = Sweep::begin(root, None);
         let later = Instant::now() + Duration::from_secs(60);
@@ -519,7 +519,7 @@ mod tests {
     #[test]
     fn a_sweep_that_begins_again_keeps_the_files_that_it_has_met() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut before = Sweep::begin(root, None);
         let started = before.started;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::announce::event::Event;
 use crate::announce::observation::{Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
-use crate::tree::directories::{Directories, join};
+use crate::tree::directories::join;
 use crate::tree::file_status;
-use crate::tree::model::DirectoryId;
+use crate::tree::model::{DirectoryId, Model};
 use crate::tree::mount_table::MountTable;
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
@@ -50,11 +50,11 @@ impl NestedDirectories {
     }
 
     /// Takes note of whether another file system begins at a directory that is about to be listed.
-    pub fn note(&mut self, id: DirectoryId, directories: &Directories) {
-        let Some(directory) = directories.get(id) else {
+    pub fn note(&mut self, id: DirectoryId, model: &Model) {
+        let Some(directory) = model.directory(id) else {
             return;
         };
-        let parent = directory.parent.and_then(|id| directories.get(id));
+        let parent = directory.parent.and_then(|id| model.directory(id));
         let (Some(parent), Some(identity)) = (parent, directory.identity) else {
             return;
         };
@@ -91,7 +91,7 @@ impl NestedDirectories {
     /// its first sweep ends with the report. While it is swept for the first time, nobody knows all.
     fn pop_report(
         &mut self,
-        directories: &Directories,
+        model: &Model,
         was_swept: impl Fn(usize) -> bool,
     ) -> Option<(usize, Vec<NestedFileSystem>, bool)> {
         let is_due = |mount: &usize| self.announced.contains(mount) || was_swept(*mount);
@@ -101,7 +101,7 @@ impl NestedDirectories {
             let of_mount = self.directories.iter();
             let of_mount = of_mount.filter(|(_, nested)| nested.mount == mount);
             let found = of_mount.map(|(id, nested)| NestedFileSystem {
-                below: directories.below(*id).into(),
+                below: model.below(*id).into(),
                 device: nested.identity.device,
                 is_link: nested.is_link,
             });
@@ -134,7 +134,7 @@ impl Observer<'_> {
         }
         let is_gone = |id: DirectoryId, nested: &Nested| {
             let mount = &self.mounts[nested.mount];
-            let below = self.model.directories.below(id);
+            let below = self.model.below(id);
             above.contains(&(mount.id, &*below))
                 && !file_status::is_at(&join(&mount.directory, &below), nested.identity)
         };
@@ -152,19 +152,18 @@ impl Observer<'_> {
         let Some(table) = self.nested.mount_table.read_if_changed() else {
             return;
         };
-        let directories = &self.model.directories;
         let mut points: BTreeSet<DirectoryId> = self.nested.directories.keys().copied().collect();
         for mount in &self.mounts {
             let below = MountTable::below(&table, &mount.directory);
-            let found = below.iter().filter_map(|it| directories.at(mount.root, it));
+            let found = below.iter().filter_map(|it| self.model.at(mount.root, it));
             points.extend(found);
         }
         for id in points {
-            if let Some(directory) = directories.get(id)
+            if let Some(directory) = self.model.directory(id)
                 && let Some(identity) = directory.identity
                 && let mount = &self.mounts[directory.mount]
                 && mount.found.is_some()
-                && !file_status::is_at(&join(&mount.directory, &directories.below(id)), identity)
+                && !file_status::is_at(&join(&mount.directory, &self.model.below(id)), identity)
             {
                 self.queue.push_directory(id, Depth::Subtree);
             }
@@ -173,7 +172,7 @@ impl Observer<'_> {
 
     /// Reports the file systems below each root, where the last report is outdated.
     pub fn report_nested(&mut self) {
-        let (directories, mounts) = (&self.model.directories, &mut self.mounts);
+        let (directories, mounts) = (&self.model, &mut self.mounts);
         while let Some((at, file_systems, ends_sweep)) = self
             .nested
             .pop_report(directories, |at| mounts[at].was_swept())
@@ -194,20 +193,19 @@ impl Observer<'_> {
 #[cfg(test)]
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
-    use crate::tree::directories::Directories;
-    use crate::tree::model::DirectoryId;
+    use crate::tree::model::{DirectoryId, Model};
     use crate::tree::nested_directories::NestedDirectories;
 
     /// A root and a directory in it, on these devices.
-    fn tree(device: u64, below: u64) -> (Directories, DirectoryId) {
-        let mut directories = Directories::default();
-        let root = directories.add_root(0);
-        let inner = directories.add_below(root, b"inner").unwrap();
+    fn tree(device: u64, below: u64) -> (Model, DirectoryId) {
+        let mut model = Model::default();
+        let root = model.add_root(0);
+        let inner = model.add_below(root, b"inner").unwrap();
         for (id, device) in [(root, device), (inner, below)] {
             let identity = Some(Identity { device, inode: 1 });
-            directories.get_mut(id).unwrap().identity = identity;
+            model.directory_mut(id).unwrap().identity = identity;
         }
-        (directories, inner)
+        (model, inner)
     }
 
     fn inner(device: u64) -> NestedFileSystem {
@@ -225,41 +223,38 @@ mod tests {
             (1, true, vec![inner(1)]),
             (2, false, vec![inner(2)]),
         ] {
-            let (mut directories, id) = tree(1, device);
-            directories.get_mut(id).unwrap().is_mount_point = is_mount_point;
+            let (mut model, id) = tree(1, device);
+            model.directory_mut(id).unwrap().is_mount_point = is_mount_point;
             let mut nested = NestedDirectories::new();
-            nested.note(id, &directories);
+            nested.note(id, &model);
             nested.announce(0);
-            assert_eq!(
-                nested.pop_report(&directories, |_| true),
-                Some((0, want, true))
-            );
+            assert_eq!(nested.pop_report(&model, |_| true), Some((0, want, true)));
         }
     }
 
     #[test]
     fn nothing_is_reported_before_the_end_of_the_first_sweep() {
-        let (directories, id) = tree(1, 2);
+        let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
-        nested.note(id, &directories);
-        assert_eq!(nested.pop_report(&directories, |_| false), None);
+        nested.note(id, &model);
+        assert_eq!(nested.pop_report(&model, |_| false), None);
         nested.announce(0);
         let want = Some((0, vec![inner(2)], true));
-        assert_eq!(nested.pop_report(&directories, |_| false), want);
+        assert_eq!(nested.pop_report(&model, |_| false), want);
     }
 
     #[test]
     fn a_report_is_sent_again_only_if_it_differs() {
-        let (directories, id) = tree(1, 2);
+        let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
-        nested.note(id, &directories);
+        nested.note(id, &model);
         let all = Some((0, vec![inner(2)], false));
-        assert_eq!(nested.pop_report(&directories, |_| true), all);
+        assert_eq!(nested.pop_report(&model, |_| true), all);
         nested.remove(id);
-        nested.note(id, &directories);
-        assert_eq!(nested.pop_report(&directories, |_| true), None);
+        nested.note(id, &model);
+        assert_eq!(nested.pop_report(&model, |_| true), None);
         nested.remove(id);
         let none = Some((0, Vec::new(), false));
-        assert_eq!(nested.pop_report(&directories, |_| true), none);
+        assert_eq!(nested.pop_report(&model, |_| true), none);
     }
 }

@@ -65,7 +65,7 @@ impl<'a> Observer<'a> {
             // A file that was excluded since is there nevertheless: it is forgotten, not missing.
             let published = plan.published();
             unmet.retain(|below, _| settings.candidates.accepts(&published, below));
-            TreeMount::new(plan, model.directories.add_root(at), unmet)
+            TreeMount::new(plan, model.add_root(at), unmet)
         });
         let mounts = mounts.collect();
         Observer {
@@ -122,9 +122,7 @@ impl<'a> Observer<'a> {
         let mounts = self.mounts.iter();
         let watched =
             mounts.filter(|it| it.found.is_some() && self.settings.watch.trusts(it.file_system));
-        watched
-            .map(|it| self.model.directories.beneath(it.root).len())
-            .sum()
+        watched.map(|it| self.model.beneath(it.root).len()).sum()
     }
 
     fn has_work(&self) -> bool {
@@ -259,7 +257,7 @@ impl<'a> Observer<'a> {
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
     pub fn recheck_directory(&mut self, id: DirectoryId) {
         self.unwatch(id);
-        let Some(directory) = self.model.directories.get(id) else {
+        let Some(directory) = self.model.directory(id) else {
             return;
         };
         match directory.parent {
@@ -276,10 +274,7 @@ impl<'a> Observer<'a> {
 
     /// Reports which directories may not be read, where the last report is outdated.
     fn report_unreadable(&mut self) {
-        while let Some(event) = self
-            .unreadable
-            .pop_report(&self.model.directories, &self.mounts)
-        {
+        while let Some(event) = self.unreadable.pop_report(&self.model, &self.mounts) {
             self.send(TreeReport::Event(event));
         }
     }

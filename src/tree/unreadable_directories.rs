@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::announce::event::Event;
 use crate::announce::observation::UnreadableDirectory;
-use crate::tree::directories::{Directories, join};
-use crate::tree::model::DirectoryId;
+use crate::tree::directories::join;
+use crate::tree::model::{DirectoryId, Model};
 use crate::tree::mount::TreeMount;
 
 /// Delay of the first retry, doubled each time, and the longest.
@@ -74,20 +74,20 @@ impl UnreadableDirectories {
     }
 
     /// Returns the paths in a mount of the directories that could not be read.
-    pub fn below(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+    pub fn below(&self, mount: usize, model: &Model) -> Vec<Vec<u8>> {
         let denied = self.denials.keys();
-        let of_mount = denied.filter(|id| directories.mount_of(**id) == Some(mount));
-        of_mount.map(|id| directories.below(*id)).collect()
+        let of_mount = denied.filter(|id| model.mount_of(**id) == Some(mount));
+        of_mount.map(|id| model.below(*id)).collect()
     }
 
     /// Takes the report about a mount of which the last one is outdated.
-    pub fn pop_report(&mut self, directories: &Directories, mounts: &[TreeMount]) -> Option<Event> {
+    pub fn pop_report(&mut self, model: &Model, mounts: &[TreeMount]) -> Option<Event> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];
         let of_mount = self.denials.iter();
-        let of_mount = of_mount.filter(|(id, _)| directories.mount_of(**id) == Some(at));
+        let of_mount = of_mount.filter(|(id, _)| model.mount_of(**id) == Some(at));
         let mut denials: Vec<(Vec<u8>, &Denial)> = of_mount
-            .map(|(id, denial)| (directories.below(*id), denial))
+            .map(|(id, denial)| (model.below(*id), denial))
             .collect();
         denials.sort_by(|(one, _), (other, _)| one.cmp(other));
         let named = denials.iter().take(MAX_NAMED);

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_directory_waits_once_and_as_deep_as_was_asked() {
-        let root = Model::default().directories.add_root(0);
+        let root = Model::default().add_root(0);
         let mut queue = WorkQueue::default();
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_not_read_for_another_with_its_number() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut queue = WorkQueue::default();
         queue.push_file(file);
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn only_the_last_time_set_for_a_file_counts() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let [first, second] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let mut queue = WorkQueue::default();
         let later = Duration::from_secs(60);

@@ -61,7 +61,7 @@ impl Observer<'_> {
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
-        for id in self.model.directories.beneath(self.mounts[at].root) {
+        for id in self.model.beneath(self.mounts[at].root) {
             self.unwatch(id);
             self.unreadable.allow(id, at);
         }

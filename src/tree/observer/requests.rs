@@ -73,9 +73,9 @@ impl Observer<'_> {
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
         for name in names {
-            directory = self.model.directories.entry(directory, name)?.directory()?;
+            directory = self.model.entry(directory, name)?.directory()?;
         }
         self.check_name(directory, last, Hint::UNCLEAR);
-        self.model.directories.entry(directory, last)?.file()
+        self.model.entry(directory, last)?.file()
     }
 }

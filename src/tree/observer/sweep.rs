@@ -68,10 +68,9 @@ impl Observer<'_> {
 
     /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
     fn report_unmet(&mut self, at: usize) {
-        let directories = &self.model.directories;
-        let denied = self.unreadable.below(at, directories).into_iter();
+        let denied = self.unreadable.below(at, &self.model).into_iter();
         let denied = denied.map(|below| (below, "its directory cannot be read"));
-        let refused = self.links.refused(at, directories).into_iter();
+        let refused = self.links.refused(at, &self.model).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
         let unseen: HashMap<Vec<u8>, &str> = denied.chain(refused).collect();
         let (missing, unreachable) = self.mounts[at].take_unmet(&unseen);
