@@ -43,9 +43,14 @@ pub struct ServerSettings {
 impl ServerSettings {
     /// Returns the URL of the public listener: as configured, else `http://LISTEN/` with the port it got.
     pub fn public_url_at(&self, bound: SocketAddr) -> Uri {
-        self.public_url
-            .clone()
-            .unwrap_or_else(|| default_public_url(bound))
+        let mut bound = bound;
+        // Which interface it is means nothing elsewhere, and stands in no URI.
+        if let SocketAddr::V6(address) = &mut bound {
+            address.set_scope_id(0);
+        }
+        let default = || Uri::parse(&format!("http://{bound}/"));
+        let default = || default().expect("a socket address is a URI's authority");
+        self.public_url.clone().unwrap_or_else(default)
     }
 
     /// Returns true if no other machine can reach it, as far as addresses tell: both listeners are on loopback, and so
@@ -120,12 +125,4 @@ impl ServerSettings {
         };
         std::iter::once("localhost".to_owned()).chain(ip).collect()
     }
-}
-
-fn default_public_url(mut address: SocketAddr) -> Uri {
-    // Which interface it is means nothing elsewhere, and stands in no URI.
-    if let SocketAddr::V6(address) = &mut address {
-        address.set_scope_id(0);
-    }
-    Uri::parse(&format!("http://{address}/")).expect("a socket address is a URI's authority")
 }

@@ -214,7 +214,7 @@ impl Role for Announcer {
         let synced = saver.file.sync_commits(&self.engine.connection, !can_lag);
         let stepped = synced.and_then(|()| {
             let beside = |db: state::Db<'_>, effects: &[Effect]| {
-                failpoints.saving(&batch, effects, &changes.records);
+                failpoints.cross(false, &batch, effects, &changes.records);
                 changes.write(db)
             };
             let stepped = self.engine.step_with(batch.clone(), now, beside);
@@ -230,7 +230,7 @@ impl Role for Announcer {
                 return Err(error);
             }
         };
-        failpoints.saved(&batch, &effects, &changes.records);
+        failpoints.cross(true, &batch, &effects, &changes.records);
         let answer = self.commanded.take();
         self.answer = answer.map(|answer| counted(answer, &effects));
         let must_sync = can_lag && effects.iter().any(is_heard);

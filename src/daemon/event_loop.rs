@@ -237,7 +237,12 @@ impl<R: Role> EventLoop<R> {
             }
             match (self.parts.stop_by, reload) {
                 (Some(by), _) if self.is_done() || Instant::now() >= by => {
-                    self.log_unanswered();
+                    self.role.log_unanswered();
+                    if self.parts.hub.is_draining {
+                        warn!(
+                            "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
+                        );
+                    }
                     return Ended::Stopped { by };
                 }
                 (None, Some(replies)) => return Ended::Reload(replies),
@@ -468,15 +473,6 @@ impl<R: Role> EventLoop<R> {
     /// Returns true if nothing is under way any more.
     fn is_done(&self) -> bool {
         self.role.is_done() && !self.parts.hub.is_draining
-    }
-
-    fn log_unanswered(&self) {
-        self.role.log_unanswered();
-        if self.parts.hub.is_draining {
-            warn!(
-                "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
-            );
-        }
     }
 }
 

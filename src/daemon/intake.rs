@@ -304,11 +304,11 @@ impl Role for Intake {
             let db = Db(&transaction);
             changes.write(db)?;
             state::save_time(db, now, Timestamp::now())?;
-            failpoints.saving(&[], &[], &changes.records);
+            failpoints.cross(false, &[], &[], &changes.records);
             Ok(transaction.commit()?)
         };
         write().map_err(|error| saver.file.save_error(error))?;
-        failpoints.saved(&[], &[], &changes.records);
+        failpoints.cross(true, &[], &[], &changes.records);
         Ok(())
     }
 

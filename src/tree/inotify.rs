@@ -221,14 +221,10 @@ impl StandIn {
 
     /// Waits until the thread is to read. Returns false once it is to end.
     fn await_work(&self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while *state == StandInState::Idle {
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        *state == StandInState::Reading
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_idle = |state: &mut StandInState| *state == StandInState::Idle;
+        let state = self.changed.wait_while(state, is_idle);
+        *state.unwrap_or_else(PoisonError::into_inner) == StandInState::Reading
     }
 }
 
