@@ -13,14 +13,14 @@ use crate::tree::model::{DirectoryId, FileId, Model, number};
 use crate::tree::watches::WatchKey;
 
 /// One path that is a directory, possibly by a link.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Directory {
     /// Position of its mount in the settings. Neither this nor its parent and name ever change.
     pub mount: usize,
     /// The directory above it; nothing for the root of a mount.
     pub parent: Option<DirectoryId>,
     pub name: Arc<[u8]>,
-    entries: HashMap<Arc<[u8]>, TreeEntry>,
+    pub entries: HashMap<Arc<[u8]>, TreeEntry>,
     /// Identity of the directory that was listed last; of a link, of its target.
     pub identity: Option<Identity>,
     /// File system that it lies in, which need not be that of the mount's root.
@@ -33,8 +33,9 @@ pub struct Directory {
 }
 
 /// Outcome of the last attempt to list a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DirectoryState {
+    #[default]
     Readable,
     Denied,
     /// It stands above itself, so that nothing in it is looked at.
@@ -68,25 +69,6 @@ impl TreeEntry {
 }
 
 impl Directory {
-    fn new(mount: usize, parent: Option<DirectoryId>, name: Arc<[u8]>) -> Directory {
-        Directory {
-            is_link: parent.is_none(),
-            mount,
-            parent,
-            name,
-            entries: HashMap::new(),
-            identity: None,
-            file_system: FileSystem::default(),
-            is_mount_point: false,
-            watch: None,
-            state: DirectoryState::Readable,
-        }
-    }
-
-    pub fn entries(&self) -> impl Iterator<Item = (&Arc<[u8]>, TreeEntry)> {
-        self.entries.iter().map(|(name, entry)| (name, *entry))
-    }
-
     /// Returns the names that a listing did not find, which has its names in order.
     pub fn unmet<K>(&self, found: &[(Box<[u8]>, K)]) -> Vec<Arc<[u8]>> {
         let is_met = |name: &[u8]| found.binary_search_by(|(it, _)| (**it).cmp(name)).is_ok();
@@ -119,14 +101,23 @@ impl Model {
 
     /// Adds the root of a mount, which may be a link.
     pub fn add_root(&mut self, mount: usize) -> DirectoryId {
-        self.add_directory(Directory::new(mount, None, [].into()))
+        let is_link = true;
+        self.add_directory(Directory {
+            mount,
+            is_link,
+            ..Directory::default()
+        })
     }
 
     /// Adds a directory to another one, unless that is gone.
     pub fn add_below(&mut self, parent: DirectoryId, name: &[u8]) -> Option<DirectoryId> {
-        let mount = self.mount_of(parent)?;
         let name: Arc<[u8]> = name.into();
-        let id = self.add_directory(Directory::new(mount, Some(parent), Arc::clone(&name)));
+        let id = self.add_directory(Directory {
+            mount: self.mount_of(parent)?,
+            parent: Some(parent),
+            name: Arc::clone(&name),
+            ..Directory::default()
+        });
         self.set_entry(parent, name, TreeEntry::Directory(id));
         Some(id)
     }

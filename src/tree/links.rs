@@ -2,7 +2,6 @@
 //! all beneath them without any event near them (R1).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
@@ -132,8 +131,7 @@ impl Observer<'_> {
         known.identity = Some(identity);
         let at = known.mount;
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
-        let names = known.entries().map(|(name, _)| Arc::clone(name));
-        let names: Vec<_> = names.collect();
+        let names: Vec<_> = known.entries.keys().cloned().collect();
         self.end_denial(id, at);
         for name in names {
             self.remove(id, &name);

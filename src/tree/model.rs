@@ -142,7 +142,7 @@ pub fn number(key: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::directories::{Directory, TreeEntry};
+    use crate::tree::directories::TreeEntry;
     use crate::tree::model::DirectoryId;
     use crate::tree::model::Model;
 
@@ -156,9 +156,8 @@ mod tests {
     }
 
     fn names_in(model: &Model, id: DirectoryId) -> Vec<&[u8]> {
-        let entries = model.directory(id).into_iter();
-        let entries = entries.flat_map(Directory::entries);
-        entries.map(|(name, _)| &**name).collect()
+        let directory = model.directory(id).unwrap();
+        directory.entries.keys().map(|name| &**name).collect()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! one that is gone may only be away (R15), so it is reported before the files that are missing with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use crate::announce::event::Event;
@@ -10,7 +11,7 @@ use crate::tree::TreeReport;
 use crate::tree::directories::join;
 use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, Model};
-use crate::tree::mount_table::MountTable;
+use crate::tree::mount_table::{self, points_below, read_if_changed};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 
@@ -26,7 +27,8 @@ pub struct NestedDirectories {
     announced: BTreeSet<usize>,
     /// The last reports, by the position of their mount.
     reported: BTreeMap<usize, Vec<NestedFileSystem>>,
-    mount_table: MountTable,
+    /// The kernel's table of mounts, if there is one.
+    mount_table: Option<File>,
 }
 
 /// A directory where another file system begins.
@@ -45,7 +47,7 @@ impl NestedDirectories {
             outdated: BTreeSet::new(),
             announced: BTreeSet::new(),
             reported: BTreeMap::new(),
-            mount_table: MountTable::open(),
+            mount_table: mount_table::open(),
         }
     }
 
@@ -149,12 +151,12 @@ impl Observer<'_> {
 
     /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
     pub fn recheck_mount_table(&mut self) {
-        let Some(table) = self.nested.mount_table.read_if_changed() else {
+        let Some(table) = self.nested.mount_table.as_ref().and_then(read_if_changed) else {
             return;
         };
         let mut points: BTreeSet<DirectoryId> = self.nested.directories.keys().copied().collect();
         for mount in &self.mounts {
-            let below = MountTable::below(&table, &mount.directory);
+            let below = points_below(&table, &mount.directory);
             let found = below.iter().filter_map(|it| self.model.at(mount.root, it));
             points.extend(found);
         }

@@ -215,16 +215,11 @@ impl PendingHints {
     /// Takes all hints, waiting for some until `deadline`.
     pub fn take(&self, deadline: Option<Instant>) -> HintBatch {
         let mut pending = self.pending();
-        while !pending.is_news {
-            let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now()))
-            else {
-                break;
-            };
+        if let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now())) {
             pending.is_awaited = true;
-            (pending, _) = self
-                .changed
-                .wait_timeout(pending, left)
-                .unwrap_or_else(PoisonError::into_inner);
+            let lacks_news = |pending: &mut PendingBatch| !pending.is_news;
+            let waited = self.changed.wait_timeout_while(pending, left, lacks_news);
+            (pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         (pending.is_news, pending.is_awaited) = (false, false);
         let stop = pending.batch.stop;
