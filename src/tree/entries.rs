@@ -30,7 +30,7 @@ impl Observer<'_> {
         };
         match file_status::not_follow(&path) {
             Ok(status) => {
-                let entry = self.update(id, name, status.kind, Some(depth), None);
+                let entry = self.update(id, name, status.kind, Some(depth));
                 if let Some(TreeEntry::File(file)) = entry {
                     self.hint(file, hint);
                 }
@@ -55,23 +55,22 @@ impl Observer<'_> {
     }
 
     /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or
-    /// entirely if it is new: in the sweep of the mount `sweep`, or at once.
+    /// entirely if it is new.
     pub fn update(
         &mut self,
         id: DirectoryId,
         name: &[u8],
         kind: FileKind,
         depth: Option<Depth>,
-        sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         match kind {
-            FileKind::Directory => self.update_directory(id, name, depth, sweep),
+            FileKind::Directory => self.update_directory(id, name, depth),
             FileKind::File | FileKind::Special => {
                 let file = self.update_file(id, name)?;
                 self.forget_target(file);
                 Some(TreeEntry::File(file))
             }
-            FileKind::Link => self.update_link(id, name, depth, sweep),
+            FileKind::Link => self.update_link(id, name, depth),
         }
     }
 
@@ -80,7 +79,6 @@ impl Observer<'_> {
         id: DirectoryId,
         name: &[u8],
         depth: Option<Depth>,
-        sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         let at = self.model.mount_of(id)?;
         let below = || self.model.below_name(id, name);
@@ -97,19 +95,17 @@ impl Observer<'_> {
                 }
                 let child = self.model.add_below(id, name)?;
                 self.links.reach_below(id, child, at);
-                (child, Some(Depth::Subtree))
+                (child, depth.max(Some(Depth::Subtree)))
             }
         };
         if let Some(directory) = self.model.directory_mut(child) {
             directory.is_link = false;
         }
         self.links.remove(id, name);
-        if let Some(depth) = depth {
-            let sweep = sweep.and_then(|at| self.mounts[at].sweep.as_mut());
-            match sweep {
-                Some(sweep) => sweep.directories.push_back(child),
-                None => self.queue.push_directory(child, depth),
-            }
+        match (depth, &mut self.mounts[at].sweep) {
+            (Some(Depth::Sweep), Some(sweep)) => sweep.directories.push_back(child),
+            (Some(depth), _) => self.queue.push_directory(child, depth.min(Depth::Subtree)),
+            (None, _) => {}
         }
         Some(TreeEntry::Directory(child))
     }

@@ -25,7 +25,6 @@ impl Observer<'_> {
         id: DirectoryId,
         name: &[u8],
         depth: Option<Depth>,
-        sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         let path = self.path_of_name(id, name)?;
         let existing = self.model.entry(id, name);
@@ -45,9 +44,9 @@ impl Observer<'_> {
                 let depth = if before == Some(status.identity) {
                     depth
                 } else {
-                    Some(Depth::Subtree)
+                    depth.max(Some(Depth::Subtree))
                 };
-                let entry = self.update_directory(id, name, depth, sweep);
+                let entry = self.update_directory(id, name, depth);
                 if let Some(TreeEntry::Directory(child)) = entry
                     && let Some(directory) = self.model.directory_mut(child)
                 {
@@ -116,19 +115,12 @@ impl Observer<'_> {
     }
 
     /// Takes note that a directory stands above itself.
-    pub fn cut_circle(
-        &mut self,
-        id: DirectoryId,
-        directory: PathBuf,
-        above: PathBuf,
-        identity: Identity,
-    ) {
+    pub fn cut_circle(&mut self, id: DirectoryId, directory: PathBuf, above: PathBuf) {
         self.unwatch(id);
         self.nested.remove(id);
         let Some(known) = self.model.directory_mut(id) else {
             return;
         };
-        known.identity = Some(identity);
         let at = known.mount;
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
@@ -182,7 +174,7 @@ impl Observer<'_> {
             if self.mounts[at].found.is_none() {
                 break;
             }
-            if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)
+            if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None)
                 && self.has_changed(id)
             {
                 if let Some(file) = self.model.file_mut(id)

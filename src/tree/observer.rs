@@ -22,7 +22,7 @@ use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
 use crate::tree::reports::Reports;
 use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
-use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
+use crate::tree::work_queue::{Depth, Task, WorkQueue};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
 
 /// Maximum duration of one round, before the next hints are taken.
@@ -196,7 +196,7 @@ impl<'a> Observer<'a> {
                     // The name where it ended stands for something else.
                     if let Some((directory, name)) = self.model.name_of(file)
                         && let Some(TreeEntry::File(file)) =
-                            self.update_link(directory, &name, None, None)
+                            self.update_link(directory, &name, None)
                     {
                         self.hint(file, hint);
                     }
@@ -231,7 +231,7 @@ impl<'a> Observer<'a> {
         let mut has_swept = false;
         while !self.reports.is_stopped && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
-                Some(Task::List(id, depth)) => self.list(id, depth, Trigger::Task),
+                Some(Task::List(id, depth)) => self.list(id, depth),
                 Some(Task::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
                 None => match self.queue.questions.pop_front() {

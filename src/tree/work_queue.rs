@@ -15,6 +15,8 @@ pub enum Depth {
     Directory,
     /// All directories beneath it too.
     Subtree,
+    /// The same, as a part of a sweep: the baseline of the mount may depend on what is reported then (R13).
+    Sweep,
 }
 
 /// A piece of work that goes before any sweep.
@@ -24,7 +26,7 @@ pub enum Task {
     Read(FileId),
 }
 
-/// What a listing or a look at a file is a part of.
+/// What a look at a file is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
     /// The work that hints and timers ask for.

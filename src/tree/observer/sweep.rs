@@ -8,7 +8,7 @@ use crate::announce::event::Event;
 use crate::tree::TreeReport;
 use crate::tree::mount::SweepStep;
 use crate::tree::observer::Observer;
-use crate::tree::work_queue::{Depth, Trigger};
+use crate::tree::work_queue::Depth;
 
 impl Observer<'_> {
     /// Performs one step of a sweep. Returns false if there is none to perform.
@@ -23,7 +23,7 @@ impl Observer<'_> {
         };
         match step {
             SweepStep::ReportProgress => self.send(TreeReport::Sweeping { mount, files }),
-            SweepStep::List(id) => self.list(id, Depth::Subtree, Trigger::Sweep),
+            SweepStep::List(id) => self.list(id, Depth::Sweep),
             SweepStep::ReadFiles => self.read_next_of_sweep(at),
             SweepStep::ReadUnsettled(id) => self.read_if_due(id),
             SweepStep::End => self.end_sweep(at, true),
