@@ -97,7 +97,10 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
     ) -> ControlReply {
         let (.., log) = self.config.shared();
         let before = log.level;
-        match self.change_configuration(reread, apply) {
+        let changed = self.change_configuration(reread, apply);
+        let service_manager = &mut self.event_loop.reporter.service_manager;
+        service_manager.status_may_differ();
+        match changed {
             Ok(changes) => {
                 let (.., log) = self.config.shared();
                 let level = log.level;
@@ -116,9 +119,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
                 let at = Timestamp::now();
                 let reply = ControlReply::Error(error.clone());
                 let refused = RefusedConfiguration { at, error };
-                self.event_loop
-                    .reporter
-                    .note_configuration(|status| status.refused = Some(refused));
+                self.event_loop.reporter.configuration.refused = Some(refused);
                 reply
             }
         }
@@ -135,10 +136,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();
         apply(self, &config)?;
-        let effective = configuration_status(&config);
-        self.event_loop
-            .reporter
-            .note_configuration(|status| *status = effective);
+        self.event_loop.reporter.configuration = configuration_status(&config);
         let mut changes = vec![self.config.difference(&config)];
         changes.extend(config.missing_directories());
         self.config = config;

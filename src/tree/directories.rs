@@ -29,17 +29,8 @@ pub struct Directory {
     /// True if something is mounted there, be it a part of the same file system.
     pub is_mount_point: bool,
     pub watch: Option<WatchKey>,
-    pub state: DirectoryState,
-}
-
-/// Outcome of the last attempt to list a directory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DirectoryState {
-    #[default]
-    Readable,
-    Denied,
-    /// It stands above itself, so that nothing in it is looked at.
-    Circle,
+    /// True if it stands above itself, so that nothing in it is looked at.
+    pub is_circle: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use crate::announce::observation::{Identity, Incomplete, RACY, Stat};
 use crate::tree::model::DirectoryId;
 use crate::tree::pending_hints::{Hint, WriterState};
 use crate::tree::watches::WatchKey;
-use crate::tree::work_queue::Trigger;
 
 /// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
 /// `O_TMPFILE`).
@@ -95,22 +94,6 @@ struct Writing {
     since: Instant,
     /// Time of the last event.
     last: Instant,
-}
-
-/// A wait for a writer that has the file open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriterWait {
-    /// True if it has taken so long that it is to be reported.
-    pub is_long: bool,
-    pub again_after: Duration,
-}
-
-/// A wait for a file to be left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SettleWait {
-    pub left: Duration,
-    /// False if the file's times lie in the future, by a wrong clock.
-    pub has_age: bool,
 }
 
 impl File {
@@ -208,8 +191,8 @@ impl File {
 
     /// Returns true if a report is due even though there is nothing to read: somebody waits for it, or the baseline of a
     /// sweep does.
-    pub fn is_report_awaited(&self, trigger: Trigger) -> bool {
-        self.is_requested || trigger == Trigger::Sweep && self.reported == Reported::Nothing
+    pub fn is_report_awaited(&self, is_in_sweep: bool) -> bool {
+        self.is_requested || is_in_sweep && self.reported == Reported::Nothing
     }
 
     /// Returns true if a listing that met it with this stat data must have it looked at.
@@ -220,9 +203,10 @@ impl File {
             })
     }
 
-    /// Returns how to wait for a writer that has the file open; nothing if there is none. R3: it is waited for until it has
+    /// Returns how long to wait for a writer that has the file open, and whether that has taken so long that it is to be
+    /// reported; nothing if there is none. R3: it is waited for until it has
     /// not written for `open_writer`: it may keep the file open for ever, and `truncate` by path has no closing event.
-    pub fn writer_wait(&mut self, now: Instant, open_writer: Duration) -> Option<WriterWait> {
+    pub fn writer_wait(&mut self, now: Instant, open_writer: Duration) -> Option<(Duration, bool)> {
         let Activity::Writing(writing) = &self.activity else {
             return None;
         };
@@ -233,10 +217,8 @@ impl File {
         }
         let until_long = LONG_WRITE.saturating_sub(now.duration_since(writing.since));
         let is_long = until_long.is_zero();
-        Some(WriterWait {
-            is_long,
-            again_after: if is_long { left } else { left.min(until_long) },
-        })
+        let again_after = if is_long { left } else { left.min(until_long) };
+        Some((again_after, is_long))
     }
 
     /// Returns true if the last report still holds, so that the file need not be read.
@@ -263,14 +245,15 @@ impl File {
         matches!(self.reported, Reported::Incomplete(_))
     }
 
-    /// Returns how long the file must still be left alone; nothing if it has settled. R3: a file found without an event
+    /// Returns how long the file must still be left alone, and whether its times lie in the past, as they do by a clock that
+    /// is right; nothing if it has settled. R3: a file found without an event
     /// must have been left alone for `settle`. Times in the future, by a wrong clock, count from the first look.
     pub fn settle_wait(
         &mut self,
         stat: &Stat,
         now: (Instant, Timestamp),
         settle: Duration,
-    ) -> Option<SettleWait> {
+    ) -> Option<(Duration, bool)> {
         // A file that was read as it is now is not doubted for being looked at again.
         let is_believed = self.reported == Reported::Whole && self.was_read_with(stat);
         if is_believed || matches!(self.activity, Activity::Closed) {
@@ -291,10 +274,7 @@ impl File {
             self.activity = Activity::Unsettled(Box::new((*stat, now.0)));
         }
         let left = settle - age.unwrap_or(seen_for).max(seen_for) + Duration::from_millis(1);
-        Some(SettleWait {
-            left,
-            has_age: age.is_some(),
-        })
+        Some((left, age.is_some()))
     }
 
     /// Takes note of a read that found the file complete.
@@ -380,7 +360,7 @@ mod tests {
     use jiff::Timestamp;
 
     use crate::announce::observation::{Incomplete, Stat};
-    use crate::tree::file::{EMPTY_GRACE, File, SettleWait, WriterWait};
+    use crate::tree::file::{EMPTY_GRACE, File};
     use crate::tree::model::Model;
     use crate::tree::pending_hints::{Hint, NameEvent};
 
@@ -431,12 +411,7 @@ mod tests {
         let (mut file, now) = (file(), Instant::now());
         let second = Duration::from_secs(1);
         file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
-        let wait = |is_long, again_after| {
-            Some(WriterWait {
-                is_long,
-                again_after,
-            })
-        };
+        let wait = |is_long, again_after| Some((again_after, is_long));
         assert_eq!(
             file.writer_wait(now + second, OPEN_WRITER),
             wait(false, second)
@@ -461,7 +436,7 @@ mod tests {
         let young = stat(wall, SETTLE / 4);
         let mut file = file();
         let left = SETTLE * 3 / 4 + millisecond;
-        let wait = |left, has_age| Some(SettleWait { left, has_age });
+        let wait = |left, has_age| Some((left, has_age));
         assert_eq!(
             file.settle_wait(&young, (now, wall), SETTLE),
             wait(left, true)

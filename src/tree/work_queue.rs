@@ -26,15 +26,6 @@ pub enum Task {
     Read(FileId),
 }
 
-/// What a look at a file is a part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// The work that hints and timers ask for.
-    Task,
-    /// A sweep: the baseline of the mount may depend on what is reported now (R13).
-    Sweep,
-}
-
 #[derive(Debug, Default)]
 pub struct WorkQueue {
     directories: VecDeque<DirectoryId>,

@@ -213,10 +213,9 @@ impl EventLoop<Announcer> {
             bail!("the plan cannot change while the state is not saved: {trouble}");
         }
         let announcer = &mut self.role;
+        let was_settled = announcer.trees.was_settled || announcer.is_settled();
         let Announcer { engine, trees, .. } = announcer;
         let before = engine.plan.clone();
-        let was_settled =
-            trees.was_settled || (engine.live.sources.iter()).all(|source| source.is_settled());
         let now = moment(self.parts.clock);
         let (next, effects) = engine.change_plan(plan, now, |db, plan| -> anyhow::Result<_> {
             trees.next_generation(config, plan, db)

@@ -68,12 +68,6 @@ impl StatusReporter {
         }
     }
 
-    /// Takes note of a configuration that was loaded, or of one that was refused.
-    pub fn note_configuration(&mut self, note: impl FnOnce(&mut ConfigurationStatus)) {
-        note(&mut self.configuration);
-        self.service_manager.status_may_differ();
-    }
-
     /// Reports the end of a step to probes. Returns true if the daemon became ready with it.
     pub fn stepped(&mut self, is_saved: bool, knowledge: Knowledge) -> bool {
         // Mounts that were swept under the plan before are known.
