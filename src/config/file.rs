@@ -36,8 +36,7 @@ pub enum ConfigError {
 }
 
 /// The file, and the flags. A key is given with the positions of tables, such as `source.0.name`.
-#[derive(Debug)]
-pub struct ConfigFile<'a> {
+pub(crate) struct ConfigFile<'a> {
     /// Nothing if there are only flags.
     pub path: Option<&'a Path>,
     text: &'a str,
@@ -171,11 +170,11 @@ impl<'a> ConfigFile<'a> {
         if path.as_os_str().is_empty() {
             return Err(self.error(key, "it is empty"));
         }
-        Ok(self.from_directory(path))
+        Ok(self.resolve(path))
     }
 
     /// Returns a path that is relative to the file's directory.
-    pub fn from_directory(&self, path: &Path) -> PathBuf {
+    pub fn resolve(&self, path: &Path) -> PathBuf {
         let directory = self.path.and_then(Path::parent).unwrap_or(Path::new(""));
         self.environment.absolute(&directory.join(path))
     }

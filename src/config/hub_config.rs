@@ -60,7 +60,10 @@ impl HubConfig {
         })
     }
 
-    pub fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
+    pub(crate) fn of(
+        file: &mut ConfigFile<'_>,
+        overrides: &Overrides,
+    ) -> Result<HubConfig, ConfigError> {
         verify_daemon(file, DaemonKind::Hub)?;
         // There are no flags for its tables.
         let mut flags = overrides.clone();
@@ -95,13 +98,13 @@ impl HubConfig {
 }
 
 /// Returns true for a file of `rsnotify hub`: it has publishers, or a table `[hub]` and no source.
-pub fn is_of_hub(file: &ConfigFile<'_>) -> bool {
+pub(crate) fn is_of_hub(file: &ConfigFile<'_>) -> bool {
     let has_table = file.get("hub").is_some_and(|hub| hub.get_ref().is_table());
     file.get("publisher").is_some() || has_table && file.get("source").is_none()
 }
 
 /// Refuses a file that is not one of this daemon alone.
-pub fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Result<(), ConfigError> {
+pub(crate) fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Result<(), ConfigError> {
     let path = file.path.unwrap_or(Path::new("")).display();
     let has_source = file.get("source").is_some();
     let message = match (is_of_hub(file), daemon) {

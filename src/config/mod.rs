@@ -6,29 +6,29 @@
 //! certificates that it names, resolves the links in its directories, and reads nothing else of the environment.
 
 pub mod address;
-pub mod broker;
+pub(crate) mod broker;
 mod channel;
 pub mod check;
-pub mod duration;
+pub(crate) mod duration;
 pub mod effective;
 mod environment;
 pub mod file;
-pub mod hub;
+pub(crate) mod hub;
 pub mod hub_config;
-pub mod log;
+pub(crate) mod log;
 pub mod overrides;
-pub mod partial;
-pub mod publisher;
-pub mod reload;
+pub(crate) mod partial;
+pub(crate) mod publisher;
+pub(crate) mod reload;
 pub mod schema;
-pub mod secret;
-pub mod served_hub;
-pub mod server;
-pub mod source;
+pub(crate) mod secret;
+pub(crate) mod served_hub;
+pub(crate) mod server;
+pub(crate) mod source;
 #[cfg(test)]
 mod tests;
-pub mod text;
-pub mod window;
+pub(crate) mod text;
+pub(crate) mod window;
 
 use std::path::{Path, PathBuf};
 
@@ -329,12 +329,7 @@ fn state_dir(file: &ConfigFile<'_>, written: &Path) -> Result<PathBuf, ConfigErr
 fn resolved(path: &Path) -> PathBuf {
     let resolved = path.ancestors().find_map(|above| {
         let (below, real) = (path.strip_prefix(above).ok()?, above.canonicalize().ok()?);
-        // An empty path below would add a slash.
-        Some(if below.as_os_str().is_empty() {
-            real
-        } else {
-            real.join(below)
-        })
+        Some(real.join(below))
     });
     resolved.unwrap_or_else(|| path.to_owned())
 }

@@ -83,7 +83,7 @@ impl Held {
     }
 
     /// Reads the one line of text that the holder has, if there is one.
-    pub fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Result<(), ConfigError> {
+    pub(crate) fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Result<(), ConfigError> {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
@@ -217,7 +217,7 @@ fn content(
         Holder::File(path) if path.as_os_str().is_empty() => Err("it is empty".to_owned()),
         Holder::File(path) => {
             let name = path.display().to_string();
-            *path = file.from_directory(path);
+            *path = file.resolve(path);
             // No message repeats a secret that stands in the place of its file.
             if name.len() >= SECRET_LIKE && !name.contains('/') && !path.exists() {
                 let message = "no such file; if this is the secret itself, write it into a file, and name that here";

@@ -107,7 +107,7 @@ pub struct ServedHub {
 
 impl ServedHub {
     /// Checks `[hub]`, and fills in what depends on other keys.
-    pub fn check_own(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn check_own(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
         self.max_publications_per_minute
             .get_or_insert(self.max_requests_per_minute);
         let too_large = format!("it is larger than {} MiB", MAX_BODY >> 20);
@@ -129,7 +129,7 @@ impl ServedHub {
     }
 
     /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
-    pub fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
+    pub(crate) fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
         let is_loopback = matches!(listen, Address::Tcp(address) if address.ip().is_loopback());
         if is_loopback && file.get(&format!("{table}.trusted_proxies")).is_none() {
             self.trusted_proxies = LOOPBACK.map(Written).to_vec();

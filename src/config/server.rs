@@ -78,7 +78,7 @@ impl ServerSettings {
     }
 
     /// Makes paths absolute, and checks how the listeners are reached.
-    pub fn check(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn check(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
         for (key, address) in [
             ("server.listen", &mut self.listen),
             ("server.admin_listen", &mut self.admin_listen),

@@ -85,9 +85,7 @@ impl Observer<'_> {
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
         let mount = self.model.mount_of(directory)?;
-        if self.mounts[mount].found.is_none() {
-            return None;
-        }
+        self.mounts[mount].found.as_ref()?;
         let below = self.model.below_name(directory, &name);
         let path = join(&self.mounts[mount].directory, &below);
         let found = if is_link {

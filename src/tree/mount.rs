@@ -210,30 +210,28 @@ impl TreeMount {
         }
     }
 
-    /// Takes the files that a sweep did not meet: those that are missing, and those that are unreachable, each of these once,
-    /// with the reason. `unseen` has the reasons why nothing can be known beneath some paths: what lies there stays unmet.
+    /// Takes the files that a sweep did not meet and that something is to be reported of: those that are missing, and those
+    /// that are unreachable, each of these once, with the reason. `unseen` has the reasons why nothing can be known beneath
+    /// some paths: what lies there stays unmet.
     pub fn take_unmet(
         &mut self,
         unseen: &HashMap<Vec<u8>, &'static str>,
-    ) -> (
-        Vec<(DocumentPath, UnmetFile)>,
-        Vec<(DocumentPath, &'static str)>,
-    ) {
-        let (mut missing, mut unreachable) = (Vec::new(), Vec::new());
+    ) -> Vec<(DocumentPath, Result<UnmetFile, &'static str>)> {
+        let mut taken = Vec::new();
         for (below, mut file) in std::mem::take(&mut self.unmet) {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
             let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
             let path = self.path(&below);
             let Some(reason) = reason else {
-                missing.push((path, file));
+                taken.push((path, Ok(file)));
                 continue;
             };
             if !std::mem::replace(&mut file.is_reported_denied, true) {
-                unreachable.push((path, *reason));
+                taken.push((path, Err(*reason)));
             }
             self.unmet.insert(below, file);
         }
-        (missing, unreachable)
+        taken
     }
 
     pub fn path(&self, below: &[u8]) -> DocumentPath {
@@ -482,17 +480,23 @@ mod tests {
     fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
         let mut mount = mount(&["a.xml", "shut/b.xml", "shutter/c.xml"]);
         let unseen = HashMap::from([(b"shut".to_vec(), "its directory cannot be read")]);
-        let (missing, unreachable) = mount.take_unmet(&unseen);
-        let mut missing: Vec<Vec<u8>> = missing.iter().map(|it| it.0.below.to_vec()).collect();
-        missing.sort();
-        assert_eq!(missing, [&b"a.xml"[..], b"shutter/c.xml"]);
-        let b = mount.path(b"shut/b.xml");
-        assert_eq!(unreachable, [(b.clone(), "its directory cannot be read")]);
+        let mut taken = mount.take_unmet(&unseen);
+        taken.sort_by(|(one, _), (other, _)| one.below.cmp(&other.below));
+        let taken: Vec<_> = taken
+            .iter()
+            .map(|(path, it)| (&*path.below, it.err()))
+            .collect();
+        let denied = Some("its directory cannot be read");
+        let want = [
+            (&b"a.xml"[..], None),
+            (b"shut/b.xml", denied),
+            (b"shutter/c.xml", None),
+        ];
+        assert_eq!(taken, want);
         // It is reported once, and missing as soon as its directory can be read without it.
-        assert!(mount.take_unmet(&unseen).1.is_empty());
-        let (missing, _) = mount.take_unmet(&HashMap::new());
-        assert_eq!(missing.len(), 1);
-        assert_eq!(missing[0].0, b);
+        assert!(mount.take_unmet(&unseen).is_empty());
+        let missing = mount.take_unmet(&HashMap::new());
+        assert!(matches!(&missing[..], [(path, Ok(_))] if &*path.below == b"shut/b.xml"));
     }
 
     #[test]

@@ -73,12 +73,11 @@ impl Observer<'_> {
         let refused = self.links.refused(at, &self.model).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
         let unseen: HashMap<Vec<u8>, &str> = denied.chain(refused).collect();
-        let (missing, unreachable) = self.mounts[at].take_unmet(&unseen);
-        for (path, file) in missing {
-            self.reports.observe_missing(path, file);
-        }
-        for (path, reason) in unreachable {
-            self.report_denied(path, reason.into());
+        for (path, unmet) in self.mounts[at].take_unmet(&unseen) {
+            match unmet {
+                Ok(file) => self.reports.observe_missing(path, file),
+                Err(reason) => self.report_denied(path, reason.into()),
+            }
         }
     }
 }
