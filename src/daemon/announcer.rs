@@ -81,7 +81,6 @@ pub struct Announcer {
     effects: Vec<Effect>,
     /// The answer to the command among the inputs, and then to the one that was executed.
     commanded: Option<ControlReply>,
-    answer: Option<ControlReply>,
 }
 
 impl Announcer {
@@ -232,7 +231,7 @@ impl Role for Announcer {
         };
         failpoints.cross(true, &batch, &effects, &changes.records);
         let answer = self.commanded.take();
-        self.answer = answer.map(|answer| counted(answer, &effects));
+        self.commanded = answer.map(|answer| counted(answer, &effects));
         let must_sync = can_lag && effects.iter().any(is_heard);
         self.effects.extend(effects);
         if must_sync {
@@ -272,7 +271,7 @@ impl Role for Announcer {
         if let Some(request) = question {
             return answer(&self.engine.reader(now), request);
         }
-        let answer = self.answer.take().or_else(|| self.commanded.take());
+        let answer = self.commanded.take();
         answer.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
     }
 

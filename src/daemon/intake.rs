@@ -18,7 +18,8 @@ use websub::hub::publication::PublicationRefusal;
 use websub::hub::publication::http::{AcceptedRequest, PublicHub};
 use websub::hub::published_topics::directory::TopicDirectory;
 use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
-use websub::hub::publisher_counts::{PublisherView, views};
+use websub::hub::publisher::Publisher;
+use websub::hub::publisher_counts::views;
 use websub::hub::subscriptions::NotificationToRelay;
 use websub::hub::{HubRecord, Relay};
 
@@ -257,14 +258,6 @@ impl Intake {
             }
         }
     }
-
-    fn publishers(&self) -> Vec<PublisherView> {
-        let publishers = self.directory.publishers();
-        let counted = publishers
-            .iter()
-            .map(|publisher| (publisher, self.hub.counts(&publisher.name)));
-        views(counted, &self.directory.read())
-    }
 }
 
 impl Role for Intake {
@@ -348,8 +341,11 @@ impl Role for Intake {
     }
 
     fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Result<Status, StateError> {
+        let publishers = self.directory.publishers();
+        let counts = |publisher: &Publisher| self.hub.counts(&publisher.name);
+        let counted = publishers.iter().map(|one| (one, counts(one)));
         Ok(Status {
-            publishers: self.publishers(),
+            publishers: views(counted, &self.directory.read()),
             unknown_tokens: self.hub.unknown_tokens(),
             ..report::of_hub(now)
         })

@@ -19,7 +19,7 @@ use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 
 /// A directory that is open to be listed.
-struct Listing {
+struct OpenDirectory {
     id: DirectoryId,
     /// Position of its mount.
     mount: usize,
@@ -51,7 +51,7 @@ impl Observer<'_> {
         if is_root && Some(identity) != self.mounts[mount].identity() {
             return self.check_mount(mount);
         }
-        let mut listing = Listing {
+        let mut listing = OpenDirectory {
             id,
             mount,
             path,
@@ -90,7 +90,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a path stands for another directory than before, or for the first one.
-    fn meet_another_directory(&mut self, listing: &Listing, identity: Identity) {
+    fn meet_another_directory(&mut self, listing: &OpenDirectory, identity: Identity) {
         self.unwatch(listing.id);
         // Queried only if it differs from the parent's.
         let above = self.model.file_system_above(listing.id, identity.device);
@@ -106,7 +106,7 @@ impl Observer<'_> {
     /// Reads the names in a directory that may matter. `below` is its path below its mount.
     fn names_to_look_at(
         &mut self,
-        listing: &Listing,
+        listing: &OpenDirectory,
         below: Vec<u8>,
     ) -> Result<Vec<ListedName>, Errno> {
         let mut names = NamesToLookAt {
@@ -123,7 +123,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
-    fn allow(&mut self, listing: &Listing) -> bool {
+    fn allow(&mut self, listing: &OpenDirectory) -> bool {
         if let Some(directory) = self.model.directory_mut(listing.id) {
             directory.is_circle = false;
         }
@@ -176,7 +176,7 @@ impl Observer<'_> {
     }
 
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
-    fn update_listed(&mut self, listing: &Listing, name: &[u8], kind: Option<FileKind>) {
+    fn update_listed(&mut self, listing: &OpenDirectory, name: &[u8], kind: Option<FileKind>) {
         let (id, fd) = (listing.id, &listing.fd);
         let mut status = None;
         let kind = match kind {
@@ -226,7 +226,7 @@ impl Observer<'_> {
 
     /// Removes entries that a listing did not meet. A name that is replaced while the directory is read can escape the
     /// listing, so that each is checked.
-    fn remove_unmet(&mut self, listing: &Listing, found: &[ListedName]) {
+    fn remove_unmet(&mut self, listing: &OpenDirectory, found: &[ListedName]) {
         let directory = self.model.directory(listing.id);
         for name in directory.map_or_else(Vec::new, |it| it.unmet(found)) {
             match file_status::within(&listing.fd, &name) {

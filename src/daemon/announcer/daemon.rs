@@ -96,7 +96,6 @@ impl Daemon<Announcer, Config> {
             inputs: VecDeque::new(),
             effects,
             commanded: None,
-            answer: None,
         };
         let mut event_loop = EventLoop::new(announcer, parts, configuration_status(&config));
         let EventLoop { role, parts, .. } = &mut event_loop;
