@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::announce::candidates::Candidates;
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
@@ -98,9 +97,9 @@ impl Watches {
     pub fn start(
         settings: &TreeSettings,
         hints: &Arc<PendingHints>,
-        candidates: &Arc<Candidates>,
-    ) -> Result<(Watches, Vec<TreeNotice>), TreeError> {
-        let mut notices = Vec::new();
+    ) -> Result<(Watches, Option<TreeNotice>), TreeError> {
+        let candidates = &Arc::new(settings.candidates.clone());
+        let mut notice = None;
         let failed = |backend, source| Err(TreeError::Backend { backend, source });
         let backend = match settings.watch {
             WatchMode::Poll => Backend::None,
@@ -111,7 +110,7 @@ impl Watches {
                     return failed("inotify", source.into());
                 }
                 Err(_) => {
-                    notices.push(TreeNotice::WatchesRanOut {
+                    notice = Some(TreeNotice::WatchesRanOut {
                         limit: SystemLimit::instances(),
                         interval: settings.poll_interval,
                     });
@@ -130,7 +129,7 @@ impl Watches {
             hints: Arc::clone(hints),
             ..Watches::none()
         };
-        Ok((watches, notices))
+        Ok((watches, notice))
     }
 
     /// Returns the backend's name, if there is one.
