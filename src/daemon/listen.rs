@@ -151,9 +151,21 @@ impl BoundListener {
         })
     }
 
-    /// Serves the admin pages, as a task. Must be called within a tokio runtime.
+    /// Serves the admin pages, as a task, with the same limits on idle connections as topics. Must be called within a tokio
+    /// runtime.
     pub fn serve_admin(self, tasks: &mut JoinSet<()>, admin: Admin) -> ServedListener {
-        self.serve(tasks, |listener, ended| serve_admin(listener, admin, ended))
+        let spare = server::spare(getrlimit(Resource::Nofile).current);
+        let limits = ServerLimits {
+            connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
+            ..ServerLimits::default()
+        };
+        let handler = move |request: Request<Incoming>| {
+            let admin = admin.clone();
+            async move { admin.answer(&request).await }
+        };
+        self.serve(tasks, |listener, ended| {
+            server::serve(listener, limits, ended, handler)
+        })
     }
 
     /// Serves what `server` does, as a task. Must be called within a tokio runtime.
@@ -205,18 +217,4 @@ fn remove_stale_socket(path: &Path) {
         // If it stays, binding reports it.
         let _ = std::fs::remove_file(path);
     }
-}
-
-/// Serves the admin pages with the same limits on idle connections as topics.
-async fn serve_admin(listener: Listener, admin: Admin, shutdown: HandleDropped) {
-    let handler = move |request: Request<Incoming>| {
-        let admin = admin.clone();
-        async move { admin.answer(&request).await }
-    };
-    let spare = server::spare(getrlimit(Resource::Nofile).current);
-    let limits = ServerLimits {
-        connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
-        ..ServerLimits::default()
-    };
-    server::serve(listener, limits, shutdown, handler).await;
 }

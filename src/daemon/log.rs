@@ -8,36 +8,29 @@ use resourcesync::uri::Topic;
 use tracing::{Level, debug, error, info, warn};
 
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::observation::MountId;
 use crate::announce::plan::{Plan, is_broker_name};
 use crate::report::status::words::{counted, missing_in_words};
 use crate::tree::TreeReport;
 
 /// Logs the reports of a tree that are no events.
 pub fn log_report(report: &TreeReport, plan: &Plan) {
-    let directory = |mount: &MountId| {
-        let mount = plan.mount(*mount)?;
-        Some(mount.directory.display())
+    let (mount, files) = match report {
+        TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } => {
+            (plan.mount(*mount), *files)
+        }
+        TreeReport::Notice(notice) if notice.is_warning() => return warn!("{notice}"),
+        TreeReport::Notice(notice) => return info!("{notice}"),
+        TreeReport::Event(_) => return,
     };
-    match report {
-        TreeReport::Sweeping { mount, files } => {
-            if let Some(mount) = directory(mount) {
-                let found = counted(*files as usize, "file");
-                debug!(%mount, files, "sweeping {mount}, {found} so far");
-            }
-        }
-        TreeReport::Swept {
-            mount, files, took, ..
-        } => {
-            let seconds = took.as_secs_f64();
-            if let Some(mount) = directory(mount) {
-                let found = counted(*files as usize, "file");
-                debug!(%mount, files, seconds, "swept {mount}, {found}");
-            }
-        }
-        TreeReport::Notice(notice) if notice.is_warning() => warn!("{notice}"),
-        TreeReport::Notice(notice) => info!("{notice}"),
-        TreeReport::Event(_) => {}
+    let Some(mount) = mount.map(|mount| mount.directory.display()) else {
+        return;
+    };
+    let found = counted(files as usize, "file");
+    if let TreeReport::Swept { took, .. } = report {
+        let seconds = took.as_secs_f64();
+        debug!(%mount, files, seconds, "swept {mount}, {found}");
+    } else {
+        debug!(%mount, files, "sweeping {mount}, {found} so far");
     }
 }
 
