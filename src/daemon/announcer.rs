@@ -1,6 +1,5 @@
 //! The work of `rsnotify run`: the engine, the trees that it hears of, and what submits and serves its notifications.
 
-mod counts;
 mod daemon;
 mod effects;
 mod reach;
@@ -19,9 +18,10 @@ use websub::http::clock::Clock;
 use websub::hub::Relay;
 use websub::topics::http::Topics;
 
-use crate::announce::changes::round::{TakeRequest, TakenRound};
+use crate::announce::changes::round::{TakeOutcome, TakeRequest, TakenRound};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
+use crate::announce::plan::{MountPlan, Plan};
 use crate::announce::steps::change_sets;
 use crate::announce::steps::engine::Engine;
 use crate::announce::time::earlier;
@@ -36,6 +36,7 @@ use crate::daemon::event_loop::{Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
+use crate::report::figures::Counts;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::state::open::StateFileError;
@@ -122,6 +123,54 @@ impl Announcer {
                 parts.failpoints.pass(Failpoint::Observed);
             }
             self.keep(event, parts.saver.trouble.is_some());
+        }
+    }
+
+    /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
+    fn carry_counts_over(&self, before: &Plan, counts: &mut Counts) {
+        let plan = &self.engine.plan;
+        let hints = self.trees.hints(before, &counts.hints);
+        counts.hints.extend(hints);
+        counts.mounts.retain(|(source, directory), _| {
+            let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
+            let mut sources = plan.sources.iter().filter(|plan| plan.name == *source);
+            sources.any(|source| source.mounts.iter().any(is_same))
+        });
+    }
+
+    /// Counts a reading of Change Lists.
+    fn count_read(
+        &self,
+        request: &TakeRequest,
+        outcome: &TakeOutcome,
+        took: Duration,
+        parts: &mut RunParts,
+    ) {
+        let source = self.engine.db().first::<String>(
+            "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
+            &request.set,
+        );
+        if let Ok(Some(source)) = source {
+            parts.counts.read_changes(&source, request, outcome, took);
+        }
+    }
+
+    /// Counts a sweep, if the report is the end of one.
+    fn count_sweep(&self, report: &TreeReport, parts: &mut RunParts) {
+        if let TreeReport::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan.source_of(*mount)
+            && let Some(mount) = source.mount(*mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = parts.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
         }
     }
 
