@@ -3,7 +3,6 @@
 
 mod daemon;
 
-use std::mem;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,26 +58,13 @@ pub struct Intake {
     topic_ttl: Duration,
     /// The time to search for topics to forget.
     forget_at: Timestamp,
-    /// Publications and pings of this step, which are answered once it is saved.
-    accepted: Vec<AcceptedNow>,
+    /// Replies to the publications and pings of this step, sent once it is saved.
+    replies: Vec<PublicationReply>,
+    /// Publishers of what was published or fetched in this step, each with whether it was a repeat. A ping counts when its
+    /// fetch has succeeded.
+    accepted: Vec<(Arc<str>, bool)>,
     /// Pings that are fetched once they are saved.
     pings: Vec<(Topic, Arc<str>)>,
-}
-
-/// A request that is answered once it is saved.
-struct AcceptedNow {
-    /// Nothing for what was fetched.
-    reply: Option<PublicationReply>,
-    publisher: Arc<str>,
-    kind: AcceptedKind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AcceptedKind {
-    New,
-    Repeat,
-    /// Counted when its fetch has succeeded.
-    Ping,
 }
 
 impl Intake {
@@ -113,11 +99,7 @@ impl Intake {
                     parts.saver.unsaved.records.push(record);
                     self.pings.push((topic, Arc::clone(&publisher)));
                 }
-                self.accepted.push(AcceptedNow {
-                    reply: Some(reply),
-                    publisher,
-                    kind: AcceptedKind::Ping,
-                });
+                self.replies.push(reply);
             }
         }
     }
@@ -139,7 +121,7 @@ impl Intake {
             headers,
             ..
         } = publication;
-        let kind = match published {
+        let is_repeat = match published {
             Published::New { seq, saved } => {
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
                 let owed = self.hub.embedded.relay_new(NotificationToRelay {
@@ -150,20 +132,17 @@ impl Intake {
                 });
                 unsaved.owed.extend(owed);
                 debug!(%topic, %publisher, seq, "accepted notification {seq} of {topic} from {publisher}");
-                AcceptedKind::New
+                false
             }
             Published::Repeat(saved) => {
                 let saved = saved.map(|saved| HubRecord::Published(Box::new(saved)));
                 unsaved.records.extend(saved);
                 debug!(%topic, %publisher, "accepted a repeat on {topic} from {publisher}, which is not relayed");
-                AcceptedKind::Repeat
+                true
             }
         };
-        self.accepted.push(AcceptedNow {
-            reply,
-            publisher,
-            kind,
-        });
+        self.accepted.push((publisher, is_repeat));
+        self.replies.extend(reply);
     }
 
     fn fetched(&mut self, report: FetchReport, parts: &mut HubParts) {
@@ -182,11 +161,7 @@ impl Intake {
             FetchOutcome::Withdrawn => self.withdraw(&topic, &publisher, parts),
             FetchOutcome::Unchanged => {
                 self.end_ping(&topic, began, parts);
-                self.accepted.push(AcceptedNow {
-                    reply: None,
-                    publisher,
-                    kind: AcceptedKind::Repeat,
-                });
+                self.accepted.push((publisher, true));
             }
             FetchOutcome::Failed(attempt, reason) => {
                 match attempt {
@@ -238,26 +213,6 @@ impl Intake {
             parts.saver.unsaved.records.push(record);
         }
     }
-
-    /// Answers the publications of a step that is saved, and counts them.
-    fn answer_accepted(&mut self) {
-        for AcceptedNow {
-            reply,
-            publisher,
-            kind,
-        } in self.accepted.drain(..)
-        {
-            if kind != AcceptedKind::Ping {
-                let is_repeat = kind == AcceptedKind::Repeat;
-                self.hub
-                    .count(&publisher, |counts| counts.accepted(is_repeat));
-            }
-            if let Some(reply) = reply {
-                // The client may have disconnected.
-                let _ = reply.send(Ok(()));
-            }
-        }
-    }
 }
 
 impl Role for Intake {
@@ -274,7 +229,7 @@ impl Role for Intake {
 
     /// Returns true if somebody waits for an answer, which follows the commit.
     fn has_inputs(&self) -> bool {
-        !(self.accepted.is_empty() && self.pings.is_empty())
+        !(self.replies.is_empty() && self.accepted.is_empty() && self.pings.is_empty())
     }
 
     fn wake(&self) -> Option<Timestamp> {
@@ -306,7 +261,14 @@ impl Role for Intake {
     }
 
     fn perform(&mut self, owed: Vec<Relay>, parts: &mut HubParts) {
-        self.answer_accepted();
+        for (publisher, is_repeat) in self.accepted.drain(..) {
+            self.hub
+                .count(&publisher, |counts| counts.accepted(is_repeat));
+        }
+        for reply in self.replies.drain(..) {
+            // The client may have disconnected.
+            let _ = reply.send(Ok(()));
+        }
         parts.dispatch(owed);
         if parts.is_stopping() {
             // They are saved, and fetched at the next start.
@@ -322,8 +284,8 @@ impl Role for Intake {
     /// Keeps the changes, which are saved later, and refuses their publications; one that is sent again is answered
     /// once they are saved.
     fn not_saved(&mut self) {
-        let accepted = mem::take(&mut self.accepted).into_iter();
-        for reply in accepted.filter_map(|accepted| accepted.reply) {
+        self.accepted.clear();
+        for reply in self.replies.drain(..) {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
         }
     }

@@ -83,6 +83,7 @@ impl Daemon<Intake, HubConfig> {
             fetches: Arc::new(fetches),
             topic_ttl,
             forget_at: end_of(clock.began, topic_ttl, clock.began),
+            replies: Vec::new(),
             accepted: Vec::new(),
             pings,
         };
