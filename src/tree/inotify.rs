@@ -99,17 +99,13 @@ impl Inotify {
         })
     }
 
-    /// Lets the thread read the events for as long as the observer is busy.
-    pub fn set_busy(&self, is_busy: bool) {
-        self.stand_in.set(if is_busy {
-            StandInState::Reading
-        } else {
-            StandInState::Idle
-        });
-    }
-
-    /// Reads events until there is a hint worth waking for, or until `deadline`.
+    /// Reads events until there is a hint worth waking for, or until `deadline`. Without one the observer is busy, and the
+    /// thread reads on.
     pub fn wait(&self, deadline: Option<Instant>) {
+        self.stand_in.set(match deadline {
+            None => StandInState::Reading,
+            Some(_) => StandInState::Idle,
+        });
         let hints = &self.queue.hints;
         while self.queue.read() {
             let left = deadline.and_then(|at| at.checked_duration_since(Instant::now()));

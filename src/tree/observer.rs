@@ -88,9 +88,8 @@ impl<'a> Observer<'a> {
     /// Observes until it is told to stop.
     pub fn run(&mut self) {
         while !self.reports.is_stopped {
-            let is_busy = self.has_work();
-            let deadline = (!is_busy).then(|| self.next_deadline());
-            let batch = self.watches.take(is_busy, deadline);
+            let deadline = (!self.has_work()).then(|| self.next_deadline());
+            let batch = self.watches.take(deadline);
             if batch.stop {
                 return;
             }

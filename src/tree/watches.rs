@@ -142,13 +142,12 @@ impl Watches {
         }
     }
 
-    /// Takes hints, waiting for some until `deadline`. While the observer `is_busy`, another thread reads the kernel's
+    /// Takes hints, waiting for some until `deadline`. Without one, the observer is busy: another thread reads the kernel's
     /// events; otherwise only the observer is woken.
-    pub fn take(&self, is_busy: bool, deadline: Option<Instant>) -> HintBatch {
+    pub fn take(&self, deadline: Option<Instant>) -> HintBatch {
         match &self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => {
-                inotify.set_busy(is_busy);
                 inotify.wait(deadline);
                 self.hints.take(None)
             }
