@@ -22,7 +22,6 @@ use jiff::Timestamp;
 use tokio::runtime::Runtime;
 use tracing::{error, info};
 
-use crate::admin::Readiness;
 use crate::config::Config;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
@@ -64,7 +63,6 @@ struct Daemon<R: Role, C> {
     config: C,
     event_loop: EventLoop<R>,
     received: Receiver<Input<R::Input>>,
-    readiness: Readiness,
     front: Front,
 }
 
@@ -97,10 +95,15 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
         set_level: fn(LogLevel),
     ) -> ControlReply {
-        let before = self.config.log().level;
-        match self.change_configuration(reread, apply) {
+        let (.., log) = self.config.shared();
+        let before = log.level;
+        let changed = self.change_configuration(reread, apply);
+        let service_manager = &mut self.event_loop.reporter.service_manager;
+        service_manager.status_may_differ();
+        match changed {
             Ok(changes) => {
-                let level = self.config.log().level;
+                let (.., log) = self.config.shared();
+                let level = log.level;
                 // Readers of the log at either level see that it changed.
                 set_level(level.max(before));
                 info!(changes, "reloaded the configuration: {changes}");
@@ -116,9 +119,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
                 let at = Timestamp::now();
                 let reply = ControlReply::Error(error.clone());
                 let refused = RefusedConfiguration { at, error };
-                self.event_loop
-                    .reporter
-                    .note_configuration(|status| status.refused = Some(refused));
+                self.event_loop.reporter.configuration.refused = Some(refused);
                 reply
             }
         }
@@ -135,10 +136,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();
         apply(self, &config)?;
-        let effective = configuration_status(&config);
-        self.event_loop
-            .reporter
-            .note_configuration(|status| *status = effective);
+        self.event_loop.reporter.configuration = configuration_status(&config);
         let mut changes = vec![self.config.difference(&config)];
         changes.extend(config.missing_directories());
         self.config = config;

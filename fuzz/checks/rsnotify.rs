@@ -117,11 +117,7 @@ pub fn config(bytes: &[u8]) {
             assert!(!message.is_empty());
         }
         Err(ConfigError::Read { .. }) => assert!(std::str::from_utf8(bytes).is_err()),
-        // It is one of `rsnotify hub`.
-        Err(ConfigError::OfHub { .. } | ConfigError::OfBoth { .. }) => {}
-        Err(error @ (ConfigError::Nothing { .. } | ConfigError::OfRun { .. })) => {
-            panic!("there is a file, and it is of run: {error}")
-        }
+        Err(error @ ConfigError::Nothing { .. }) => panic!("there is a file: {error}"),
     }
 }
 

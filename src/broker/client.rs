@@ -72,8 +72,14 @@ impl Brokers {
                 Some(broker) if *broker.settings == settings => broker,
                 before => {
                     let durations = before.map(|broker| lock(&broker.durations).clone());
-                    let durations = durations.unwrap_or_default();
-                    Arc::new(BrokerTask::new(settings, durations, runtime))
+                    let settings = Arc::new(settings);
+                    let (requests, received) = unbounded_channel();
+                    runtime.spawn(serve(Arc::clone(&settings), received));
+                    Arc::new(BrokerTask {
+                        settings,
+                        requests,
+                        durations: Mutex::new(durations.unwrap_or_default()),
+                    })
                 }
             };
             current.insert(name, broker);
@@ -82,7 +88,8 @@ impl Brokers {
 
     /// Sends one notification, and waits for all its receipts.
     pub async fn submit(&self, submission: &Submission) -> Answer {
-        let Some(broker) = self.find(&submission.hub) else {
+        let broker = lock(&self.brokers).get(&submission.hub).cloned();
+        let Some(broker) = broker else {
             return Answer::Failed(format!("{} is not configured", submission.hub));
         };
         let began = Instant::now();
@@ -96,22 +103,20 @@ impl Brokers {
 
     /// Connects to a broker, unless there is a connection.
     pub async fn connect(&self, name: &Hub) -> Result<(), BrokerError> {
-        match self.find(name) {
+        let broker = lock(&self.brokers).get(name).cloned();
+        match broker {
             Some(broker) => broker.request(Vec::new()).await,
             None => Ok(()),
         }
     }
 
-    fn find(&self, name: &Hub) -> Option<Arc<BrokerTask>> {
-        lock(&self.brokers).get(name).cloned()
-    }
-
     /// Returns the durations of the submissions to each broker.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
         let brokers = lock(&self.brokers);
+        let durations = |broker: &BrokerTask| lock(&broker.durations).clone();
         let named = brokers.iter();
         named
-            .map(|(name, broker)| (name.clone(), lock(&broker.durations).clone()))
+            .map(|(name, broker)| (name.clone(), durations(broker)))
             .collect()
     }
 }
@@ -122,17 +127,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BrokerTask {
-    fn new(settings: BrokerSettings, durations: Histogram, runtime: &Handle) -> BrokerTask {
-        let settings = Arc::new(settings);
-        let (requests, received) = unbounded_channel();
-        runtime.spawn(serve(Arc::clone(&settings), received));
-        BrokerTask {
-            settings,
-            requests,
-            durations: Mutex::new(durations),
-        }
-    }
-
     async fn send(&self, submission: &Submission) -> Result<(), BrokerError> {
         let destination = self.settings.destination_of(&submission.source);
         let sends = messages(submission, &self.settings).into_iter();
@@ -141,14 +135,11 @@ impl BrokerTask {
     }
 
     async fn request(&self, sends: Vec<Frame>) -> Result<(), BrokerError> {
-        let (sender, answer) = oneshot::channel();
-        let request = SendRequest {
-            sends,
-            answer: sender,
-        };
+        let (answer, answered) = oneshot::channel();
+        // If the task has ended, it drops the request, and with it the sender of the answer.
+        let _ = self.requests.send(SendRequest { sends, answer });
         let ended = |_| BrokerError::Failed("the daemon stops".to_owned());
-        self.requests.send(request).map_err(|_| ended(()))?;
-        answer.await.map_err(|_| ended(()))?
+        answered.await.map_err(ended)?
     }
 }
 
@@ -157,9 +148,8 @@ async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Se
     while let Some(first) = requests.recv().await {
         match Session::open(&settings, None).await {
             Ok(session) => {
-                Connection::new(session, &settings)
-                    .run(first, &mut requests)
-                    .await
+                let connection = Connection::new(session, &settings);
+                connection.run(first, &mut requests).await;
             }
             Err(error) => {
                 // Notifications that arrived meanwhile would fail in the same way.

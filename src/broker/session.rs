@@ -111,60 +111,54 @@ async fn connected(
     durable: Option<&str>,
 ) -> Result<Session, BrokerError> {
     let (stream, socket) = stream(address, settings).await?;
-    let (reading, writing) = tokio::io::split(stream);
+    let (reading, mut writing) = tokio::io::split(stream);
     let mut reader = FrameReader {
         half: reading,
         socket,
         decoder: Decoder::default(),
         patience: None,
     };
-    let mut writing = writing;
     let failed = |error: std::io::Error| BrokerError::Failed(error.to_string());
-    let mut connect = connect_frame(settings);
+    let beat = settings.heart_beat.as_millis();
+    let mut connect = Frame::new("CONNECT")
+        .with("accept-version", "1.2")
+        .with("host", &settings.vhost)
+        .with("heart-beat", format!("{beat},{beat}"));
+    if let Some((username, password)) = &settings.login {
+        connect = connect
+            .with("login", username)
+            .with("passcode", password.reveal());
+    }
     if let Some(name) = durable {
         connect = connect.with("client-id", name);
     }
-    let connect = connect.encode();
-    writing.write_all(&connect).await.map_err(failed)?;
+    writing.write_all(&connect.encode()).await.map_err(failed)?;
     writing.flush().await.map_err(failed)?;
     let mask = settings.mask();
     let connected = reader.frame().await?;
     match connected.command.as_str() {
         "CONNECTED" => {}
         "ERROR" => return Err(BrokerError::refused(&connected, &mask)),
-        _ => {
-            return Err(BrokerError::Failed(format!(
-                "{} before CONNECTED",
-                connected.command
-            )));
-        }
+        other => return Err(BrokerError::Failed(format!("{other} before CONNECTED"))),
     }
     let version = connected.header("version").unwrap_or("1.0");
     if version != "1.2" {
         return Err(BrokerError::Version(version.to_owned()));
     }
+    let (frames, received) = unbounded_channel();
+    let (progress, written) = watch::channel(0);
     let (theirs, ours) = heart_beats(connected.header("heart-beat"), settings.heart_beat);
     reader.patience = theirs.map(|between| between * MISSING_BEATS);
     Ok(Session {
         reader,
-        writer: FrameWriter::new(writing, ours),
+        writer: FrameWriter {
+            frames,
+            written,
+            task: tokio::spawn(write(writing, received, ours, progress)),
+        },
         server: connected.header("server").map(str::to_owned),
         mask,
     })
-}
-
-fn connect_frame(settings: &BrokerSettings) -> Frame {
-    let beat = settings.heart_beat.as_millis();
-    let frame = Frame::new("CONNECT")
-        .with("accept-version", "1.2")
-        .with("host", &settings.vhost)
-        .with("heart-beat", format!("{beat},{beat}"));
-    match &settings.login {
-        Some((username, password)) => frame
-            .with("login", username)
-            .with("passcode", password.reveal()),
-        None => frame,
-    }
 }
 
 async fn stream(
@@ -234,16 +228,6 @@ impl FrameReader {
 }
 
 impl FrameWriter {
-    fn new(half: WriteHalf<Box<dyn Stream>>, beats: Option<Duration>) -> FrameWriter {
-        let (frames, received) = unbounded_channel();
-        let (progress, written) = watch::channel(0);
-        FrameWriter {
-            frames,
-            written,
-            task: tokio::spawn(write(half, received, beats, progress)),
-        }
-    }
-
     /// Has bytes of frames written. If the connection has failed, the reader reports it.
     pub fn write(&self, frames: Vec<u8>) {
         let _ = self.frames.send(frames);

@@ -19,8 +19,8 @@ use crate::broker::settings::{
 };
 use crate::config::check::suggested;
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile};
-use crate::config::secret::{Held, content_of, read_headers, read_login, read_tls};
+use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
+use crate::config::secret::{Held, content_of, read_credentials, read_headers};
 use crate::config::text::{TextValue, Written};
 
 /// A message broker.
@@ -125,21 +125,20 @@ const RESERVED_HEADERS: &str = "content-length content-type destination receipt 
      JMSXGroupID _AMQ_DUPL_ID persistent amq-msg-type message-id messageId format kind source topic seq changeTypes \
      objectUri parentUri objectTypes itemCount user ack";
 
-/// Checks all brokers, and reads the files that they name. `sources` are the names of all sources.
+/// Checks all brokers, and reads the files that they name. `sources` are the names of all sources, if these are known.
 pub fn check(
     file: &ConfigFile<'_>,
     brokers: &mut [Broker],
-    sources: &[&str],
+    sources: Option<&[&str]>,
 ) -> Result<(), ConfigError> {
     let mut seen = HashSet::new();
     for (at, broker) in brokers.iter_mut().enumerate() {
         let table = format!("broker.{at}");
         broker.check(file, &table, sources)?;
-        let message = format!("there is a broker {} already", broker.name);
-        file.refuse(
-            &table,
-            &[(!seen.insert(broker.name.clone()), "name", &message)],
-        )?;
+        if !seen.insert(broker.name.clone()) {
+            let message = format!("there is a broker {} already", broker.name);
+            return Err(file.error(&format!("{table}.name"), message));
+        }
     }
     Ok(())
 }
@@ -186,11 +185,12 @@ impl Broker {
         &mut self,
         file: &ConfigFile<'_>,
         table: &str,
-        known: &[&str],
+        known: Option<&[&str]>,
     ) -> Result<(), ConfigError> {
-        let key = |name: &str| format!("{table}.{name}");
-        let mut unknown = self.sources.iter().flatten().enumerate();
-        if let Some((at, source)) = unknown.find(|(_, source)| !known.contains(&source.as_str())) {
+        let mut named = self.sources.iter().flatten().enumerate();
+        if let Some(known) = known
+            && let Some((at, source)) = named.find(|(_, name)| !known.contains(&name.as_str()))
+        {
             let message = suggested(&format!("\"{source}\" is no source"), source, known);
             return Err(file.error(&format!("{table}.sources.{at}"), message));
         }
@@ -209,6 +209,7 @@ impl Broker {
                     "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
                      another [[broker]] with payload = \"resourcesync\"",
                 ),
+                (self.timeout.is_zero(), "timeout", NOT_ZERO),
                 (!is_atom && self.object.is_some(), "object", no_feeds),
                 (!is_atom && self.identifiers.is_some(), "identifiers", no_feeds),
                 (!is_atom && self.location.is_some(), "location", no_feeds),
@@ -224,22 +225,22 @@ impl Broker {
             self.object.get_or_insert_default();
             self.identifiers.get_or_insert_default();
         }
-        read_login(file, table, &self.username, &mut self.password_file)?;
-        let tls = [
+        let held = [
+            &mut self.password_file,
             &mut self.client_cert,
             &mut self.client_key,
             &mut self.ca_file,
         ];
-        read_tls(file, table, tls)?;
-        let names = ["client_cert", "client_key", "ca_file"];
-        let given = [&self.client_cert, &self.client_key, &self.ca_file];
-        let mut given = names.iter().zip(given).filter(|(_, held)| held.is_some());
-        if let (Some((name, _)), false) = (given.next(), self.address.is_tls) {
-            let message = "it has no effect without TLS: write stomp+tls:// in url, or remove it";
-            return Err(file.error(&key(name), message));
-        }
-        file.not_zero(&key("timeout"), self.timeout.0)?;
-        read_headers(file, &key("headers"), &mut self.headers, check_header)
+        read_credentials(file, table, &self.username, held)?;
+        let is_given = |held: &Option<Held>| held.is_some() && !self.address.is_tls;
+        let no_tls = "it has no effect without TLS: write stomp+tls:// in url, or remove it";
+        let wrong = [
+            (is_given(&self.client_cert), "client_cert", no_tls),
+            (is_given(&self.client_key), "client_key", no_tls),
+            (is_given(&self.ca_file), "ca_file", no_tls),
+        ];
+        file.refuse(table, &wrong)?;
+        read_headers(file, table, &mut self.headers, check_header)
     }
 }
 

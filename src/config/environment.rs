@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::config::overrides::Overrides;
@@ -17,13 +16,6 @@ pub struct Environment {
     pub current_dir: PathBuf,
     /// All variables: the file may say that one holds a secret.
     pub variables: HashMap<OsString, OsString>,
-}
-
-impl fmt::Debug for Environment {
-    /// Without the variables, which may hold secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment").finish_non_exhaustive()
-    }
 }
 
 impl Environment {

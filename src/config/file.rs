@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -13,6 +12,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use crate::config::check::check;
 use crate::config::environment::Environment;
 use crate::config::schema::{DaemonKind, schema_of};
+
+/// The message about a duration for which zero makes no sense.
+pub const NOT_ZERO: &str = "it must be longer than zero";
 
 /// The error of loading a [`Config`](crate::config::Config).
 #[derive(Debug, thiserror::Error)]
@@ -27,28 +29,14 @@ pub enum ConfigError {
          ({default} does not exist)"
     )]
     Nothing { default: PathBuf },
-    #[error(
-        "{path} is a configuration of a hub for many Sources ([hub], [[publisher]]): start it with `rsnotify hub --config \
-         {path}`; this command needs a file with [[source]]"
-    )]
-    OfHub { path: PathBuf },
-    #[error(
-        "{path} is a configuration of `rsnotify run`: a hub for many Sources needs a file with [hub] and [[publisher]]"
-    )]
-    OfRun { path: PathBuf },
-    #[error(
-        "{path} has both [[source]] and [[publisher]]: `rsnotify run` and `rsnotify hub` are two daemons, each with a file \
-         and a state_dir of its own"
-    )]
-    OfBoth { path: PathBuf },
-    /// The first thing to correct, with its place: a flag, or a line and a column of the file, which count from 1.
+    /// The first thing to correct, with its place if it has one: a flag, or a line and a column of the file, which count
+    /// from 1.
     #[error("{0}")]
     Invalid(String),
 }
 
 /// The file, and the flags. A key is given with the positions of tables, such as `source.0.name`.
-#[derive(Debug)]
-pub struct ConfigFile<'a> {
+pub(crate) struct ConfigFile<'a> {
     /// Nothing if there are only flags.
     pub path: Option<&'a Path>,
     text: &'a str,
@@ -182,11 +170,11 @@ impl<'a> ConfigFile<'a> {
         if path.as_os_str().is_empty() {
             return Err(self.error(key, "it is empty"));
         }
-        Ok(self.from_directory(path))
+        Ok(self.resolve(path))
     }
 
     /// Returns a path that is relative to the file's directory.
-    pub fn from_directory(&self, path: &Path) -> PathBuf {
+    pub fn resolve(&self, path: &Path) -> PathBuf {
         let directory = self.path.and_then(Path::parent).unwrap_or(Path::new(""));
         self.environment.absolute(&directory.join(path))
     }
@@ -197,14 +185,6 @@ impl<'a> ConfigFile<'a> {
             Some((_, key, message)) => Err(self.error(&format!("{table}.{key}"), message)),
             None => Ok(()),
         }
-    }
-
-    /// Refuses a duration for which zero makes no sense.
-    pub fn not_zero(&self, key: &str, duration: Duration) -> Result<(), ConfigError> {
-        if duration.is_zero() {
-            return Err(self.error(key, "it must be longer than zero"));
-        }
-        Ok(())
     }
 
     /// Returns the flags that a key was set by, or `default`, or nothing if it is written in the file.

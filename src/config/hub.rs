@@ -17,9 +17,9 @@ use websub::secret::{MASKED, Secret};
 use crate::announce::plan::{Mode, Replaces};
 use crate::config::address::web_uri;
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
 use crate::config::secret::{
-    Held, content_of, mask_headers, read_headers, read_login, read_secret, read_tls,
+    Held, content_of, mask_headers, read_credentials, read_headers, read_secret,
 };
 use crate::config::text::Written;
 
@@ -124,6 +124,7 @@ impl ExternalHub {
         file.refuse(
             table,
             &[
+                (self.timeout.is_zero(), "timeout", NOT_ZERO),
                 (
                     bearer && (username || password),
                     "bearer_token_file",
@@ -141,16 +142,15 @@ impl ExternalHub {
                 ),
             ],
         )?;
-        read_login(file, table, &self.username, &mut self.password_file)?;
         read_secret(file, &key("bearer_token_file"), &mut self.bearer_token_file)?;
-        read_headers(file, &key("headers"), &mut self.headers, check_header)?;
-        let tls = [
+        read_headers(file, table, &mut self.headers, check_header)?;
+        let held = [
+            &mut self.password_file,
             &mut self.client_cert,
             &mut self.client_key,
             &mut self.ca_file,
         ];
-        read_tls(file, table, tls)?;
-        file.not_zero(&key("timeout"), self.timeout.0)
+        read_credentials(file, table, &self.username, held)
     }
 
     /// Returns the settings of submissions. An error in them is an error of the configuration.

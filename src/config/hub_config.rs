@@ -60,24 +60,17 @@ impl HubConfig {
         })
     }
 
-    pub fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
-        let path = file.path.unwrap_or(Path::new("")).to_owned();
-        match refuse_file_of_hub(file) {
-            Ok(()) => return Err(ConfigError::OfRun { path }),
-            Err(ConfigError::OfHub { .. }) => {}
-            Err(error) => return Err(error),
-        }
+    pub(crate) fn of(
+        file: &mut ConfigFile<'_>,
+        overrides: &Overrides,
+    ) -> Result<HubConfig, ConfigError> {
+        verify_daemon(file, DaemonKind::Hub)?;
         // There are no flags for its tables.
-        let (root, url, hub) = (None, None, None);
-        Overrides {
-            root,
-            url,
-            hub,
-            ..overrides.clone()
-        }
-        .apply(file);
+        let mut flags = overrides.clone();
+        (flags.root, flags.url, flags.hub) = (None, None, None);
+        flags.apply(file);
         let mut config: HubConfig = file.read(DaemonKind::Hub)?;
-        config.file = path;
+        config.file = file.path.unwrap_or(Path::new("")).to_owned();
         config.hub.check_own(file)?;
         // The URL of the hub says where it is reached.
         if config.server.public_url.is_none() {
@@ -105,17 +98,28 @@ impl HubConfig {
 }
 
 /// Returns true for a file of `rsnotify hub`: it has publishers, or a table `[hub]` and no source.
-pub fn is_of_hub(file: &ConfigFile<'_>) -> bool {
+pub(crate) fn is_of_hub(file: &ConfigFile<'_>) -> bool {
     let has_table = file.get("hub").is_some_and(|hub| hub.get_ref().is_table());
     file.get("publisher").is_some() || has_table && file.get("source").is_none()
 }
 
-/// Refuses a file of `rsnotify hub`.
-pub fn refuse_file_of_hub(file: &ConfigFile<'_>) -> Result<(), ConfigError> {
-    let path = file.path.unwrap_or(Path::new("")).to_owned();
-    match (is_of_hub(file), file.get("source").is_some()) {
-        (false, _) => Ok(()),
-        (true, false) => Err(ConfigError::OfHub { path }),
-        (true, true) => Err(ConfigError::OfBoth { path }),
-    }
+/// Refuses a file that is not one of this daemon alone.
+pub(crate) fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Result<(), ConfigError> {
+    let path = file.path.unwrap_or(Path::new("")).display();
+    let has_source = file.get("source").is_some();
+    let message = match (is_of_hub(file), daemon) {
+        (true, _) if has_source => format!(
+            "{path} has both [[source]] and [[publisher]]: `rsnotify run` and `rsnotify hub` are two daemons, each with a \
+             file and a state_dir of its own"
+        ),
+        (true, DaemonKind::Run) => format!(
+            "{path} is a configuration of a hub for many Sources ([hub], [[publisher]]): start it with `rsnotify hub \
+             --config {path}`; this command needs a file with [[source]]"
+        ),
+        (false, DaemonKind::Hub) => format!(
+            "{path} is a configuration of `rsnotify run`: a hub for many Sources needs a file with [hub] and [[publisher]]"
+        ),
+        _ => return Ok(()),
+    };
+    Err(ConfigError::Invalid(message))
 }

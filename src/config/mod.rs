@@ -6,29 +6,29 @@
 //! certificates that it names, resolves the links in its directories, and reads nothing else of the environment.
 
 pub mod address;
-pub mod broker;
+pub(crate) mod broker;
 mod channel;
 pub mod check;
-pub mod duration;
+pub(crate) mod duration;
 pub mod effective;
 mod environment;
 pub mod file;
-pub mod hub;
+pub(crate) mod hub;
 pub mod hub_config;
-pub mod log;
+pub(crate) mod log;
 pub mod overrides;
-pub mod partial;
-pub mod publisher;
-pub mod reload;
+pub(crate) mod partial;
+pub(crate) mod publisher;
+pub(crate) mod reload;
 pub mod schema;
-pub mod secret;
-pub mod served_hub;
-pub mod server;
-pub mod source;
+pub(crate) mod secret;
+pub(crate) mod served_hub;
+pub(crate) mod server;
+pub(crate) mod source;
 #[cfg(test)]
 mod tests;
-pub mod text;
-pub mod window;
+pub(crate) mod text;
+pub(crate) mod window;
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ use crate::config::broker::Broker;
 use crate::config::environment::Environment;
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
-use crate::config::hub_config::{HubConfig, is_of_hub, refuse_file_of_hub};
+use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
 use crate::config::log::Log;
 use crate::config::overrides::Overrides;
 use crate::config::reload::DaemonConfig;
@@ -110,7 +110,10 @@ pub struct Config {
 impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-        Config::load_in(&Environment::of_this_process(), path, overrides)
+        let environment = Environment::of_this_process();
+        with_file(&environment, path, overrides, |file| {
+            Config::of(file, overrides)
+        })
     }
 
     /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
@@ -119,21 +122,8 @@ impl Config {
         let environment = Environment::of_this_process();
         with_file(&environment, path, &Overrides::default(), |file| {
             let mut config: Config = file.read(DaemonKind::Run)?;
-            let named = config.brokers.iter().flat_map(|broker| &broker.sources);
-            let named: Vec<String> = named.flatten().cloned().collect();
-            let named: Vec<&str> = named.iter().map(String::as_str).collect();
-            broker::check(file, &mut config.brokers, &named)?;
+            broker::check(file, &mut config.brokers, None)?;
             Ok(config)
-        })
-    }
-
-    fn load_in(
-        environment: &Environment,
-        path: Option<&Path>,
-        overrides: &Overrides,
-    ) -> Result<Config, ConfigError> {
-        with_file(environment, path, overrides, |file| {
-            Config::of(file, overrides)
         })
     }
 
@@ -149,7 +139,7 @@ impl Config {
             }
             _ => "",
         };
-        refuse_file_of_hub(file)?;
+        verify_daemon(file, DaemonKind::Run)?;
         if !flag.is_empty() {
             return Err(ConfigError::Invalid(flag.to_owned()));
         }
@@ -212,7 +202,7 @@ impl Config {
         hub::check(file, &mut self.hubs)?;
         self.check_embedded_hub(file)?;
         let names: Vec<&str> = self.sources.iter().map(|source| &*source.name).collect();
-        broker::check(file, &mut self.brokers, &names)?;
+        broker::check(file, &mut self.brokers, Some(&names))?;
         self.state_dir = state_dir(file, &self.state_dir)?;
         self.refuse_state_in_mount(file)?;
 
@@ -339,12 +329,7 @@ fn state_dir(file: &ConfigFile<'_>, written: &Path) -> Result<PathBuf, ConfigErr
 fn resolved(path: &Path) -> PathBuf {
     let resolved = path.ancestors().find_map(|above| {
         let (below, real) = (path.strip_prefix(above).ok()?, above.canonicalize().ok()?);
-        // An empty path below would add a slash.
-        Some(if below.as_os_str().is_empty() {
-            real
-        } else {
-            real.join(below)
-        })
+        Some(real.join(below))
     });
     resolved.unwrap_or_else(|| path.to_owned())
 }

@@ -27,7 +27,7 @@ pub struct Overrides {
 
 impl Overrides {
     /// Puts the flags in the place of what the file says. Paths in them are relative to the current directory.
-    pub fn apply(&self, file: &mut ConfigFile<'_>) {
+    pub(crate) fn apply(&self, file: &mut ConfigFile<'_>) {
         let environment = file.environment;
         let absolute = |path: &Path| environment.absolute(path).to_string_lossy().into_owned();
         let text = |text: String| DeValue::String(text.into());

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::plan::ChannelPlan;
 use crate::config::Config;
 use crate::config::effective::{Comment, page};
+use crate::config::file::ConfigError;
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::HubConfig;
 use crate::config::log::Log;
@@ -20,25 +21,13 @@ use crate::config::server::ServerSettings;
 /// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;
 
-/// A change that only a restart puts into effect.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestartNeeded {
-    #[error("state_dir has changed from {before} to {after}: restart rsnotify for that")]
-    StateDir { before: PathBuf, after: PathBuf },
-    #[error("{key} has changed: restart rsnotify for that")]
-    Key { key: &'static str },
-}
-
 /// A configuration that a running daemon may exchange for another one.
 pub trait DaemonConfig {
     /// Whether the listeners may move while the daemon runs. Topics keep their names then.
     const MOVES: bool;
 
-    fn server(&self) -> &ServerSettings;
-
-    fn log(&self) -> &Log;
-
-    fn state_dir(&self) -> &Path;
+    /// Returns what both daemons have: the state directory, and two tables.
+    fn shared(&self) -> (&Path, &ServerSettings, &Log);
 
     /// Returns TOML that gives this configuration when it is read again, unless a secret in it is masked, with comments
     /// behind values. A secret that is held elsewhere is named by its holder.
@@ -53,27 +42,25 @@ pub trait DaemonConfig {
     }
 
     /// Returns an error if a daemon that runs with `self` cannot change to `after`.
-    fn verify_change(&self, after: &Self) -> Result<(), RestartNeeded> {
-        // The process has locked the one that it has.
-        if self.state_dir() != after.state_dir() {
-            let (before, after) = (self.state_dir().to_owned(), after.state_dir().to_owned());
-            return Err(RestartNeeded::StateDir { before, after });
-        }
-        let (old, new) = (self.server(), after.server());
-        let has_format = self.log().format != after.log().format;
+    fn verify_change(&self, after: &Self) -> Result<(), ConfigError> {
+        let (before, old, old_log) = self.shared();
+        let (after, new, new_log) = after.shared();
         let has_moved = |old, new| !Self::MOVES && old != new;
-        let changed = [
-            ("log.format", has_format),
-            ("server.listen", has_moved(&old.listen, &new.listen)),
-            (
-                "server.admin_listen",
-                has_moved(&old.admin_listen, &new.admin_listen),
-            ),
-        ];
-        match changed.iter().find(|(_, has_changed)| *has_changed) {
-            Some((key, _)) => Err(RestartNeeded::Key { key }),
-            None => Ok(()),
-        }
+        let key = if before != after {
+            // The process has locked the one that it has.
+            let (before, after) = (before.display(), after.display());
+            format!("state_dir has changed from {before} to {after}")
+        } else if old_log.format != new_log.format {
+            "log.format has changed".to_owned()
+        } else if has_moved(&old.listen, &new.listen) {
+            "server.listen has changed".to_owned()
+        } else if has_moved(&old.admin_listen, &new.admin_listen) {
+            "server.admin_listen has changed".to_owned()
+        } else {
+            return Ok(());
+        };
+        let message = format!("{key}: restart rsnotify for that");
+        Err(ConfigError::Invalid(message))
     }
 
     /// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.
@@ -90,16 +77,8 @@ pub trait DaemonConfig {
 impl DaemonConfig for Config {
     const MOVES: bool = true;
 
-    fn server(&self) -> &ServerSettings {
-        &self.server
-    }
-
-    fn log(&self) -> &Log {
-        &self.log
-    }
-
-    fn state_dir(&self) -> &Path {
-        &self.state_dir
+    fn shared(&self) -> (&Path, &ServerSettings, &Log) {
+        (&self.state_dir, &self.server, &self.log)
     }
 
     fn effective(&self, comment: Comment<'_>) -> String {
@@ -158,16 +137,8 @@ impl DaemonConfig for Config {
 impl DaemonConfig for HubConfig {
     const MOVES: bool = false;
 
-    fn server(&self) -> &ServerSettings {
-        &self.server
-    }
-
-    fn log(&self) -> &Log {
-        &self.log
-    }
-
-    fn state_dir(&self) -> &Path {
-        &self.state_dir
+    fn shared(&self) -> (&Path, &ServerSettings, &Log) {
+        (&self.state_dir, &self.server, &self.log)
     }
 
     fn effective(&self, comment: Comment<'_>) -> String {
@@ -187,42 +158,34 @@ impl DaemonConfig for HubConfig {
 }
 
 fn changed(key: &str, is_changed: bool) -> Vec<String> {
-    is_changed
-        .then(|| format!("{key} changed"))
-        .into_iter()
-        .collect()
+    Vec::from_iter(is_changed.then(|| format!("{key} changed")))
 }
 
 /// Returns the additions, removals and changes of one kind, told apart by name.
-fn named<T: PartialEq>(
+fn named<'a, T: PartialEq>(
     kind: &str,
-    (before, after): (&[T], &[T]),
+    (before, after): (&'a [T], &'a [T]),
     name: impl Fn(&T) -> String,
 ) -> Vec<String> {
-    let mut removed: BTreeMap<String, &T> = before.iter().map(|one| (name(one), one)).collect();
+    let index = |all: &'a [T]| BTreeMap::from_iter(all.iter().map(|one| (name(one), one)));
+    let (old, new) = (index(before), index(after));
+    let removed = before.iter().map(&name);
+    let removed = removed.filter(|name| !new.contains_key(name)).collect();
     let (mut added, mut changed) = (Vec::new(), Vec::new());
     for one in after {
-        let name = name(one);
-        match removed.remove(&name) {
-            None => added.push(name),
-            Some(before) if before != one => changed.push(name),
+        match old.get(&name(one)) {
+            None => added.push(name(one)),
+            Some(before) if *before != one => changed.push(name(one)),
             Some(_) => {}
         }
     }
-    let removed = before
-        .iter()
-        .map(&name)
-        .filter(|name| removed.contains_key(name))
-        .collect();
     let all: [(Vec<String>, &str); 3] =
         [(added, "added"), (removed, "removed"), (changed, "changed")];
-    let words = all
-        .into_iter()
-        .filter_map(|(names, verb)| match names.len() {
-            0 => None,
-            1..=MAX_NAMES => Some(format!("{kind} {} {verb}", names.join(", "))),
-            count => Some(format!("{count} {kind}s {verb}")),
-        });
+    let words = all.iter().filter_map(|(names, verb)| match names.len() {
+        0 => None,
+        1..=MAX_NAMES => Some(format!("{kind} {} {verb}", names.join(", "))),
+        count => Some(format!("{count} {kind}s {verb}")),
+    });
     words.collect()
 }
 

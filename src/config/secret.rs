@@ -18,10 +18,6 @@ const MAX_SECRET: u64 = 64 << 10;
 /// A bundle of all the authorities that a system trusts has a few hundred.
 const MAX_PEM: u64 = 4 << 20;
 
-/// The ends of lines that begin a block of PEM.
-const CERTIFICATE: &str = "CERTIFICATE-----";
-const PRIVATE_KEY: &str = "PRIVATE KEY-----";
-
 /// The holder of a secret or of certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -87,7 +83,7 @@ impl Held {
     }
 
     /// Reads the one line of text that the holder has, if there is one.
-    pub fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Result<(), ConfigError> {
+    pub(crate) fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Result<(), ConfigError> {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
@@ -128,45 +124,50 @@ pub fn read_secret(
     held.read(file, key)
 }
 
-/// Reads the password of a user name; a table has both or neither.
-pub fn read_login(
+/// Reads the password of a user name, the certificates and the key that a table names. Of user name and password, and of
+/// client certificate and key, it has both or neither.
+pub fn read_credentials(
     file: &ConfigFile<'_>,
     table: &str,
     username: &Option<String>,
-    password_file: &mut Option<Held>,
+    [password, cert, key, ca]: [&mut Option<Held>; 4],
 ) -> Result<(), ConfigError> {
-    let pair = [
-        ("username", username.is_some()),
-        ("password_file", password_file.is_some()),
-    ];
-    needs(file, table, pair)?;
-    read_secret(file, &format!("{table}.password_file"), password_file)
-}
-
-/// Reads the certificates and the key that a table names.
-pub fn read_tls(
-    file: &ConfigFile<'_>,
-    table: &str,
-    [client_cert, client_key, ca_file]: [&mut Option<Held>; 3],
-) -> Result<(), ConfigError> {
-    let pair = [
-        ("client_cert", client_cert.is_some()),
-        ("client_key", client_key.is_some()),
-    ];
-    needs(file, table, pair)?;
+    for [(one, has_one), (other, has_other)] in [
+        [
+            ("username", username.is_some()),
+            ("password_file", password.is_some()),
+        ],
+        [
+            ("client_cert", cert.is_some()),
+            ("client_key", key.is_some()),
+        ],
+    ] {
+        let wrong = [
+            (
+                has_one && !has_other,
+                one,
+                &*format!("it needs {other} too"),
+            ),
+            (
+                has_other && !has_one,
+                other,
+                &*format!("it needs {one} too"),
+            ),
+        ];
+        file.refuse(table, &wrong)?;
+    }
+    read_secret(file, &format!("{table}.password_file"), password)?;
     for (name, held, kind) in [
-        ("client_cert", client_cert, CERTIFICATE),
-        ("client_key", client_key, PRIVATE_KEY),
-        ("ca_file", ca_file, CERTIFICATE),
+        ("client_cert", cert, "CERTIFICATE-----"),
+        ("client_key", key, "PRIVATE KEY-----"),
+        ("ca_file", ca, "CERTIFICATE-----"),
     ] {
         let Some(held) = held else { continue };
         let key = format!("{table}.{name}");
         let wrong = |message| file.error(&key, message);
         let (name, content) = content(file, held.named(), MAX_PEM).map_err(wrong)?;
-        let mut lines = content
-            .lines()
-            .filter(|line| line.starts_with("-----BEGIN "));
-        if !lines.any(|line| line.trim_end().ends_with(kind)) {
+        let mut lines = content.lines().map(str::trim_end);
+        if !lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind)) {
             return Err(wrong(format!("{name} has no -----BEGIN … {kind} line")));
         }
         held.content = Secret::new(content);
@@ -174,32 +175,16 @@ pub fn read_tls(
     Ok(())
 }
 
-/// Refuses one of two keys without the other.
-fn needs(
-    file: &ConfigFile<'_>,
-    table: &str,
-    [(one, has_one), (other, has_other)]: [(&str, bool); 2],
-) -> Result<(), ConfigError> {
-    if has_one == has_other {
-        return Ok(());
-    }
-    let (given, missing) = if has_one { (one, other) } else { (other, one) };
-    Err(file.error(
-        &format!("{table}.{given}"),
-        format!("it needs {missing} too"),
-    ))
-}
-
-/// Reads the headers that a key has as its value. `check` returns an error for a name that cannot be one, or must not
+/// Reads the headers that a table has. `check` returns an error for a name that cannot be one, or must not
 /// be with a value that is written in the file.
 pub fn read_headers(
     file: &ConfigFile<'_>,
-    key: &str,
+    table: &str,
     headers: &mut BTreeMap<String, Held>,
     check: fn(name: &str, is_literal: bool) -> Result<(), &'static str>,
 ) -> Result<(), ConfigError> {
     for (name, held) in headers {
-        let key = format!("{key}.{name}");
+        let key = format!("{table}.headers.{name}");
         check(name, held.holder.is_none()).map_err(|message| file.error(&key, message))?;
         held.read(file, &key)?;
         if held.reveal().chars().any(char::is_control) {
@@ -232,7 +217,7 @@ fn content(
         Holder::File(path) if path.as_os_str().is_empty() => Err("it is empty".to_owned()),
         Holder::File(path) => {
             let name = path.display().to_string();
-            *path = file.from_directory(path);
+            *path = file.resolve(path);
             // No message repeats a secret that stands in the place of its file.
             if name.len() >= SECRET_LIKE && !name.contains('/') && !path.exists() {
                 let message = "no such file; if this is the secret itself, write it into a file, and name that here";

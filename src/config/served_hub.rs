@@ -19,7 +19,7 @@ use websub::hub::limits::HubLimits;
 use crate::config::address::Address;
 use crate::config::address::web_uri;
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
 use crate::config::text::{Size, Written, values};
 
 /// The largest notification that a key may permit.
@@ -107,19 +107,16 @@ pub struct ServedHub {
 
 impl ServedHub {
     /// Checks `[hub]`, and fills in what depends on other keys.
-    pub fn check_own(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
-        if self.url.as_str().is_empty() {
-            return Err(file.error("hub.url", "it is missing"));
-        }
-        if self.max_body.0 > MAX_BODY {
-            return Err(file.error(
-                "hub.max_body",
-                format!("it is larger than {} MiB", MAX_BODY >> 20),
-            ));
-        }
+    pub(crate) fn check_own(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
         self.max_publications_per_minute
             .get_or_insert(self.max_requests_per_minute);
-        file.not_zero("hub.topic_ttl", self.topic_ttl.0)
+        let too_large = format!("it is larger than {} MiB", MAX_BODY >> 20);
+        let wrong = [
+            (self.url.as_str().is_empty(), "url", "it is missing"),
+            (self.max_body.0 > MAX_BODY, "max_body", &too_large),
+            (self.topic_ttl.is_zero(), "topic_ttl", NOT_ZERO),
+        ];
+        file.refuse("hub", &wrong)
     }
 
     /// Returns the embedded hub's URI, as it is advertised.
@@ -132,7 +129,7 @@ impl ServedHub {
     }
 
     /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
-    pub fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
+    pub(crate) fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
         let is_loopback = matches!(listen, Address::Tcp(address) if address.ip().is_loopback());
         if is_loopback && file.get(&format!("{table}.trusted_proxies")).is_none() {
             self.trusted_proxies = LOOPBACK.map(Written).to_vec();

@@ -43,9 +43,14 @@ pub struct ServerSettings {
 impl ServerSettings {
     /// Returns the URL of the public listener: as configured, else `http://LISTEN/` with the port it got.
     pub fn public_url_at(&self, bound: SocketAddr) -> Uri {
-        self.public_url
-            .clone()
-            .unwrap_or_else(|| default_public_url(bound))
+        let mut bound = bound;
+        // Which interface it is means nothing elsewhere, and stands in no URI.
+        if let SocketAddr::V6(address) = &mut bound {
+            address.set_scope_id(0);
+        }
+        let default = || Uri::parse(&format!("http://{bound}/"));
+        let default = || default().expect("a socket address is a URI's authority");
+        self.public_url.clone().unwrap_or_else(default)
     }
 
     /// Returns true if no other machine can reach it, as far as addresses tell: both listeners are on loopback, and so
@@ -73,7 +78,7 @@ impl ServerSettings {
     }
 
     /// Makes paths absolute, and checks how the listeners are reached.
-    pub fn check(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn check(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
         for (key, address) in [
             ("server.listen", &mut self.listen),
             ("server.admin_listen", &mut self.admin_listen),
@@ -83,31 +88,33 @@ impl ServerSettings {
             }
         }
         self.public_url = self.public_url.take().map(with_slash);
-        let unreachable = match (&self.listen, &self.public_url) {
-            (Address::Unix(_), None) => Some(
-                "a Unix socket says nothing about how it is reached: set public_url too".to_owned(),
-            ),
-            (Address::Tcp(address), None)
-                if address.ip().is_unspecified() || has_scope(address) =>
-            {
-                Some(format!(
-                    "nobody can reach {address} under that name: set public_url too"
-                ))
-            }
-            _ => None,
+        let (listen, has_url) = (&self.listen, self.public_url.is_some());
+        let tcp = match listen {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) => None,
         };
-        if let Some(message) = unreachable {
-            return Err(file.error("server.listen", message));
-        }
-        let takes_a_free_port = matches!(self.listen, Address::Tcp(address) if address.port() == 0);
-        if self.listen == self.admin_listen && !takes_a_free_port {
-            let message = format!(
-                "{} is the public listener's address already",
-                self.admin_listen
-            );
-            return Err(file.error("server.admin_listen", message));
-        }
-        Ok(())
+        // Such as `[fe80::1%2]:8400`, of one link only.
+        let has_scope = |tcp: &SocketAddr| matches!(tcp, SocketAddr::V6(v6) if v6.scope_id() != 0);
+        let is_nowhere = tcp.is_some_and(|tcp| tcp.ip().is_unspecified() || has_scope(tcp));
+        let takes_a_free_port = tcp.is_some_and(|tcp| tcp.port() == 0);
+        let wrong = [
+            (
+                !has_url && tcp.is_none(),
+                "listen",
+                "a Unix socket says nothing about how it is reached: set public_url too",
+            ),
+            (
+                !has_url && is_nowhere,
+                "listen",
+                &*format!("nobody can reach {listen} under that name: set public_url too"),
+            ),
+            (
+                *listen == self.admin_listen && !takes_a_free_port,
+                "admin_listen",
+                &*format!("{listen} is the public listener's address already"),
+            ),
+        ];
+        file.refuse("server", &wrong)
     }
 
     /// Returns the names under which the admin listener may be addressed (a guard against DNS rebinding).
@@ -118,17 +125,4 @@ impl ServerSettings {
         };
         std::iter::once("localhost".to_owned()).chain(ip).collect()
     }
-}
-
-fn default_public_url(mut address: SocketAddr) -> Uri {
-    // Which interface it is means nothing elsewhere, and stands in no URI.
-    if let SocketAddr::V6(address) = &mut address {
-        address.set_scope_id(0);
-    }
-    Uri::parse(&format!("http://{address}/")).expect("a socket address is a URI's authority")
-}
-
-/// Returns true if it is an address of one link only, such as `[fe80::1%2]:8400`.
-fn has_scope(address: &SocketAddr) -> bool {
-    matches!(address, SocketAddr::V6(address) if address.scope_id() != 0)
 }

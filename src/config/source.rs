@@ -15,7 +15,7 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 use crate::config::address::with_slash;
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
 use crate::config::text::{Written, values};
 use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
@@ -162,44 +162,46 @@ impl Source {
     }
 
     fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Result<(), ConfigError> {
-        let short = (self.path.take(), self.url.take());
-        let wrong = match (&short, self.mount.is_empty()) {
-            ((None, None), true) => Some((
-                "mount",
-                "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]",
-            )),
-            ((Some(_), None), true) => Some((
-                "path",
-                "it needs url too: what the directory is published as",
-            )),
-            ((None, Some(_)), true) => Some((
-                "url",
-                "it needs path too: the directory that is published there",
-            )),
-            ((Some(_), _) | (_, Some(_)), false) => Some((
+        let (path, url) = (self.path.take(), self.url.take());
+        let has_short = path.is_some() || url.is_some();
+        let no_inotify = self.watch == WatchMode::Inotify && !cfg!(target_os = "linux");
+        let wrong = [
+            (
+                has_short && !self.mount.is_empty(),
                 "mount",
                 "path and url are the short form of one mount: move them into mount = [{ … }]",
-            )),
-            _ => None,
-        };
-        if let Some((name, message)) = wrong {
-            return Err(file.error(&format!("{table}.{name}"), message));
-        }
-        if let (Some(directory), Some(prefix)) = short {
-            let (id, aliases) = (MountId(0), Vec::new());
-            self.mount.push(MountPlan {
-                id,
+            ),
+            (
+                !has_short && self.mount.is_empty(),
+                "mount",
+                "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]",
+            ),
+            (
+                has_short && url.is_none(),
+                "path",
+                "it needs url too: what the directory is published as",
+            ),
+            (
+                has_short && path.is_none(),
+                "url",
+                "it needs path too: the directory that is published there",
+            ),
+            (self.rescan_interval.is_zero(), "rescan_interval", NOT_ZERO),
+            (self.poll_interval.is_zero(), "poll_interval", NOT_ZERO),
+            (
+                no_inotify,
+                "watch",
+                "only Linux has inotify: write \"auto\" or \"notify\"",
+            ),
+        ];
+        file.refuse(table, &wrong)?;
+        self.mount
+            .extend(path.zip(url).map(|(directory, prefix)| MountPlan {
+                id: MountId(0),
                 directory,
                 prefix,
-                aliases,
-            });
-        }
-        file.not_zero(&format!("{table}.rescan_interval"), self.rescan_interval.0)?;
-        file.not_zero(&format!("{table}.poll_interval"), self.poll_interval.0)?;
-        if self.watch == WatchMode::Inotify && !cfg!(target_os = "linux") {
-            let message = "only Linux has inotify: write \"auto\" or \"notify\"";
-            return Err(file.error(&format!("{table}.watch"), message));
-        }
+                aliases: Vec::new(),
+            }));
         Ok(())
     }
 }

@@ -17,10 +17,10 @@ use resourcesync::uri::Uri;
 
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
-use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
+use crate::config::{Config, with_file};
 use crate::tree::WatchMode;
 
 const SOURCE: &str = r#"
@@ -60,7 +60,9 @@ fn load_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Result<Config, ConfigError> {
-    Config::load_in(environment, path, overrides)
+    with_file(environment, path, overrides, |file| {
+        Config::of(file, overrides)
+    })
 }
 
 fn flags(given: &[(&str, &str)]) -> Overrides {

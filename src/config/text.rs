@@ -75,19 +75,14 @@ impl TextValue for MassDeletion {
     const NUMBER: &'static str = "{}%\" or \"never";
 
     fn read(text: &str) -> Result<MassDeletion, String> {
-        let digits = text
-            .strip_suffix('%')
-            .filter(|digits| !digits.starts_with('+'));
-        let percent = digits
-            .and_then(|digits| digits.parse().ok())
-            .filter(|percent| *percent <= 100);
-        match (text, percent) {
-            ("never", _) => Ok(MassDeletion::Never),
-            (_, Some(percent)) => Ok(MassDeletion::Percent(percent)),
-            (_, None) => Err(format!(
-                "\"{text}\" is neither \"0%\" to \"100%\" nor \"never\""
-            )),
+        if text == "never" {
+            return Ok(MassDeletion::Never);
         }
+        let digits = text.strip_suffix('%').filter(|it| !it.starts_with('+'));
+        let percent = digits.and_then(|digits| digits.parse().ok());
+        let percent = percent.filter(|percent| *percent <= 100);
+        let wrong = || format!("\"{text}\" is neither \"0%\" to \"100%\" nor \"never\"");
+        percent.map(MassDeletion::Percent).ok_or_else(wrong)
     }
 
     fn write(&self) -> String {

@@ -48,7 +48,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn check(&self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
         let (change_quiet, change_max_wait) = (self.change_quiet.0, self.change_max_wait.0);
         for (quiet, time, max_wait, longest) in [
             ("quiet", self.quiet.0, "max_wait", self.max_wait.0),

@@ -1,10 +1,8 @@
 //! The work of `rsnotify run`: the engine, the trees that it hears of, and what submits and serves its notifications.
 
-mod counts;
 mod daemon;
 mod effects;
 mod reach;
-mod reload;
 mod submissions;
 mod watched_trees;
 
@@ -21,9 +19,10 @@ use websub::http::Clock;
 use websub::hub::Relay;
 use websub::topics::http::Topics;
 
-use crate::announce::changes::round::{TakeRequest, TakenRound};
+use crate::announce::changes::round::{TakeOutcome, TakeRequest, TakenRound};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
+use crate::announce::plan::{MountPlan, Plan};
 use crate::announce::steps::change_sets;
 use crate::announce::steps::engine::Engine;
 use crate::announce::time::earlier;
@@ -38,6 +37,7 @@ use crate::daemon::event_loop::{Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
+use crate::report::figures::Counts;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::state::open::StateFileError;
@@ -83,41 +83,9 @@ pub struct Announcer {
     effects: Vec<Effect>,
     /// The answer to the command among the inputs, and then to the one that was executed.
     commanded: Option<ControlReply>,
-    answer: Option<ControlReply>,
 }
 
 impl Announcer {
-    /// Joins the parts. Trees are not watched yet.
-    fn new(
-        (engine, effects): (Engine, Vec<Effect>),
-        topics: Arc<Topics>,
-        submissions: Submissions,
-        parts: &RunParts,
-    ) -> Announcer {
-        let inputs = parts.inputs.clone();
-        let failpoints = parts.failpoints.clone();
-        let answer = move |round, request, took| {
-            failpoints.pass(Failpoint::Taken);
-            // If the loop has stopped, the next start reads again.
-            let input = SourceInput::Read(Box::new(round), request, took);
-            let _ = inputs.send(Input::Work(input));
-        };
-        Announcer {
-            engine,
-            trees: WatchedTrees::new(parts.inputs.clone(), parts.counts.began),
-            topics,
-            unclaimed: BTreeSet::new(),
-            submissions,
-            reach: Reach::default(),
-            change_reader: ChangeReader::start(answer),
-            has_learned: false,
-            inputs: VecDeque::new(),
-            effects,
-            commanded: None,
-            answer: None,
-        }
-    }
-
     /// Keeps an event for the next step. While steps fail, a later look at a file replaces one before, and a topic is
     /// fetched once: what is kept does not grow with time.
     fn keep(&mut self, event: Event, is_failing: bool) {
@@ -156,6 +124,54 @@ impl Announcer {
                 parts.failpoints.pass(Failpoint::Observed);
             }
             self.keep(event, parts.saver.trouble.is_some());
+        }
+    }
+
+    /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
+    fn carry_counts_over(&self, before: &Plan, counts: &mut Counts) {
+        let plan = &self.engine.plan;
+        let hints = self.trees.hints(before, &counts.hints);
+        counts.hints.extend(hints);
+        counts.mounts.retain(|(source, directory), _| {
+            let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
+            let mut sources = plan.sources.iter().filter(|plan| plan.name == *source);
+            sources.any(|source| source.mounts.iter().any(is_same))
+        });
+    }
+
+    /// Counts a reading of Change Lists.
+    fn count_read(
+        &self,
+        request: &TakeRequest,
+        outcome: &TakeOutcome,
+        took: Duration,
+        parts: &mut RunParts,
+    ) {
+        let source = self.engine.db().first::<String>(
+            "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
+            &request.set,
+        );
+        if let Ok(Some(source)) = source {
+            parts.counts.read_changes(&source, request, outcome, took);
+        }
+    }
+
+    /// Counts a sweep, if the report is the end of one.
+    fn count_sweep(&self, report: &TreeReport, parts: &mut RunParts) {
+        if let TreeReport::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan.source_of(*mount)
+            && let Some(mount) = source.mount(*mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = parts.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
         }
     }
 
@@ -227,9 +243,8 @@ impl Role for Announcer {
         self.inputs.iter().map(observations).sum::<usize>() >= MAX_OBSERVATIONS
     }
 
-    fn is_due(&self, parts: &RunParts) -> bool {
-        let wake = self.engine.wake;
-        wake.is_some_and(|wake| wake <= parts.clock.now())
+    fn wake(&self) -> Option<Timestamp> {
+        self.engine.wake
     }
 
     fn save(&mut self, parts: &mut RunParts, is_awaited: bool) -> Result<(), StateFileError> {
@@ -248,7 +263,7 @@ impl Role for Announcer {
         let synced = saver.file.sync_commits(&self.engine.connection, !can_lag);
         let stepped = synced.and_then(|()| {
             let beside = |db: state::Db<'_>, effects: &[Effect]| {
-                failpoints.saving(&batch, effects, &changes.records);
+                failpoints.cross(false, &batch, effects, &changes.records);
                 changes.write(db)
             };
             let stepped = self.engine.step_with(batch.clone(), now, beside);
@@ -264,9 +279,9 @@ impl Role for Announcer {
                 return Err(error);
             }
         };
-        failpoints.saved(&batch, &effects, &changes.records);
+        failpoints.cross(true, &batch, &effects, &changes.records);
         let answer = self.commanded.take();
-        self.answer = answer.map(|answer| counted(answer, &effects));
+        self.commanded = answer.map(|answer| counted(answer, &effects));
         let must_sync = can_lag && effects.iter().any(is_heard);
         self.effects.extend(effects);
         if must_sync {
@@ -288,17 +303,6 @@ impl Role for Announcer {
         &mut self.engine.connection
     }
 
-    fn time_to_wait(&self, parts: &RunParts) -> Option<Duration> {
-        if parts.saver.trouble.is_some() {
-            return None;
-        }
-        if self.has_inputs() {
-            return Some(Duration::ZERO);
-        }
-        let left = self.engine.wake?.duration_since(parts.clock.now());
-        Some(Duration::try_from(left).unwrap_or_default())
-    }
-
     fn command(&mut self, request: ControlRequest, now: Timestamp) -> CommandAnswer {
         if !request.is_action() {
             return CommandAnswer::Question(request);
@@ -313,13 +317,12 @@ impl Role for Announcer {
         }
     }
 
-    fn take_answer(&mut self) -> ControlReply {
-        let answer = self.answer.take().or_else(|| self.commanded.take());
+    fn answer(&mut self, question: Option<ControlRequest>, now: Timestamp) -> ControlReply {
+        if let Some(request) = question {
+            return answer(&self.engine.reader(now), request);
+        }
+        let answer = self.commanded.take();
         answer.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
-    }
-
-    fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply {
-        answer(&self.engine.reader(now), request)
     }
 
     fn status(

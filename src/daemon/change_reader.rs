@@ -56,11 +56,11 @@ impl ReadJob {
     }
 
     /// Opens a list of the request.
-    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RoundError> {
+    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, TakeOutcome> {
         let number = self.request.number(&list.list);
         let path = number.and_then(|number| self.paths.get(number));
-        let path = path.ok_or_else(|| RoundError::Stale(list.list.clone()))?;
-        ChangeListFile::open(path, list.stat).map_err(RoundError::of(list))
+        let path = path.ok_or_else(|| stale(list))?;
+        ChangeListFile::open(path, list.stat).map_err(refused(list))
     }
 }
 
@@ -176,46 +176,39 @@ fn or_failed(take: impl FnOnce() -> TakeOutcome) -> TakeOutcome {
 pub fn take(job: &ReadJob, rounds: &Rounds) -> TakeOutcome {
     match try_take(job, rounds) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
-        Err(RoundError::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
-        Err(RoundError::Unreadable(list, stat, reason)) => {
-            TakeOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)
-        }
-        Err(RoundError::Failed(reason)) => TakeOutcome::Failed(reason),
+        Err(TakeOutcome::Stale(found)) => TakeOutcome::Stale(stale_lists(job, &found)),
+        Err(outcome) => outcome,
     }
 }
 
-enum RoundError {
-    Stale(Uri),
-    Unreadable(Uri, Stat, String),
-    Failed(String),
+/// Returns the outcome of a round in which this list is another version now.
+fn stale(list: &ListToRead) -> TakeOutcome {
+    TakeOutcome::Stale(BTreeMap::from([(list.list.clone(), list.stat)]))
 }
 
-impl RoundError {
-    /// Returns a function that says why a list was refused.
-    fn of(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundError + Copy {
-        |error| match error {
-            ChangeListFileError::Stale => RoundError::Stale(list.list.clone()),
-            error => {
-                let reason = format!("{}: {}", list.list, error_chain(&error));
-                RoundError::Unreadable(list.list.clone(), list.stat, reason)
-            }
+/// Returns a function that says why a list was refused.
+fn refused(list: &ListToRead) -> impl Fn(ChangeListFileError) -> TakeOutcome + Copy {
+    |error| match error {
+        ChangeListFileError::Stale => stale(list),
+        error => {
+            let reason = format!("{}: {}", list.list, error_chain(&error));
+            TakeOutcome::Unreadable(BTreeMap::from([(list.list.clone(), list.stat)]), reason)
         }
     }
 }
 
-/// Returns the lists of a job that are other versions now, of which this one was found to be.
-fn stale_lists(job: &ReadJob, found: &Uri) -> BTreeMap<Uri, Stat> {
+/// Returns the lists of a job that are other versions now, of which one was found to be.
+fn stale_lists(job: &ReadJob, found: &BTreeMap<Uri, Stat>) -> BTreeMap<Uri, Stat> {
     let is_stale = |list: &ListToRead| {
-        let opened = job.open(list);
-        list.list == *found || matches!(opened, Err(RoundError::Stale(_)))
+        found.contains_key(&list.list) || matches!(job.open(list), Err(TakeOutcome::Stale(_)))
     };
     let stale = job.request.lists.iter().filter(|list| is_stale(list));
     stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
-impl From<StateError> for RoundError {
-    fn from(error: StateError) -> RoundError {
-        RoundError::Failed(error_chain(&error))
+impl From<StateError> for TakeOutcome {
+    fn from(error: StateError) -> TakeOutcome {
+        TakeOutcome::Failed(error_chain(&error))
     }
 }
 
@@ -226,11 +219,11 @@ struct JobFiles<'a> {
 }
 
 impl RoundFiles for JobFiles<'_> {
-    type Error = RoundError;
+    type Error = TakeOutcome;
 
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundError> {
+    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, TakeOutcome> {
         let keys = self.job.open(list)?.take_keys(&self.job.recent_keys);
-        keys.map_err(RoundError::of(list))
+        keys.map_err(refused(list))
     }
 
     fn changes(
@@ -238,25 +231,25 @@ impl RoundFiles for JobFiles<'_> {
         list: &ListToRead,
         span: &Range<u64>,
         places: &[EntryPlace],
-    ) -> Result<Vec<Change>, RoundError> {
+    ) -> Result<Vec<Change>, TakeOutcome> {
         let changes = self.job.open(list)?.changes(span, places);
-        changes.map_err(RoundError::of(list))
+        changes.map_err(refused(list))
     }
 
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundError> {
+    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, TakeOutcome> {
         Ok(self.rows.keys_of_list(&self.job.request.set, list)?)
     }
 
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundError> {
+    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, TakeOutcome> {
         Ok(self.rows.last_keys_of_list(&self.job.request.set, list)?)
     }
 
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RoundError> {
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), TakeOutcome> {
         Ok(self.rows.each_key_row(&self.job.request.set, pass)?)
     }
 }
 
-fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, RoundError> {
+fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, TakeOutcome> {
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
     match job.request.inventory {
@@ -269,19 +262,19 @@ fn try_take_inventory(
     job: &ReadJob,
     rules: DeletionRules,
     rows: Db<'_>,
-) -> Result<Taken, RoundError> {
+) -> Result<Taken, TakeOutcome> {
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.
-    let files: Result<Vec<_>, RoundError> = lists.iter().map(|list| job.open(list)).collect();
+    let files: Result<Vec<_>, TakeOutcome> = lists.iter().map(|list| job.open(list)).collect();
     let mut files = files?;
     let mut listed = Vec::new();
     for (list, file) in lists.iter().zip(&mut files) {
-        listed.push(file.resources().map_err(RoundError::of(list))?);
+        listed.push(file.resources().map_err(refused(list))?);
     }
     rows.read_inventory(&job.request.set, |stored| {
         take_inventory(&job.request, rules, listed, stored, |list, positions| {
             let entries = files[list].resource_entries(positions);
-            entries.map_err(RoundError::of(&lists[list]))
+            entries.map_err(refused(&lists[list]))
         })
     })
 }

@@ -21,9 +21,9 @@ use tracing::{info, warn};
 use websub::http::Clock;
 use websub::hub::{HubRecord, Relay};
 
-use crate::admin::Readiness;
+use crate::announce::time::elapsed;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::commands::{CommandAnswer, CommandReply, ask_hub, no_embedded_hub};
+use crate::daemon::event_loop::commands::{CommandAnswer, ask_subscriptions, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::last_day::LastDay;
 use crate::daemon::event_loop::state_saver::StateSaver;
@@ -34,7 +34,7 @@ use crate::report;
 use crate::report::figures::Counts;
 use crate::report::status::{ConfigurationStatus, Detail, IntervalView, Status};
 use crate::report::summary::DaemonActivity;
-use crate::state::open::{StateFile, StateFileError};
+use crate::state::open::StateFileError;
 use crate::state::{self, Db, StateError};
 
 /// Time that requests in flight may take to end when rsnotify stops. Service managers kill it after 30 s or more.
@@ -50,7 +50,7 @@ pub enum Input<I> {
     /// A request by a command.
     Command(ControlRequest, oneshot::Sender<ControlReply>),
     /// The reply to a command that the embedded hub has executed; its records came before this.
-    CommandDone(CommandReply),
+    CommandDone(oneshot::Sender<ControlReply>, ControlReply),
     /// The embedded hub has ended the deliveries that it had begun.
     HubDrained,
     /// The configuration is to be reloaded, and the outcome told to who asked for it.
@@ -91,8 +91,8 @@ pub trait Role: Sized {
         false
     }
 
-    /// Returns true if the next step has something to do by now.
-    fn is_due(&self, parts: &LoopParts<Self::Input>) -> bool;
+    /// Returns the time at which a step has something to do, even without inputs.
+    fn wake(&self) -> Option<Timestamp>;
 
     /// Takes the inputs, what is due by now, and the changes of the hub in one transaction. If that fails, nothing happened,
     /// and the inputs are kept. `is_awaited` says that somebody is answered once it is saved.
@@ -111,17 +111,11 @@ pub trait Role: Sized {
     /// Returns the connection that writes the state.
     fn connection(&mut self) -> &mut Connection;
 
-    /// Returns the time until [`Role::is_due`].
-    fn time_to_wait(&self, parts: &LoopParts<Self::Input>) -> Option<Duration>;
-
     /// Takes a command about sources, channels or hubs, and returns how it is answered.
     fn command(&mut self, request: ControlRequest, now: Timestamp) -> CommandAnswer;
 
-    /// Takes the answer of a command that the last step has executed.
-    fn take_answer(&mut self) -> ControlReply;
-
-    /// Answers a question.
-    fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply;
+    /// Answers a question, or else the command that the last step has executed.
+    fn answer(&mut self, question: Option<ControlRequest>, now: Timestamp) -> ControlReply;
 
     /// Returns the status of its own work.
     fn status(
@@ -168,33 +162,10 @@ pub struct LoopParts<I> {
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
     /// Once it was told to stop: the end of the wait for work that is under way.
-    stop_by: Option<Instant>,
+    pub stop_by: Option<Instant>,
 }
 
 impl<I> LoopParts<I> {
-    /// Returns the parts of a process that began at `began`, without a hub.
-    pub fn new(
-        file: StateFile,
-        clock: Clock,
-        inputs: Sender<Input<I>>,
-        failpoints: Failpoints,
-        began: Timestamp,
-    ) -> LoopParts<I> {
-        LoopParts {
-            clock,
-            saver: StateSaver::new(file),
-            hub: HubLink::default(),
-            counts: Counts {
-                began,
-                ..Counts::default()
-            },
-            failpoints,
-            inputs,
-            runtime: Handle::current(),
-            stop_by: None,
-        }
-    }
-
     /// Returns true once nothing new is to begin.
     pub fn is_stopping(&self) -> bool {
         self.stop_by.is_some()
@@ -207,7 +178,7 @@ pub struct EventLoop<R: Role> {
     pub parts: LoopParts<R::Input>,
     pub reporter: StatusReporter,
     /// Replies to commands of this step, which wait until it is saved.
-    replies: Vec<CommandReply>,
+    replies: Vec<(oneshot::Sender<ControlReply>, CommandAnswer)>,
     /// Requests for the status, which is that after this step.
     asks: Vec<(Detail, oneshot::Sender<Status>)>,
 }
@@ -217,7 +188,6 @@ impl<R: Role> EventLoop<R> {
     pub fn new(
         mut role: R,
         parts: LoopParts<R::Input>,
-        readiness: Readiness,
         configuration: ConfigurationStatus,
     ) -> EventLoop<R> {
         // Nothing depends on it: if it cannot be read, the counts begin anew.
@@ -227,7 +197,7 @@ impl<R: Role> EventLoop<R> {
         EventLoop {
             role,
             parts,
-            reporter: StatusReporter::new(readiness, configuration, began, last_day),
+            reporter: StatusReporter::new(configuration, began, last_day),
             replies: Vec::new(),
             asks: Vec::new(),
         }
@@ -267,7 +237,12 @@ impl<R: Role> EventLoop<R> {
             }
             match (self.parts.stop_by, reload) {
                 (Some(by), _) if self.is_done() || Instant::now() >= by => {
-                    self.log_unanswered();
+                    self.role.log_unanswered();
+                    if self.parts.hub.is_draining {
+                        warn!(
+                            "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
+                        );
+                    }
                     return Ended::Stopped { by };
                 }
                 (None, Some(replies)) => return Ended::Reload(replies),
@@ -307,7 +282,14 @@ impl<R: Role> EventLoop<R> {
         let wakes = wakes.into_iter().flatten();
         let wake = wakes.fold(self.parts.saver.wake(), Instant::min);
         let wait = wake.saturating_duration_since(Instant::now());
-        let work = self.role.time_to_wait(&self.parts);
+        if self.parts.saver.trouble.is_some() {
+            return wait;
+        }
+        if self.role.has_inputs() {
+            return Duration::ZERO;
+        }
+        let now = self.parts.clock.now();
+        let work = self.role.wake().map(|wake| elapsed(now, wake));
         work.map_or(wait, |work| work.min(wait))
     }
 
@@ -319,7 +301,9 @@ impl<R: Role> EventLoop<R> {
             Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => self.asks.push((detail, answer)),
             Input::Command(request, reply) => self.command(request, reply),
-            Input::CommandDone(reply) => self.replies.push(reply),
+            Input::CommandDone(reply, answer) => {
+                self.replies.push((reply, CommandAnswer::Ready(answer)));
+            }
             Input::HubDrained => self.parts.hub.is_draining = false,
             // The loop has taken note of it, or has ended.
             Input::Reload(_) | Input::Stop => {}
@@ -342,7 +326,9 @@ impl<R: Role> EventLoop<R> {
         if let Some(day) = reporter.last_day.unsaved(false) {
             parts.saver.unsaved.last_day = Some(day);
         }
-        let is_step = role.has_inputs() || role.is_due(parts) || !parts.saver.unsaved.is_empty();
+        let now = parts.clock.now();
+        let is_due = role.wake().is_some_and(|wake| wake <= now);
+        let is_step = is_due || role.has_inputs() || !parts.saver.unsaved.is_empty();
         let began = Instant::now();
         let saved = if is_step {
             let checked = parts.saver.file.check(role.connection());
@@ -369,40 +355,42 @@ impl<R: Role> EventLoop<R> {
         let answer = match request {
             ControlRequest::Status => CommandAnswer::Question(request),
             ControlRequest::Subscriptions(about) => {
-                let hub = self.parts.hub.open();
                 let now = self.parts.clock.now();
                 let db = Db(self.role.connection());
-                let answer = hub.map_or_else(no_embedded_hub, |hub| ask_hub(&hub, about, now, db));
+                let answer = self.parts.hub.open().map(|hub| {
+                    let asked = |all: &_| ask_subscriptions(all, about, now, Some(db));
+                    let (answer, ended) = hub.inspect(asked);
+                    if let Some(key) = ended {
+                        hub.end(key, "removed by the hub's operator");
+                    }
+                    answer
+                });
+                let answer = answer.unwrap_or_else(no_embedded_hub);
                 // The records of the hub wait before it in the queue, and so are saved before it is answered.
-                let done = CommandReply {
-                    reply,
-                    answer: CommandAnswer::Ready(answer),
-                };
-                let _ = self.parts.inputs.send(Input::CommandDone(done));
+                let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));
                 return;
             }
             request => self.role.command(request, self.parts.clock.now()),
         };
-        self.replies.push(CommandReply { reply, answer });
+        self.replies.push((reply, answer));
     }
 
     fn is_command_waiting(&self) -> bool {
         let last = self.replies.last();
-        last.is_some_and(|reply| matches!(reply.answer, CommandAnswer::OfStep))
+        matches!(last, Some((_, CommandAnswer::OfStep)))
     }
 
     /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
     fn send_replies(&mut self) {
-        for CommandReply { reply, answer } in std::mem::take(&mut self.replies) {
+        let now = self.parts.clock.now();
+        for (reply, answer) in std::mem::take(&mut self.replies) {
             let answer = match answer {
                 CommandAnswer::Ready(answer) => answer,
-                CommandAnswer::OfStep => self.role.take_answer(),
+                CommandAnswer::OfStep => self.role.answer(None, now),
                 CommandAnswer::Question(ControlRequest::Status) => {
                     ControlReply::Status(Box::new(self.status(Detail::Everything)))
                 }
-                CommandAnswer::Question(request) => {
-                    self.role.answer(request, self.parts.clock.now())
-                }
+                CommandAnswer::Question(request) => self.role.answer(Some(request), now),
             };
             commands::send(reply, answer, self.parts.saver.trouble.as_deref());
         }
@@ -486,19 +474,26 @@ impl<R: Role> EventLoop<R> {
     fn is_done(&self) -> bool {
         self.role.is_done() && !self.parts.hub.is_draining
     }
-
-    fn log_unanswered(&self) {
-        self.role.log_unanswered();
-        if self.parts.hub.is_draining {
-            warn!(
-                "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
-            );
-        }
-    }
 }
 
-/// Returns what was counted since the start, and what is pending.
+/// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
 fn totals<R: Role>(role: &mut R, parts: &LoopParts<R::Input>, now: Timestamp) -> IntervalView {
     let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
-    last_day::totals(&parts.counts, role.pending(), hub.as_ref(), now)
+    let deliveries = hub.as_ref().map(|hub| hub.counts.deliveries);
+    let (deliveries, owed) = (
+        deliveries.unwrap_or_default(),
+        hub.map_or(0, |hub| hub.owed),
+    );
+    let hubs = || parts.counts.hubs.values();
+    let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
+    let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
+    let retries: u64 = hubs().map(|counts| counts.retries).sum();
+    IntervalView {
+        from: now,
+        delivered: accepted + deliveries.delivered,
+        failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
+        retries: retries + deliveries.retries,
+        pending: (role.pending() + owed) as u64,
+        starts: 0,
+    }
 }

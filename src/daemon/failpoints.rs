@@ -98,21 +98,18 @@ impl Failpoints {
         }
     }
 
-    pub fn saving(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        for (before, _) in crossed(events, effects, records) {
-            self.pass(before);
-        }
-    }
-
-    pub fn saved(&self, events: &[Event], effects: &[Effect], records: &[HubRecord]) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        for (_, after) in crossed(events, effects, records) {
-            self.pass(after);
+    /// Passes those before a step is saved, or those after it.
+    pub fn cross(
+        &self,
+        is_saved: bool,
+        events: &[Event],
+        effects: &[Effect],
+        records: &[HubRecord],
+    ) {
+        if cfg!(debug_assertions) {
+            for (before, after) in crossed(events, effects, records) {
+                self.pass(if is_saved { after } else { before });
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::warn;
 
 use crate::admin::{Admin, Readiness};
@@ -22,45 +22,18 @@ pub struct Front {
     pub public: ServedListener,
     pub admin: ServedListener,
     /// The socket of commands, and the handle that keeps it open.
-    control: Option<(ControlSocket, watch::Sender<()>)>,
-    tasks: Vec<JoinHandle<()>>,
+    pub control: Option<(ControlSocket, watch::Sender<()>)>,
+    pub tasks: JoinSet<()>,
 }
 
 impl Front {
-    /// Joins listeners that are served with that of commands. Must be called within a tokio runtime.
-    pub fn new<I: Send + 'static>(
-        (public, public_task): (ServedListener, JoinHandle<()>),
-        (admin, admin_task): (ServedListener, JoinHandle<()>),
-        state_dir: &Path,
-        inputs: &Sender<Input<I>>,
-    ) -> Front {
-        let mut tasks = vec![public_task, admin_task];
-        let control = serve_commands(state_dir, inputs, &mut tasks);
-        Front {
-            public,
-            admin,
-            control,
-            tasks,
-        }
-    }
-
-    /// Keeps the task of another listener, to wait for it at the end.
-    pub fn add(&mut self, task: JoinHandle<()>) {
-        self.tasks.retain(|task| !task.is_finished());
-        self.tasks.push(task);
-    }
-
     /// Takes no more clients. Returns a wait until `by`, and a moment at least, for answers to clients that have come before.
     pub fn close(self, by: Instant) -> impl Future<Output = ()> {
-        let tasks = self.tasks;
+        let mut tasks = self.tasks;
         drop((self.public, self.admin, self.control));
         async move {
             let left = by.saturating_duration_since(Instant::now());
-            let all = async {
-                for task in tasks {
-                    let _ = task.await;
-                }
-            };
+            let all = async { while tasks.join_next().await.is_some() {} };
             let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
         }
     }
@@ -73,20 +46,17 @@ pub fn admin_pages<I: Send + 'static>(
     inputs: &Sender<Input<I>>,
 ) -> Admin {
     let inputs = inputs.clone();
-    Admin::new(
-        readiness.clone(),
-        server.admin_hosts(),
-        move |detail, answer| {
-            let _ = inputs.send(Input::Ask(detail, answer));
-        },
-    )
+    let ask = move |detail, answer| {
+        let _ = inputs.send(Input::Ask(detail, answer));
+    };
+    Admin::new(readiness.clone(), server.admin_hosts(), ask)
 }
 
 /// Serves commands until the return value is dropped.
-fn serve_commands<I: Send + 'static>(
+pub fn serve_commands<I: Send + 'static>(
     state_dir: &Path,
     inputs: &Sender<Input<I>>,
-    tasks: &mut Vec<JoinHandle<()>>,
+    tasks: &mut JoinSet<()>,
 ) -> Option<(ControlSocket, watch::Sender<()>)> {
     match ControlServer::bind(state_dir) {
         Ok((server, socket)) => {
@@ -96,7 +66,7 @@ fn serve_commands<I: Send + 'static>(
                 let _ = inputs.send(Input::Command(request, reply));
             };
             let (open, ended) = until_dropped();
-            tasks.push(tokio::spawn(server.serve(command, ended)));
+            tasks.spawn(server.serve(command, ended));
             Some((socket, open))
         }
         Err(error) => {

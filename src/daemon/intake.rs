@@ -3,7 +3,6 @@
 
 mod daemon;
 
-use std::mem;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +17,11 @@ use websub::hub::publication::PublicationRefusal;
 use websub::hub::publication::http::{AcceptedRequest, PublicHub};
 use websub::hub::published_topics::directory::TopicDirectory;
 use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
-use websub::hub::publisher_counts::{PublisherView, views};
+use websub::hub::publisher::Publisher;
+use websub::hub::publisher_counts::views;
 use websub::hub::{HubRecord, Relay, RelayId};
-use websub::retry::end_of;
 
-use crate::announce::time::{elapsed, later};
+use crate::announce::time::later;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::event_loop::commands::CommandAnswer;
 use crate::daemon::event_loop::status_reporter::Knowledge;
@@ -58,61 +57,16 @@ pub struct Intake {
     topic_ttl: Duration,
     /// The time to search for topics to forget.
     forget_at: Timestamp,
-    /// Publications and pings of this step, which are answered once it is saved.
-    accepted: Vec<AcceptedNow>,
+    /// Replies to the publications and pings of this step, sent once it is saved.
+    replies: Vec<PublicationReply>,
+    /// Publishers of what was published or fetched in this step, each with whether it was a repeat. A ping counts when its
+    /// fetch has succeeded.
+    accepted: Vec<(Arc<str>, bool)>,
     /// Pings that are fetched once they are saved.
     pings: Vec<(Topic, Arc<str>)>,
 }
 
-/// A request that is answered once it is saved.
-struct AcceptedNow {
-    /// Nothing for what was fetched.
-    reply: Option<PublicationReply>,
-    publisher: Arc<str>,
-    kind: AcceptedKind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AcceptedKind {
-    New,
-    Repeat,
-    /// Counted when its fetch has succeeded.
-    Ping,
-}
-
 impl Intake {
-    /// Joins the parts of a process that began at `began`. Fetches of an earlier run that did not succeed are begun with the
-    /// first step.
-    fn new(
-        connection: Connection,
-        hub: Arc<PublicHub>,
-        directory: Arc<TopicDirectory>,
-        fetches: Arc<Fetches>,
-        topic_ttl: Duration,
-        began: Timestamp,
-    ) -> Intake {
-        let published = directory.read();
-        let pinged = published.topics().values();
-        let pinged = pinged.filter(|published| published.pinged.is_some());
-        let pings = pinged.map(|published| {
-            let publisher = Arc::from(published.publisher.as_str());
-            (published.topic.clone(), publisher)
-        });
-        let pings = pings.collect();
-        drop(published);
-        end_foreign_topics(&hub, &directory);
-        Intake {
-            connection,
-            hub,
-            directory,
-            fetches,
-            topic_ttl,
-            forget_at: end_of(began, topic_ttl, began),
-            accepted: Vec::new(),
-            pings,
-        }
-    }
-
     fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply, parts: &mut HubParts) {
         // While nothing can be saved, nothing is queued.
         if parts.saver.trouble.is_some() || parts.is_stopping() {
@@ -144,11 +98,7 @@ impl Intake {
                     parts.saver.unsaved.records.push(record);
                     self.pings.push((topic, Arc::clone(&publisher)));
                 }
-                self.accepted.push(AcceptedNow {
-                    reply: Some(reply),
-                    publisher,
-                    kind: AcceptedKind::Ping,
-                });
+                self.replies.push(reply);
             }
         }
     }
@@ -170,7 +120,7 @@ impl Intake {
             headers,
             ..
         } = publication;
-        let kind = match published {
+        let is_repeat = match published {
             Published::New(saved) => {
                 let seq = saved.seq;
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
@@ -183,20 +133,17 @@ impl Intake {
                 });
                 unsaved.owed.extend(owed);
                 debug!(%topic, %publisher, seq, "accepted notification {seq} of {topic} from {publisher}");
-                AcceptedKind::New
+                false
             }
             Published::Repeat(saved) => {
                 let saved = saved.map(|saved| HubRecord::Published(Box::new(saved)));
                 unsaved.records.extend(saved);
                 debug!(%topic, %publisher, "accepted a repeat on {topic} from {publisher}, which is not relayed");
-                AcceptedKind::Repeat
+                true
             }
         };
-        self.accepted.push(AcceptedNow {
-            reply,
-            publisher,
-            kind,
-        });
+        self.accepted.push((publisher, is_repeat));
+        self.replies.extend(reply);
     }
 
     fn fetched(&mut self, report: FetchReport, parts: &mut HubParts) {
@@ -215,11 +162,7 @@ impl Intake {
             FetchOutcome::Withdrawn => self.withdraw(&topic, &publisher, parts),
             FetchOutcome::Unchanged => {
                 self.end_ping(&topic, began, parts);
-                self.accepted.push(AcceptedNow {
-                    reply: None,
-                    publisher,
-                    kind: AcceptedKind::Repeat,
-                });
+                self.accepted.push((publisher, true));
             }
             FetchOutcome::Failed(attempt, reason) => {
                 match attempt {
@@ -271,43 +214,6 @@ impl Intake {
             parts.saver.unsaved.records.push(record);
         }
     }
-
-    /// Answers the publications of a step that is saved, and counts them.
-    fn answer_accepted(&mut self) {
-        for AcceptedNow {
-            reply,
-            publisher,
-            kind,
-        } in self.accepted.drain(..)
-        {
-            if kind != AcceptedKind::Ping {
-                let is_repeat = kind == AcceptedKind::Repeat;
-                self.hub
-                    .count(&publisher, |counts| counts.accepted(is_repeat));
-            }
-            if let Some(reply) = reply {
-                // The client may have disconnected.
-                let _ = reply.send(Ok(()));
-            }
-        }
-    }
-
-    fn begin_fetches(&mut self, parts: &HubParts) {
-        let max = self.hub.settings.get().max_body;
-        let _context = parts.runtime.enter();
-        for (topic, publisher) in self.pings.drain(..) {
-            self.fetches.begin(topic, publisher, max);
-        }
-    }
-
-    fn publishers(&self) -> Vec<PublisherView> {
-        let publishers = self.directory.publishers.get();
-        let counted = publishers
-            .0
-            .iter()
-            .map(|publisher| (publisher, self.hub.counts(&publisher.name)));
-        views(counted, &self.directory.read())
-    }
 }
 
 impl Role for Intake {
@@ -324,11 +230,11 @@ impl Role for Intake {
 
     /// Returns true if somebody waits for an answer, which follows the commit.
     fn has_inputs(&self) -> bool {
-        !(self.accepted.is_empty() && self.pings.is_empty())
+        !(self.replies.is_empty() && self.accepted.is_empty() && self.pings.is_empty())
     }
 
-    fn is_due(&self, parts: &HubParts) -> bool {
-        parts.clock.now() >= self.forget_at
+    fn wake(&self) -> Option<Timestamp> {
+        Some(self.forget_at)
     }
 
     fn save(&mut self, parts: &mut HubParts, _: bool) -> Result<(), StateFileError> {
@@ -347,33 +253,42 @@ impl Role for Intake {
             let db = Db(&transaction);
             changes.write(db)?;
             state::save_time(db, now, Timestamp::now())?;
-            failpoints.saving(&[], &[], &changes.records);
+            failpoints.cross(false, &[], &[], &changes.records);
             Ok(transaction.commit()?)
         };
         write().map_err(|error| saver.file.save_error(error))?;
-        failpoints.saved(&[], &[], &changes.records);
+        failpoints.cross(true, &[], &[], &changes.records);
         Ok(())
     }
 
     fn perform(&mut self, owed: Vec<Relay>, parts: &mut HubParts) {
-        self.answer_accepted();
+        for (publisher, is_repeat) in self.accepted.drain(..) {
+            self.hub
+                .count(&publisher, |counts| counts.accepted(is_repeat));
+        }
+        for reply in self.replies.drain(..) {
+            // The client may have disconnected.
+            let _ = reply.send(Ok(()));
+        }
         parts.dispatch(owed);
-        if !parts.is_stopping() {
-            self.begin_fetches(parts);
+        if parts.is_stopping() {
+            // They are saved, and fetched at the next start.
+            self.pings.clear();
+        }
+        let max = self.hub.settings.get().max_body;
+        let _context = parts.runtime.enter();
+        for (topic, publisher) in self.pings.drain(..) {
+            self.fetches.begin(topic, publisher, max);
         }
     }
 
     /// Keeps the changes, which are saved later, and refuses their publications; one that is sent again is answered
     /// once they are saved.
     fn not_saved(&mut self) {
-        let accepted = mem::take(&mut self.accepted).into_iter();
-        for reply in accepted.filter_map(|accepted| accepted.reply) {
+        self.accepted.clear();
+        for reply in self.replies.drain(..) {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
         }
-    }
-
-    fn time_to_wait(&self, parts: &HubParts) -> Option<Duration> {
-        Some(elapsed(parts.clock.now(), self.forget_at))
     }
 
     fn connection(&mut self) -> &mut Connection {
@@ -384,17 +299,16 @@ impl Role for Intake {
         CommandAnswer::Ready(no_sources())
     }
 
-    fn take_answer(&mut self) -> ControlReply {
-        no_sources()
-    }
-
-    fn answer(&mut self, _: ControlRequest, _: Timestamp) -> ControlReply {
+    fn answer(&mut self, _: Option<ControlRequest>, _: Timestamp) -> ControlReply {
         no_sources()
     }
 
     fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Result<Status, StateError> {
+        let publishers = self.directory.publishers.get();
+        let counts = |publisher: &Publisher| self.hub.counts(&publisher.name);
+        let counted = publishers.0.iter().map(|one| (one, counts(one)));
         Ok(Status {
-            publishers: self.publishers(),
+            publishers: views(counted, &self.directory.read()),
             unknown_tokens: self.hub.unknown_tokens(),
             ..report::of_hub(now)
         })

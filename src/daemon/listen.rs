@@ -16,12 +16,11 @@ use hyper::body::Incoming;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::info;
 use websub::http::server::{self, Listener, ServerLimits};
 use websub::hub::http::EmbeddedHub;
-use websub::hub::http::public::{serve_hub, serve_public};
-use websub::hub::publication::http::PublicHub;
+use websub::hub::http::public::serve_public;
 use websub::topics::http::Topics;
 
 use crate::admin::Admin;
@@ -55,11 +54,12 @@ impl ListenerRole {
 
 /// A listener that is bound and not served yet.
 pub struct BoundListener {
-    role: ListenerRole,
+    pub role: ListenerRole,
     /// Address as configured; nothing if the service manager passed the socket.
-    address: Option<Address>,
+    pub address: Option<Address>,
     pub listener: Listener,
-    file: Option<SocketFile>,
+    /// The socket's file; nothing if it is the service manager's own.
+    pub file: Option<SocketFile>,
 }
 
 /// A listener that is served until this is dropped.
@@ -73,7 +73,7 @@ pub struct ServedListener {
 }
 
 /// The file of a Unix socket, removed when this is dropped.
-struct SocketFile(PathBuf);
+pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
@@ -116,16 +116,6 @@ pub async fn bind(address: &Address, role: ListenerRole) -> anyhow::Result<Bound
 }
 
 impl BoundListener {
-    /// Returns a listener that the service manager has bound, and whose file is its own.
-    pub fn activated(role: ListenerRole, listener: Listener) -> BoundListener {
-        BoundListener {
-            role,
-            address: None,
-            listener,
-            file: None,
-        }
-    }
-
     /// Logs where it listens.
     pub fn log_address(&self) {
         let address = match &self.listener {
@@ -150,42 +140,53 @@ impl BoundListener {
         }
     }
 
-    /// Serves topics and the embedded hub. Must be called within a tokio runtime.
+    /// Serves topics and the embedded hub, as a task. Must be called within a tokio runtime.
     pub fn serve_public(
         self,
+        tasks: &mut JoinSet<()>,
         topics: Arc<Topics>,
         hub: watch::Receiver<Option<EmbeddedHub>>,
-    ) -> (ServedListener, JoinHandle<()>) {
-        self.serve(|listener, ended| {
+    ) -> ServedListener {
+        self.serve(tasks, |listener, ended| {
             serve_public(listener, topics, hub, ServerLimits::default(), ended)
         })
     }
 
-    /// Serves a hub for many Sources. Must be called within a tokio runtime.
-    pub fn serve_hub(self, hub: Arc<PublicHub>) -> (ServedListener, JoinHandle<()>) {
-        self.serve(|listener, ended| serve_hub(listener, hub, ServerLimits::default(), ended))
+    /// Serves the admin pages, as a task, with the same limits on idle connections as topics. Must be called within a tokio
+    /// runtime.
+    pub fn serve_admin(self, tasks: &mut JoinSet<()>, admin: Admin) -> ServedListener {
+        let spare = server::spare(getrlimit(Resource::Nofile).current);
+        let limits = ServerLimits {
+            connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
+            ..ServerLimits::default()
+        };
+        let handler = move |request: Request<Incoming>| {
+            let admin = admin.clone();
+            async move { admin.answer(&request).await }
+        };
+        self.serve(tasks, |listener, ended| {
+            server::serve(listener, limits, ended, handler)
+        })
     }
 
-    /// Serves the admin pages. Must be called within a tokio runtime.
-    pub fn serve_admin(self, admin: Admin) -> (ServedListener, JoinHandle<()>) {
-        self.serve(|listener, ended| serve_admin(listener, admin, ended))
-    }
-
-    fn serve<S>(
+    /// Serves what `server` does, as a task. Must be called within a tokio runtime.
+    pub fn serve<S>(
         self,
+        tasks: &mut JoinSet<()>,
         server: impl FnOnce(Listener, HandleDropped) -> S,
-    ) -> (ServedListener, JoinHandle<()>)
+    ) -> ServedListener
     where
         S: Future<Output = ()> + Send + 'static,
     {
         let (open, ended) = until_dropped();
-        let front = ServedListener {
-            tcp: self.listener.tcp_address(),
+        let tcp = self.listener.tcp_address();
+        tasks.spawn(server(self.listener, ended));
+        ServedListener {
+            tcp,
             address: self.address,
             _file: self.file,
             _open: open,
-        };
-        (front, tokio::spawn(server(self.listener, ended)))
+        }
     }
 }
 
@@ -217,18 +218,4 @@ fn remove_stale_socket(path: &Path) {
         // If it stays, binding reports it.
         let _ = std::fs::remove_file(path);
     }
-}
-
-/// Serves the admin pages with the same limits on idle connections as topics.
-async fn serve_admin(listener: Listener, admin: Admin, shutdown: HandleDropped) {
-    let handler = move |request: Request<Incoming>| {
-        let admin = admin.clone();
-        async move { admin.answer(&request).await }
-    };
-    let spare = server::spare(getrlimit(Resource::Nofile).current);
-    let limits = ServerLimits {
-        connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
-        ..ServerLimits::default()
-    };
-    server::serve(listener, limits, shutdown, handler).await;
 }

@@ -8,36 +8,29 @@ use resourcesync::uri::Topic;
 use tracing::{Level, debug, error, info, warn};
 
 use crate::announce::event::{DropCause, Fact};
-use crate::announce::observation::MountId;
 use crate::announce::plan::{Plan, is_broker_name};
 use crate::report::status::words::{counted, missing_in_words};
 use crate::tree::TreeReport;
 
 /// Logs the reports of a tree that are no events.
 pub fn log_report(report: &TreeReport, plan: &Plan) {
-    let directory = |mount: &MountId| {
-        let mount = plan.mount(*mount)?;
-        Some(mount.directory.display())
+    let (mount, files) = match report {
+        TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } => {
+            (plan.mount(*mount), *files)
+        }
+        TreeReport::Notice(notice) if notice.is_warning() => return warn!("{notice}"),
+        TreeReport::Notice(notice) => return info!("{notice}"),
+        TreeReport::Event(_) => return,
     };
-    match report {
-        TreeReport::Sweeping { mount, files } => {
-            if let Some(mount) = directory(mount) {
-                let found = counted(*files as usize, "file");
-                debug!(%mount, files, "sweeping {mount}, {found} so far");
-            }
-        }
-        TreeReport::Swept {
-            mount, files, took, ..
-        } => {
-            let seconds = took.as_secs_f64();
-            if let Some(mount) = directory(mount) {
-                let found = counted(*files as usize, "file");
-                debug!(%mount, files, seconds, "swept {mount}, {found}");
-            }
-        }
-        TreeReport::Notice(notice) if notice.is_warning() => warn!("{notice}"),
-        TreeReport::Notice(notice) => info!("{notice}"),
-        TreeReport::Event(_) => {}
+    let Some(mount) = mount.map(|mount| mount.directory.display()) else {
+        return;
+    };
+    let found = counted(files as usize, "file");
+    if let TreeReport::Swept { took, .. } = report {
+        let seconds = took.as_secs_f64();
+        debug!(%mount, files, seconds, "swept {mount}, {found}");
+    } else {
+        debug!(%mount, files, "sweeping {mount}, {found} so far");
     }
 }
 
@@ -67,23 +60,17 @@ pub fn log_fact(fact: &Fact) {
             );
         }
         Fact::WithoutDocument { source, reason } => {
-            warn!(source, reason, "nothing is announced of {source}: {reason}");
+            warn!(source, reason, "nothing is announced of {source}: {reason}")
         }
-        Fact::MountLost { source, reason, .. } => {
-            warn!(
-                source,
-                reason, "a mount of {source} is missing: {reason}; nothing counts as deleted"
-            );
-        }
+        Fact::MountLost { source, reason, .. } => warn!(
+            source,
+            reason, "a mount of {source} is missing: {reason}; nothing counts as deleted"
+        ),
         Fact::ChannelOpened { topic, set, hubs } => {
-            info!(%topic, %set, hubs, "opened channel {topic}");
+            info!(%topic, %set, hubs, "opened channel {topic}")
         }
-        Fact::ChannelRetired { topic, set } => {
-            info!(%topic, %set, "retired channel {topic}");
-        }
-        Fact::ChannelRevived { topic, set } => {
-            info!(%topic, %set, "revived channel {topic}");
-        }
+        Fact::ChannelRetired { topic, set } => info!(%topic, %set, "retired channel {topic}"),
+        Fact::ChannelRevived { topic, set } => info!(%topic, %set, "revived channel {topic}"),
         Fact::Cut {
             topic,
             seq,
@@ -131,7 +118,7 @@ pub fn log_fact(fact: &Fact) {
             }
         }
         Fact::SkippedEntries { list, count, .. } => {
-            debug!(%list, count, "skipped {} of {list}", counted(*count, "entry"));
+            debug!(%list, count, "skipped {} of {list}", counted(*count, "entry"))
         }
         Fact::ArchivedUntold { topic, list, count } => {
             let changes = counted(*count, "change");
@@ -267,13 +254,11 @@ pub fn log_fact(fact: &Fact) {
             "{by} replaces {hub} on {} and takes over its pending changes; `replaces` in its [[hub]] can change that",
             counted(*channels, "channel")
         ),
-        Fact::Retried { notifications } => {
-            info!(
-                notifications,
-                "retrying {} now, as requested",
-                counted(*notifications, "notification")
-            );
-        }
+        Fact::Retried { notifications } => info!(
+            notifications,
+            "retrying {} now, as requested",
+            counted(*notifications, "notification")
+        ),
         Fact::Unfetched {
             topic,
             hub,

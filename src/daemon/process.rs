@@ -7,28 +7,30 @@ use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 use websub::http::Clock;
 
-use crate::admin::Readiness;
 use crate::config::reload::DaemonConfig;
 use crate::config::server::ServerSettings;
+use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::state_saver::StateSaver;
 use crate::daemon::event_loop::{EventLoop, Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoints;
-use crate::daemon::front::{self, Front};
+use crate::daemon::front::{Front, admin_pages, serve_commands};
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::{Daemon, socket_activation};
+use crate::report::figures::Counts;
 use crate::state::open::StateFile;
 
 /// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
 pub struct Process<I> {
     began: Timestamp,
     pub runtime: Runtime,
-    signals: Signals,
+    signals: [Signal; 3],
     inputs: Sender<Input<I>>,
     received: Receiver<Input<I>>,
-    pub readiness: Readiness,
+    pub tasks: JoinSet<()>,
 }
 
 impl<I: Send + 'static> Process<I> {
@@ -43,7 +45,7 @@ impl<I: Send + 'static> Process<I> {
         let handle = runtime.handle().clone();
         let _context = handle.enter();
         // Before anything that takes time or is logged: signals may come as soon as the process is known.
-        let signals = Signals::take()?;
+        let signals = signals()?;
         let (inputs, received) = mpsc::channel();
         Ok(Process {
             began,
@@ -51,7 +53,7 @@ impl<I: Send + 'static> Process<I> {
             signals,
             inputs,
             received,
-            readiness: Readiness::new(),
+            tasks: JoinSet::new(),
         })
     }
 
@@ -60,7 +62,7 @@ impl<I: Send + 'static> Process<I> {
         &self,
         server: &ServerSettings,
     ) -> anyhow::Result<(BoundListener, BoundListener)> {
-        let activated = socket_activation::take()?;
+        let [public, admin] = socket_activation::take()?;
         let bound = |activated: Option<BoundListener>, address, role| {
             let listener = match activated {
                 Some(listener) => listener,
@@ -69,15 +71,27 @@ impl<I: Send + 'static> Process<I> {
             listener.log_address();
             anyhow::Ok(listener)
         };
-        let public = bound(activated.public, &server.listen, ListenerRole::Public)?;
-        let admin = bound(activated.admin, &server.admin_listen, ListenerRole::Admin)?;
+        let public = bound(public, &server.listen, ListenerRole::Public)?;
+        let admin = bound(admin, &server.admin_listen, ListenerRole::Admin)?;
         Ok((public, admin))
     }
 
     /// Returns the parts of the event loop. Must be called within a tokio runtime.
     pub fn loop_parts(&self, file: StateFile, clock: Clock) -> LoopParts<I> {
         let failpoints = Failpoints::from_environment();
-        LoopParts::new(file, clock, self.inputs.clone(), failpoints, self.began)
+        LoopParts {
+            clock,
+            saver: StateSaver::new(file),
+            hub: HubLink::default(),
+            counts: Counts {
+                began: self.began,
+                ..Counts::default()
+            },
+            failpoints,
+            inputs: self.inputs.clone(),
+            runtime: self.runtime.handle().clone(),
+            stop_by: None,
+        }
     }
 
     /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
@@ -85,53 +99,52 @@ impl<I: Send + 'static> Process<I> {
         self,
         event_loop: EventLoop<R>,
         config: C,
-        public: (ServedListener, JoinHandle<()>),
+        public: ServedListener,
         admin: BoundListener,
     ) -> Daemon<R, C> {
-        let pages = front::admin_pages(config.server(), &self.readiness, &self.inputs);
-        let admin = admin.serve_admin(pages);
-        let front = Front::new(public, admin, config.state_dir(), &self.inputs);
-        tokio::spawn(self.signals.forward(self.inputs));
+        let (mut tasks, inputs) = (self.tasks, self.inputs);
+        let (state_dir, server, _) = config.shared();
+        let pages = admin_pages(server, &event_loop.reporter.readiness, &inputs);
+        let front = Front {
+            public,
+            admin: admin.serve_admin(&mut tasks, pages),
+            control: serve_commands(state_dir, &inputs, &mut tasks),
+            tasks,
+        };
+        tokio::spawn(forward(self.signals, inputs));
         Daemon {
             runtime: self.runtime,
             config,
             event_loop,
             received: self.received,
-            readiness: self.readiness,
             front,
         }
     }
 }
 
-/// Signals that are handled as long as this exists; unhandled, each would end the process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
+/// Starts to handle signals: SIGTERM, SIGINT and SIGHUP. Unhandled, each would end the process.
+fn signals() -> anyhow::Result<[Signal; 3]> {
+    let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
+    Ok([
+        take(SignalKind::terminate(), "SIGTERM")?,
+        take(SignalKind::interrupt(), "SIGINT")?,
+        take(SignalKind::hangup(), "SIGHUP")?,
+    ])
 }
 
-impl Signals {
-    /// Starts to handle signals.
-    fn take() -> anyhow::Result<Signals> {
-        let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
-        Ok(Signals {
-            terminate: take(SignalKind::terminate(), "SIGTERM")?,
-            interrupt: take(SignalKind::interrupt(), "SIGINT")?,
-            hangup: take(SignalKind::hangup(), "SIGHUP")?,
-        })
-    }
-
-    /// Forwards each signal to the loop, as the input that it stands for.
-    async fn forward<I>(mut self, inputs: Sender<Input<I>>) {
-        loop {
-            let input = tokio::select! {
-                _ = self.terminate.recv() => Input::Stop,
-                _ = self.interrupt.recv() => Input::Stop,
-                _ = self.hangup.recv() => Input::Reload(None),
-            };
-            if inputs.send(input).is_err() {
-                return;
-            }
+/// Forwards each signal to the loop, as the input that it stands for.
+async fn forward<I>(
+    [mut terminate, mut interrupt, mut hangup]: [Signal; 3],
+    inputs: Sender<Input<I>>,
+) {
+    loop {
+        let input = tokio::select! {
+            _ = terminate.recv() => Input::Stop,
+            _ = interrupt.recv() => Input::Stop,
+            _ = hangup.recv() => Input::Reload(None),
+        };
+        if inputs.send(input).is_err() {
+            return;
         }
     }
 }

@@ -14,19 +14,13 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ServiceManager {
     is_present: bool,
-    watchdog: Option<Watchdog>,
+    /// Interval of the pings that prove that work gets done, and the time of the next one.
+    watchdog: Option<(Duration, Instant)>,
     /// Status line that was sent last.
     line: String,
     next_line: Instant,
     /// True if the status may differ from the line that was sent last.
     is_outdated: bool,
-}
-
-/// Schedule of the pings that prove that work gets done.
-#[derive(Debug)]
-struct Watchdog {
-    interval: Duration,
-    next: Instant,
 }
 
 impl ServiceManager {
@@ -37,11 +31,8 @@ impl ServiceManager {
             is_present: std::env::var_os("NOTIFY_SOCKET").is_some(),
             watchdog: sd_notify::watchdog_enabled()
                 .filter(|timeout| !timeout.is_zero())
-                .map(|timeout| Watchdog {
-                    // As sd_watchdog_enabled(3) recommends.
-                    interval: timeout / 2,
-                    next: now,
-                }),
+                // As sd_watchdog_enabled(3) recommends.
+                .map(|timeout| (timeout / 2, now)),
             line: String::new(),
             next_line: now,
             is_outdated: false,
@@ -84,17 +75,15 @@ impl ServiceManager {
     /// Returns true if the watchdog wants a ping. A step that begins so ends with [`ServiceManager::ping`], once the
     /// store has answered in it.
     pub fn is_ping_due(&self) -> bool {
-        let now = Instant::now();
         self.watchdog
-            .as_ref()
-            .is_some_and(|watchdog| watchdog.next <= now)
+            .is_some_and(|(_, next)| next <= Instant::now())
     }
 
     /// Pings the watchdog: the loop has stepped, and the store has answered. An error is an answer too: no restart makes
     /// room on a disk. A store that does not answer keeps the loop from coming here.
     pub fn ping(&mut self) {
-        if let Some(watchdog) = &mut self.watchdog {
-            watchdog.next = Instant::now() + watchdog.interval;
+        if let Some((interval, next)) = &mut self.watchdog {
+            *next = Instant::now() + *interval;
             self.notify(NotifyState::Watchdog);
         }
     }
@@ -102,7 +91,7 @@ impl ServiceManager {
     /// Returns when the loop must step for the service manager's sake.
     pub fn wake(&self) -> Option<Instant> {
         let line = self.is_outdated.then_some(self.next_line);
-        let ping = self.watchdog.as_ref().map(|watchdog| watchdog.next);
+        let ping = self.watchdog.map(|(_, next)| next);
         line.into_iter().chain(ping).min()
     }
 

@@ -10,31 +10,29 @@ use websub::http::server::Listener;
 
 use crate::daemon::listen::{BoundListener, ListenerRole};
 
-/// The listeners that were passed.
-#[derive(Default)]
-pub struct ActivatedSockets {
-    pub public: Option<BoundListener>,
-    pub admin: Option<BoundListener>,
-}
-
-/// Takes the sockets that were passed, once, and out of the environment: so before any thread may read that, but within a
+/// Takes the public listener and that of the admin pages, if they were passed, once, and out of the environment: so before any thread may read that, but within a
 /// tokio runtime. A socket named `admin` is for the admin pages, any other for topics: a socket unit that names nothing
 /// passes its own name.
-pub fn take() -> anyhow::Result<ActivatedSockets> {
+pub fn take() -> anyhow::Result<[Option<BoundListener>; 2]> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
     let mut sockets = ListenFd::from_env();
-    let mut activated = ActivatedSockets::default();
+    let (mut public, mut admin) = (None, None);
     for index in 0..sockets.len() {
         let (role, slot) = match names.next() {
-            Some("admin") => (ListenerRole::Admin, &mut activated.admin),
-            _ => (ListenerRole::Public, &mut activated.public),
+            Some("admin") => (ListenerRole::Admin, &mut admin),
+            _ => (ListenerRole::Public, &mut public),
         };
         let name = role.name();
         let listener = listener(&mut sockets, index).with_context(|| {
             format!("cannot use the socket passed by the service manager ({name})")
         })?;
-        let bound = BoundListener::activated(role, listener);
+        let bound = BoundListener {
+            role,
+            address: None,
+            listener,
+            file: None,
+        };
         if slot.replace(bound).is_some() {
             bail!(
                 "the service manager passed more than one socket ({name}): pass one, and name another one \"admin\" \
@@ -42,7 +40,7 @@ pub fn take() -> anyhow::Result<ActivatedSockets> {
             );
         }
     }
-    Ok(activated)
+    Ok([public, admin])
 }
 
 fn listener(sockets: &mut ListenFd, index: usize) -> anyhow::Result<Listener> {

@@ -7,54 +7,34 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use slab::Slab;
-
 use crate::announce::observation::Identity;
 use crate::tree::file_system::FileSystem;
-use crate::tree::model::{DirectoryId, FileId, number};
+use crate::tree::model::{DirectoryId, FileId, Model, number};
 use crate::tree::watches::WatchKey;
 
-/// The directories, by number.
-///
-/// A directory that has a parent is an entry of that under its name, and of no other.
-#[derive(Debug, Default)]
-pub(super) struct Directories {
-    directories: Slab<Directory>,
-}
-
 /// One path that is a directory, possibly by a link.
-#[derive(Debug)]
-pub(super) struct Directory {
+#[derive(Debug, Default)]
+pub struct Directory {
     /// Position of its mount in the settings. Neither this nor its parent and name ever change.
-    pub(super) mount: usize,
+    pub mount: usize,
     /// The directory above it; nothing for the root of a mount.
-    pub(super) parent: Option<DirectoryId>,
-    pub(super) name: Arc<[u8]>,
-    entries: HashMap<Arc<[u8]>, TreeEntry>,
+    pub parent: Option<DirectoryId>,
+    pub name: Arc<[u8]>,
+    pub entries: HashMap<Arc<[u8]>, TreeEntry>,
     /// Identity of the directory that was listed last; of a link, of its target.
-    pub(super) identity: Option<Identity>,
+    pub identity: Option<Identity>,
     /// File system that it lies in, which need not be that of the mount's root.
-    pub(super) file_system: FileSystem,
-    pub(super) is_link: bool,
+    pub file_system: FileSystem,
+    pub is_link: bool,
     /// True if something is mounted there, be it a part of the same file system.
-    pub(super) is_mount_point: bool,
-    pub(super) watch: Option<WatchKey>,
-    pub(super) state: DirectoryState,
-    /// Number of the listing that met it last.
-    pub(super) met: u32,
-}
-
-/// Outcome of the last attempt to list a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DirectoryState {
-    Readable,
-    Denied,
-    /// It stands above itself, so that nothing in it is looked at.
-    Circle,
+    pub is_mount_point: bool,
+    pub watch: Option<WatchKey>,
+    /// True if it stands above itself, so that nothing in it is looked at.
+    pub is_circle: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TreeEntry {
+pub enum TreeEntry {
     Directory(DirectoryId),
     File(FileId),
     /// A link that leads nowhere, or in a circle.
@@ -64,14 +44,14 @@ pub(super) enum TreeEntry {
 }
 
 impl TreeEntry {
-    pub(super) fn directory(self) -> Option<DirectoryId> {
+    pub fn directory(self) -> Option<DirectoryId> {
         match self {
             TreeEntry::Directory(id) => Some(id),
             TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
         }
     }
 
-    pub(super) fn file(self) -> Option<FileId> {
+    pub fn file(self) -> Option<FileId> {
         match self {
             TreeEntry::File(id) => Some(id),
             TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
@@ -80,28 +60,15 @@ impl TreeEntry {
 }
 
 impl Directory {
-    fn new(mount: usize, parent: Option<DirectoryId>, name: Arc<[u8]>) -> Directory {
-        Directory {
-            is_link: parent.is_none(),
-            mount,
-            parent,
-            name,
-            entries: HashMap::new(),
-            identity: None,
-            file_system: FileSystem::default(),
-            is_mount_point: false,
-            watch: None,
-            state: DirectoryState::Readable,
-            met: 0,
-        }
-    }
-
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&Arc<[u8]>, TreeEntry)> {
-        self.entries.iter().map(|(name, entry)| (name, *entry))
+    /// Returns the names that a listing did not find, which has its names in order.
+    pub fn unmet<K>(&self, found: &[(Box<[u8]>, K)]) -> Vec<Arc<[u8]>> {
+        let is_met = |name: &[u8]| found.binary_search_by(|(it, _)| (**it).cmp(name)).is_ok();
+        let unmet = self.entries.keys().filter(|name| !is_met(name));
+        unmet.cloned().collect()
     }
 
     /// Returns the candidate files in it.
-    pub(super) fn files(&self) -> impl Iterator<Item = FileId> {
+    pub fn files(&self) -> impl Iterator<Item = FileId> {
         self.entries.values().filter_map(|entry| entry.file())
     }
 
@@ -114,35 +81,44 @@ impl Directory {
     }
 }
 
-impl Directories {
-    pub(super) fn get(&self, id: DirectoryId) -> Option<&Directory> {
+impl Model {
+    pub fn directory(&self, id: DirectoryId) -> Option<&Directory> {
         self.directories.get(id.0 as usize)
     }
 
-    pub(super) fn get_mut(&mut self, id: DirectoryId) -> Option<&mut Directory> {
+    pub fn directory_mut(&mut self, id: DirectoryId) -> Option<&mut Directory> {
         self.directories.get_mut(id.0 as usize)
     }
 
     /// Adds the root of a mount, which may be a link.
-    pub(super) fn add_root(&mut self, mount: usize) -> DirectoryId {
-        self.add(Directory::new(mount, None, [].into()))
+    pub fn add_root(&mut self, mount: usize) -> DirectoryId {
+        let is_link = true;
+        self.add_directory(Directory {
+            mount,
+            is_link,
+            ..Directory::default()
+        })
     }
 
     /// Adds a directory to another one, unless that is gone.
-    pub(super) fn add_below(&mut self, parent: DirectoryId, name: &[u8]) -> Option<DirectoryId> {
-        let mount = self.mount_of(parent)?;
+    pub fn add_below(&mut self, parent: DirectoryId, name: &[u8]) -> Option<DirectoryId> {
         let name: Arc<[u8]> = name.into();
-        let id = self.add(Directory::new(mount, Some(parent), Arc::clone(&name)));
+        let id = self.add_directory(Directory {
+            mount: self.mount_of(parent)?,
+            parent: Some(parent),
+            name: Arc::clone(&name),
+            ..Directory::default()
+        });
         self.set_entry(parent, name, TreeEntry::Directory(id));
         Some(id)
     }
 
-    fn add(&mut self, directory: Directory) -> DirectoryId {
+    fn add_directory(&mut self, directory: Directory) -> DirectoryId {
         DirectoryId(number(self.directories.insert(directory)))
     }
 
     /// Removes a directory, but nothing beneath it.
-    pub(super) fn remove(&mut self, id: DirectoryId) -> Option<Directory> {
+    pub fn remove_directory(&mut self, id: DirectoryId) -> Option<Directory> {
         let removed = self.directories.try_remove(id.0 as usize)?;
         if let Some(parent) = removed.parent {
             self.remove_entry(parent, &removed.name);
@@ -152,56 +128,60 @@ impl Directories {
 
     // Names.
 
-    pub(super) fn entry(&self, id: DirectoryId, name: &[u8]) -> Option<TreeEntry> {
-        self.get(id)?.entries.get(name).copied()
+    pub fn entry(&self, id: DirectoryId, name: &[u8]) -> Option<TreeEntry> {
+        self.directory(id)?.entries.get(name).copied()
     }
 
     /// Sets the entry of a name in a directory.
-    pub(super) fn set_entry(&mut self, id: DirectoryId, name: Arc<[u8]>, entry: TreeEntry) {
-        if let Some(directory) = self.get_mut(id) {
+    pub fn set_entry(&mut self, id: DirectoryId, name: Arc<[u8]>, entry: TreeEntry) {
+        if let Some(directory) = self.directory_mut(id) {
             directory.entries.insert(name, entry);
         }
     }
 
-    pub(super) fn remove_entry(&mut self, id: DirectoryId, name: &[u8]) {
-        if let Some(directory) = self.get_mut(id) {
+    pub fn remove_entry(&mut self, id: DirectoryId, name: &[u8]) {
+        if let Some(directory) = self.directory_mut(id) {
             directory.entries.remove(name);
         }
     }
 
     /// Returns the directory at a path below another one, if it is known.
-    pub(super) fn at(&self, root: DirectoryId, below: &[u8]) -> Option<DirectoryId> {
+    pub fn at(&self, root: DirectoryId, below: &[u8]) -> Option<DirectoryId> {
         let mut names = below.split(|&byte| byte == b'/');
         names.try_fold(root, |id, name| self.entry(id, name)?.directory())
     }
 
     /// Returns all directories beneath one, itself first.
-    pub(super) fn beneath(&self, id: DirectoryId) -> Vec<DirectoryId> {
+    pub fn beneath(&self, id: DirectoryId) -> Vec<DirectoryId> {
         let mut found = vec![id];
         let mut next = 0;
         while let Some(&id) = found.get(next) {
             next += 1;
-            found.extend(self.get(id).into_iter().flat_map(Directory::directories));
+            found.extend(
+                self.directory(id)
+                    .into_iter()
+                    .flat_map(Directory::directories),
+            );
         }
         found
     }
 
     /// Returns the candidate files in a directory and in all beneath it.
-    pub(super) fn files_beneath(&self, id: DirectoryId) -> Vec<FileId> {
+    pub fn files_beneath(&self, id: DirectoryId) -> Vec<FileId> {
         let directories = self.beneath(id).into_iter();
-        let directories = directories.filter_map(|id| self.get(id));
+        let directories = directories.filter_map(|id| self.directory(id));
         directories.flat_map(Directory::files).collect()
     }
 
     // Paths.
 
     /// Returns the position of the mount that a directory lies in.
-    pub(super) fn mount_of(&self, id: DirectoryId) -> Option<usize> {
-        self.get(id).map(|directory| directory.mount)
+    pub fn mount_of(&self, id: DirectoryId) -> Option<usize> {
+        self.directory(id).map(|directory| directory.mount)
     }
 
     /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
-    pub(super) fn below(&self, id: DirectoryId) -> Vec<u8> {
+    pub fn below(&self, id: DirectoryId) -> Vec<u8> {
         let path = self.path_to(id).map(|(_, directory)| directory);
         let beneath_root = path.filter(|directory| directory.parent.is_some());
         let names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
@@ -213,7 +193,7 @@ impl Directories {
     }
 
     /// Returns the path of a name in a directory, below the mount.
-    pub(super) fn below_name(&self, id: DirectoryId, name: &[u8]) -> Vec<u8> {
+    pub fn below_name(&self, id: DirectoryId, name: &[u8]) -> Vec<u8> {
         let mut below = self.below(id);
         push_name(&mut below, name);
         below
@@ -221,48 +201,48 @@ impl Directories {
 
     /// Returns a directory and those above it, nearest first.
     fn path_to(&self, id: DirectoryId) -> impl Iterator<Item = (DirectoryId, &Directory)> {
-        let known = |id: DirectoryId| Some((id, self.get(id)?));
+        let known = |id: DirectoryId| Some((id, self.directory(id)?));
         std::iter::successors(known(id), move |(_, below)| known(below.parent?))
     }
 
     /// Returns the number of links that the path to a directory leads through. The root may be one, which does not count.
-    pub(super) fn links_on_path(&self, id: DirectoryId) -> usize {
+    pub fn links_on_path(&self, id: DirectoryId) -> usize {
         let is_link = |(_, it): &(DirectoryId, &Directory)| it.is_link && it.parent.is_some();
         self.path_to(id).filter(is_link).count()
     }
 
     /// Returns true if a link in this directory to another one leads back to it, or to one above it.
-    pub(super) fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
+    pub fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
         let mut path = self.path_to(id);
         path.any(|(_, directory)| directory.identity == Some(target))
     }
 
     /// Returns the nearest directory above this one that has this identity.
-    pub(super) fn same_above(&self, id: DirectoryId, identity: Identity) -> Option<DirectoryId> {
+    pub fn same_above(&self, id: DirectoryId, identity: Identity) -> Option<DirectoryId> {
         let mut above = self.path_to(id).skip(1);
         let same = above.find(|(_, directory)| directory.identity == Some(identity));
         same.map(|(id, _)| id)
     }
 
     /// Returns true if a directory lies on another device than the one above it, and that one is not known to be local.
-    pub(super) fn is_on_remote_device(&self, id: DirectoryId) -> bool {
-        let Some(directory) = self.get(id) else {
+    pub fn is_on_remote_device(&self, id: DirectoryId) -> bool {
+        let Some(directory) = self.directory(id) else {
             return false;
         };
-        let parent = directory.parent.and_then(|id| self.get(id));
+        let parent = directory.parent.and_then(|id| self.directory(id));
         let is_on_another = parent.is_some_and(|it| it.device() != directory.device());
         is_on_another && !directory.file_system.is_local
     }
 
     /// Returns the file system of the directory above, if this one lies on the same device.
-    pub(super) fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystem> {
-        let parent = self.get(self.get(id)?.parent?)?;
+    pub fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystem> {
+        let parent = self.directory(self.directory(id)?.parent?)?;
         (parent.device() == Some(device)).then_some(parent.file_system)
     }
 }
 
 /// Appends a component to a path.
-pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
+pub fn push_name(path: &mut Vec<u8>, name: &[u8]) {
     if !path.is_empty() {
         path.push(b'/');
     }
@@ -270,7 +250,7 @@ pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
 }
 
 /// Returns a path below a directory.
-pub(super) fn join(directory: &Path, below: &[u8]) -> PathBuf {
+pub fn join(directory: &Path, below: &[u8]) -> PathBuf {
     if below.is_empty() {
         directory.to_owned()
     } else {
@@ -281,67 +261,74 @@ pub(super) fn join(directory: &Path, below: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use crate::announce::observation::Identity;
-    use crate::tree::directories::{Directories, TreeEntry};
+    use crate::tree::directories::TreeEntry;
     use crate::tree::file_system::FileSystem;
-    use crate::tree::model::DirectoryId;
+    use crate::tree::model::{DirectoryId, Model};
 
     fn identity(device: u64, inode: u64) -> Option<Identity> {
         Some(Identity { device, inode })
     }
 
     /// A root and `a/b` in it, the inodes of which are 1, 2 and 3.
-    fn tree() -> (Directories, [DirectoryId; 3]) {
-        let mut directories = Directories::default();
-        let root = directories.add_root(0);
-        let a = directories.add_below(root, b"a").unwrap();
-        let b = directories.add_below(a, b"b").unwrap();
+    fn tree() -> (Model, [DirectoryId; 3]) {
+        let mut model = Model::default();
+        let root = model.add_root(0);
+        let a = model.add_below(root, b"a").unwrap();
+        let b = model.add_below(a, b"b").unwrap();
         for (id, inode) in [(root, 1), (a, 2), (b, 3)] {
-            directories.get_mut(id).unwrap().identity = identity(1, inode);
+            model.directory_mut(id).unwrap().identity = identity(1, inode);
         }
-        (directories, [root, a, b])
+        (model, [root, a, b])
     }
 
     #[test]
     fn a_directory_is_found_by_its_path_until_it_is_removed() {
-        let (mut directories, [root, a, b]) = tree();
-        assert_eq!(directories.below(root), b"");
-        assert_eq!(directories.below(b), b"a/b");
-        assert_eq!(directories.below_name(root, b"x.xml"), b"x.xml");
-        assert_eq!(directories.at(root, b"a/b"), Some(b));
-        assert_eq!(directories.beneath(root), [root, a, b]);
-        directories.remove(b);
-        assert_eq!(directories.at(root, b"a/b"), None);
-        assert_eq!(directories.beneath(root), [root, a]);
-        assert_eq!(directories.add_below(b, b"c"), None);
+        let (mut model, [root, a, b]) = tree();
+        assert_eq!(model.below(root), b"");
+        assert_eq!(model.below(b), b"a/b");
+        assert_eq!(model.below_name(root, b"x.xml"), b"x.xml");
+        assert_eq!(model.at(root, b"a/b"), Some(b));
+        assert_eq!(model.beneath(root), [root, a, b]);
+        model.remove_directory(b);
+        assert_eq!(model.at(root, b"a/b"), None);
+        assert_eq!(model.beneath(root), [root, a]);
+        assert_eq!(model.add_below(b, b"c"), None);
+    }
+
+    #[test]
+    fn names_that_a_listing_does_not_find_are_told_apart() {
+        let (mut model, [root, ..]) = tree();
+        model.set_entry(root, b"link".as_slice().into(), TreeEntry::Refused);
+        let root = model.directory(root).unwrap();
+        assert_eq!(root.unmet::<()>(&[]).len(), 2);
+        let found = ["a", "b"].map(|name| (name.as_bytes().into(), ()));
+        assert_eq!(root.unmet(&found), [b"link".as_slice().into()]);
     }
 
     #[test]
     fn a_path_leads_through_no_name_that_is_no_directory() {
-        let (mut directories, [root, ..]) = tree();
+        let (mut model, [root, ..]) = tree();
         for entry in [TreeEntry::Dangling, TreeEntry::Refused] {
-            directories.set_entry(root, b"x".as_slice().into(), entry);
-            assert_eq!(directories.at(root, b"x"), None, "{entry:?}");
+            model.set_entry(root, b"x".as_slice().into(), entry);
+            assert_eq!(model.at(root, b"x"), None, "{entry:?}");
         }
     }
 
     #[test]
     fn links_on_a_path_count_beneath_the_root() {
-        let (mut directories, [root, a, b]) = tree();
-        assert!(directories.get(root).unwrap().is_link);
-        assert_eq!(directories.links_on_path(b), 0);
-        directories.get_mut(a).unwrap().is_link = true;
-        assert_eq!(
-            [root, a, b].map(|id| directories.links_on_path(id)),
-            [0, 1, 1]
-        );
+        let (mut model, [root, a, b]) = tree();
+        assert!(model.directory(root).unwrap().is_link);
+        assert_eq!(model.links_on_path(b), 0);
+        model.directory_mut(a).unwrap().is_link = true;
+        assert_eq!([root, a, b].map(|id| model.links_on_path(id)), [0, 1, 1]);
     }
 
     #[test]
     fn a_link_to_a_directory_on_the_way_to_it_leads_back() {
-        let (directories, [root, a, b]) = tree();
-        let leads_back = |id, inode| directories.leads_back(id, identity(1, inode).unwrap());
+        let (model, [root, a, b]) = tree();
+        let leads_back = |id, inode| model.leads_back(id, identity(1, inode).unwrap());
         assert!(leads_back(b, 1) && leads_back(b, 3) && !leads_back(a, 3));
-        let above = |id, inode| directories.same_above(id, identity(1, inode).unwrap());
+        let above = |id, inode| model.same_above(id, identity(1, inode).unwrap());
         assert_eq!(
             [above(b, 1), above(b, 2), above(b, 3)],
             [Some(root), Some(a), None]
@@ -350,14 +337,14 @@ mod tests {
 
     #[test]
     fn a_directory_on_another_device_is_remote_unless_it_is_known_to_be_local() {
-        let (mut directories, [_, a, b]) = tree();
+        let (mut model, [_, a, b]) = tree();
         let same = Some(FileSystem::default());
-        assert!(!directories.is_on_remote_device(b));
-        assert_eq!(directories.file_system_above(b, 1), same);
-        directories.get_mut(a).unwrap().identity = identity(2, 2);
-        assert!(directories.is_on_remote_device(a) && directories.is_on_remote_device(b));
-        assert_eq!(directories.file_system_above(b, 1), None);
-        directories.get_mut(b).unwrap().file_system.is_local = true;
-        assert!(!directories.is_on_remote_device(b));
+        assert!(!model.is_on_remote_device(b));
+        assert_eq!(model.file_system_above(b, 1), same);
+        model.directory_mut(a).unwrap().identity = identity(2, 2);
+        assert!(model.is_on_remote_device(a) && model.is_on_remote_device(b));
+        assert_eq!(model.file_system_above(b, 1), None);
+        model.directory_mut(b).unwrap().file_system.is_local = true;
+        assert!(!model.is_on_remote_device(b));
     }
 }

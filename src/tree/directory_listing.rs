@@ -10,138 +10,126 @@ use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
-use crate::tree::directories::{DirectoryState, TreeEntry, join, push_name};
+use crate::tree::directories::{TreeEntry, join, push_name};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
 use crate::tree::model::DirectoryId;
 use crate::tree::mount::unreadable_root;
 use crate::tree::observer::Observer;
-use crate::tree::work_queue::{Depth, Trigger};
+use crate::tree::work_queue::Depth;
 
-/// The mode of a listing.
-#[derive(Debug, Clone, Copy)]
-struct ListingMode {
-    directory: DirectoryId,
+/// A directory that is open to be listed.
+struct OpenDirectory {
+    id: DirectoryId,
     /// Position of its mount.
     mount: usize,
+    path: PathBuf,
+    fd: OwnedFd,
+    /// Depth of the listing of directories in it, apart from those that are new.
     depth: Depth,
-    trigger: Trigger,
 }
 
 impl Observer<'_> {
     /// Lists a directory and updates the model, or finds out what has become of it. Its subdirectories are listed later if
     /// they are new or `depth` says so.
-    pub(super) fn list(&mut self, id: DirectoryId, depth: Depth, trigger: Trigger) {
-        let Some(directory) = self.model.directories.get(id) else {
+    pub fn list(&mut self, id: DirectoryId, depth: Depth) {
+        let Some(directory) = self.model.directory(id) else {
             return;
         };
-        let (at, is_root) = (directory.mount, directory.parent.is_none());
+        let (mount, is_root) = (directory.mount, directory.parent.is_none());
         let (is_link, before) = (directory.is_link, directory.identity);
-        if !self.mounts[at].is_present() {
+        if self.mounts[mount].found.is_none() {
             return;
         }
-        let below = self.model.directories.below(id);
-        let path = join(&self.mounts[at].directory, &below);
+        let below = self.model.below(id);
+        let path = join(&self.mounts[mount].directory, &below);
         let (fd, identity) = match open(&path, is_link) {
             Ok(opened) => opened,
             Err(error) if file_status::is_absence(error) => return self.recheck_directory(id),
             Err(error) => return self.deny(id, &path, error),
         };
-        if is_root && Some(identity) != self.mounts[at].identity() {
-            return self.check_mount(at);
+        if is_root && Some(identity) != self.mounts[mount].identity() {
+            return self.check_mount(mount);
         }
-        if let Some(above) = self.same_directory_above(id, identity) {
-            return self.cut_circle(id, path, above, identity);
+        let mut listing = OpenDirectory {
+            id,
+            mount,
+            path,
+            fd,
+            depth,
+        };
+        let circle = self.same_directory_above(id, identity);
+        if before != Some(identity) {
+            self.meet_another_directory(&listing, identity);
+            listing.depth = depth.max(Depth::Subtree);
         }
-        let is_another = before != Some(identity);
-        if is_another {
-            self.meet_another_directory(id, &path, &fd, identity);
+        if let Some(above) = circle {
+            return self.cut_circle(id, listing.path, above);
         }
-        self.nested.note(id, &self.model.directories);
+        self.nested.note(id, &self.model);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
-        self.watch(id, &path, at);
-        let found = match self.names_to_look_at(at, below, &fd, &path) {
+        self.watch(id, &listing.path, mount);
+        let found = match self.names_to_look_at(&listing, below) {
             Ok(found) => found,
-            Err(error) => return self.deny(id, &path, error),
+            Err(error) => return self.deny(id, &listing.path, error),
         };
-        let was_denied = self.allow(id, path);
-        let mode = ListingMode {
-            directory: id,
-            mount: at,
-            depth: if is_another || was_denied {
-                Depth::Subtree
-            } else {
-                depth
-            },
+        if self.allow(&listing) {
             // R13: what a sweep under way could not read belongs to it.
-            trigger: if was_denied && self.mounts[at].sweep.is_some() {
-                Trigger::Sweep
+            let is_swept = self.mounts[mount].sweep.is_some();
+            let depth = if is_swept {
+                Depth::Sweep
             } else {
-                trigger
-            },
-        };
-        self.model.begin_listing();
-        for (name, kind) in found {
-            self.update_listed(mode, &fd, &name, kind);
+                Depth::Subtree
+            };
+            listing.depth = listing.depth.max(depth);
         }
-        self.remove_unmet(mode, &fd);
+        for (name, kind) in &found {
+            self.update_listed(&listing, name, *kind);
+        }
+        self.remove_unmet(&listing, &found);
     }
 
     /// Takes note that a path stands for another directory than before, or for the first one.
-    fn meet_another_directory(
-        &mut self,
-        id: DirectoryId,
-        path: &Path,
-        fd: &OwnedFd,
-        identity: Identity,
-    ) {
-        self.unwatch(id);
+    fn meet_another_directory(&mut self, listing: &OpenDirectory, identity: Identity) {
+        self.unwatch(listing.id);
         // Queried only if it differs from the parent's.
-        let above = self
-            .model
-            .directories
-            .file_system_above(id, identity.device);
-        let file_system = above.unwrap_or_else(|| file_system(path));
-        let is_mount_point = file_status::is_mount_point(fd, b"");
-        if let Some(directory) = self.model.directories.get_mut(id) {
+        let above = self.model.file_system_above(listing.id, identity.device);
+        let file_system = above.unwrap_or_else(|| file_system(&listing.path));
+        let is_mount_point = file_status::is_mount_point(&listing.fd, b"");
+        if let Some(directory) = self.model.directory_mut(listing.id) {
             directory.file_system = file_system;
             directory.is_mount_point = is_mount_point;
             directory.identity = Some(identity);
         }
     }
 
-    /// Reads the names in a directory that may matter. `below` is its path below the mount at this position.
+    /// Reads the names in a directory that may matter. `below` is its path below its mount.
     fn names_to_look_at(
         &mut self,
-        at: usize,
+        listing: &OpenDirectory,
         below: Vec<u8>,
-        fd: &OwnedFd,
-        path: &Path,
     ) -> Result<Vec<ListedName>, Errno> {
         let mut names = NamesToLookAt {
             candidates: &self.settings.candidates,
-            published: &self.mounts[at].published,
+            published: &self.mounts[listing.mount].published,
             below,
             found: Vec::new(),
         };
         let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
-        read_names(fd, path, &mut self.buffer, &mut take)?;
+        read_names(&listing.fd, &listing.path, &mut self.buffer, &mut take)?;
         // Neighbours have neighbouring rows in the state.
         names.found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Ok(names.found)
     }
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
-    fn allow(&mut self, id: DirectoryId, path: PathBuf) -> bool {
-        let Some(directory) = self.model.directories.get_mut(id) else {
-            return false;
-        };
-        let at = directory.mount;
-        let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
-        let was_denied = before == DirectoryState::Denied;
+    fn allow(&mut self, listing: &OpenDirectory) -> bool {
+        if let Some(directory) = self.model.directory_mut(listing.id) {
+            directory.is_circle = false;
+        }
+        let was_denied = self.end_denial(listing.id, listing.mount);
         if was_denied {
-            self.end_denial(id, at);
-            let directory = path;
+            let directory = listing.path.clone();
             self.reports.notice(TreeNotice::Readable { directory });
         }
         was_denied
@@ -149,15 +137,17 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub(super) fn end_denial(&mut self, id: DirectoryId, at: usize) {
-        if self.unreadable.allow(id, at) {
+    pub fn end_denial(&mut self, id: DirectoryId, at: usize) -> bool {
+        let was_denied = self.unreadable.allow(id, at);
+        if was_denied {
             self.sweep_soon(at);
         }
+        was_denied
     }
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
     fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
-        let Some(directory) = self.model.directories.get_mut(id) else {
+        let Some(directory) = self.model.directory(id) else {
             return;
         };
         let at = directory.mount;
@@ -165,14 +155,12 @@ impl Observer<'_> {
             let reason = unreadable_root(&self.mounts[at].directory, &error.into());
             return self.lose_mount(at, &reason);
         }
-        let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
             .then(|| remedy(path, AccessFailure::Denied))
             .flatten();
-        self.unreadable.deny(id, at, &reason, remedy);
-        if before == DirectoryState::Denied {
+        if !self.unreadable.deny(id, at, &reason, remedy) {
             return;
         }
         self.reports.notice(TreeNotice::Unreadable {
@@ -182,20 +170,14 @@ impl Observer<'_> {
                 None => reason.clone(),
             },
         });
-        for file in self.model.directories.files_beneath(id) {
+        for file in self.model.files_beneath(id) {
             self.report_incomplete(file, Incomplete::Denied(reason.clone()));
         }
     }
 
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
-    fn update_listed(
-        &mut self,
-        mode: ListingMode,
-        fd: &OwnedFd,
-        name: &[u8],
-        kind: Option<FileKind>,
-    ) {
-        let (id, at) = (mode.directory, mode.mount);
+    fn update_listed(&mut self, listing: &OpenDirectory, name: &[u8], kind: Option<FileKind>) {
+        let (id, fd) = (listing.id, &listing.fd);
         let mut status = None;
         let kind = match kind {
             Some(kind) => kind,
@@ -204,14 +186,13 @@ impl Observer<'_> {
                     status = Some(found);
                     found.kind
                 }
-                // Removed since, which an event or the next listing reports; or not readable for this user.
+                Err(error) if file_status::is_absence(error) => return self.remove(id, name),
+                // It may not be looked at by this user.
                 Err(_) => return,
             },
         };
-        let depth = Some(mode.depth).filter(|depth| *depth == Depth::Subtree);
-        let is_in_sweep = mode.trigger == Trigger::Sweep;
-        let sweep = is_in_sweep.then_some(at);
-        let Some(TreeEntry::File(file)) = self.update(id, name, kind, depth, sweep) else {
+        let depth = Some(listing.depth).filter(|depth| *depth >= Depth::Subtree);
+        let Some(TreeEntry::File(file)) = self.update(id, name, kind, depth) else {
             return;
         };
         let is_link = kind == FileKind::Link;
@@ -230,8 +211,8 @@ impl Observer<'_> {
             file.is_some_and(|file| file.needs_look(stat, has_sharp_times))
         };
         let must_read = status.map_or(true, |status| needs_look(&status.stat));
-        let sweep = self.mounts[at].sweep.as_mut();
-        match sweep.filter(|_| is_in_sweep) {
+        let sweep = self.mounts[listing.mount].sweep.as_mut();
+        match sweep.filter(|_| listing.depth == Depth::Sweep) {
             Some(sweep) => {
                 sweep.met += 1;
                 if must_read {
@@ -245,14 +226,13 @@ impl Observer<'_> {
 
     /// Removes entries that a listing did not meet. A name that is replaced while the directory is read can escape the
     /// listing, so that each is checked.
-    fn remove_unmet(&mut self, mode: ListingMode, fd: &OwnedFd) {
-        for name in self.model.unmet(mode.directory) {
-            match file_status::within(fd, &name) {
+    fn remove_unmet(&mut self, listing: &OpenDirectory, found: &[ListedName]) {
+        let directory = self.model.directory(listing.id);
+        for name in directory.map_or_else(Vec::new, |it| it.unmet(found)) {
+            match file_status::within(&listing.fd, &name) {
                 Ok(status) if status.kind == FileKind::Link => {}
-                Ok(status) => self.update_listed(mode, fd, &name, Some(status.kind)),
-                Err(error) if file_status::is_absence(error) => {
-                    self.remove(mode.directory, &name);
-                }
+                Ok(status) => self.update_listed(listing, &name, Some(status.kind)),
+                Err(error) if file_status::is_absence(error) => self.remove(listing.id, &name),
                 Err(_) => {}
             }
         }

@@ -1,5 +1,6 @@
 //! Watching: which directories and names give hints, and what is done about those that cannot be watched.
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
@@ -8,17 +9,17 @@ use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
-use crate::tree::watches::{WatchError, WatchKey, WatchedName};
+use crate::tree::watches::{WatchKey, WatchedName};
 use crate::tree::{SystemLimit, TreeNotice, WatchMode};
 
 impl Observer<'_> {
     /// Returns true if the kernel can be asked to report the changes of the mount at this position, and may be.
-    pub(super) fn gives_hints(&self, at: usize) -> bool {
+    pub fn gives_hints(&self, at: usize) -> bool {
         self.settings.watch.trusts(self.mounts[at].file_system) && self.watches.backend().is_some()
     }
 
     /// Decides whether a mount that was found is watched or polled, and reports that.
-    pub(super) fn begin_watching(&mut self, at: usize) {
+    pub fn begin_watching(&mut self, at: usize) {
         let gives_hints = self.gives_hints(at);
         let mount = &mut self.mounts[at];
         mount.is_polled = !gives_hints;
@@ -39,8 +40,8 @@ impl Observer<'_> {
     }
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
-    pub(super) fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
-        let Some(directory) = self.model.directories.get(id) else {
+    pub fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
+        let Some(directory) = self.model.directory(id) else {
             return;
         };
         let (is_link, before) = (directory.is_link, directory.watch);
@@ -49,7 +50,7 @@ impl Observer<'_> {
         }
         let interval = self.settings.poll_interval;
         let is_auto = self.settings.watch == WatchMode::Auto;
-        if is_auto && self.model.directories.is_on_remote_device(id) {
+        if is_auto && self.model.is_on_remote_device(id) {
             let mount = &mut self.mounts[at];
             if mount.poll() {
                 self.reports.notice(TreeNotice::Polling {
@@ -69,13 +70,13 @@ impl Observer<'_> {
                 self.unwatch(id);
                 // Events that closed files may have come before.
                 self.model.forget_writers_in(id);
-                if let Some(directory) = self.model.directories.get_mut(id) {
+                if let Some(directory) = self.model.directory_mut(id) {
                     directory.watch = Some(key);
                 }
             }
-            Err(WatchError::RanOut) => {
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
                 self.mounts[at].lack_watch();
-                if self.watches.is_first_exhaustion() {
+                if !std::mem::replace(&mut self.watches.is_exhaustion_reported, true) {
                     let limit = SystemLimit::watches();
                     self.reports
                         .notice(TreeNotice::WatchesRanOut { limit, interval });
@@ -83,8 +84,8 @@ impl Observer<'_> {
                 self.sweep_soon(at);
             }
             // Removed since it was opened: an event of its parent reports that.
-            Err(WatchError::Failed(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(WatchError::Failed(error)) => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
                 if self.mounts[at].lack_watch() {
                     self.reports.notice(TreeNotice::Unwatchable {
                         directory: path.to_owned(),
@@ -96,8 +97,8 @@ impl Observer<'_> {
         }
     }
 
-    pub(super) fn unwatch(&mut self, id: DirectoryId) {
-        if let Some(directory) = self.model.directories.get_mut(id)
+    pub fn unwatch(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.model.directory_mut(id)
             && let Some(key) = directory.watch.take()
         {
             self.watches.remove(key, id);
@@ -106,7 +107,7 @@ impl Observer<'_> {
 
     /// Watches the target of a link to a file, so that a rewrite there is noticed at once. Returns the watch, and the
     /// name in the watched directory.
-    pub(super) fn watch_target(
+    pub fn watch_target(
         &mut self,
         id: FileId,
         link: &Path,
@@ -124,7 +125,7 @@ impl Observer<'_> {
         Some((key.ok()?, name.into()))
     }
 
-    pub(super) fn unwatch_target(&mut self, id: FileId, target: &LinkTarget) {
+    pub fn unwatch_target(&mut self, id: FileId, target: &LinkTarget) {
         if let Some((key, name)) = &target.watch {
             self.watches.remove_name(*key, name, WatchedName::Link(id));
         }
@@ -132,7 +133,7 @@ impl Observer<'_> {
 
     /// Watches the directory that holds the root of the mount at this position, to notice at once when another takes its
     /// place.
-    pub(super) fn watch_parent(&mut self, at: usize) {
+    pub fn watch_parent(&mut self, at: usize) {
         let mount = &mut self.mounts[at];
         let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())
         else {
@@ -153,14 +154,14 @@ impl Observer<'_> {
     }
 
     /// Returns true if an event came while a file was read: then the read does not count, whatever the file's times are.
-    pub(super) fn is_written_again(&self, id: FileId) -> bool {
+    pub fn is_written_again(&self, id: FileId) -> bool {
         let Some(file) = self.model.file(id) else {
             return true;
         };
         let watch = match &file.link {
             Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
             None => {
-                let directory = self.model.directories.get(file.directory);
+                let directory = self.model.directory(file.directory);
                 directory.and_then(|directory| Some((directory.watch?, &*file.name)))
             }
         };
@@ -169,7 +170,7 @@ impl Observer<'_> {
 
     /// Brings the next sweep forward, because a directory found between two sweeps gives no hints, or another one is denied no
     /// more.
-    pub(super) fn sweep_soon(&mut self, at: usize) {
+    pub fn sweep_soon(&mut self, at: usize) {
         self.mounts[at].sweep_by(Instant::now() + self.settings.poll_interval);
     }
 }

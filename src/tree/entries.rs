@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::Removed;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
@@ -13,8 +12,8 @@ use crate::tree::work_queue::Depth;
 
 impl Observer<'_> {
     /// Checks what a name stands for, because an event said that it changed.
-    pub(super) fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
-        let existing = self.model.directories.entry(id, name);
+    pub fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
+        let existing = self.model.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
             && !hint.unclear
@@ -31,7 +30,7 @@ impl Observer<'_> {
         };
         match file_status::not_follow(&path) {
             Ok(status) => {
-                let entry = self.update(id, name, status.kind, Some(depth), None);
+                let entry = self.update(id, name, status.kind, Some(depth));
                 if let Some(TreeEntry::File(file)) = entry {
                     self.hint(file, hint);
                 }
@@ -49,79 +48,72 @@ impl Observer<'_> {
     }
 
     /// Returns the path of a name in a directory.
-    pub(super) fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
-        let at = self.model.directories.mount_of(id)?;
-        let below = self.model.directories.below_name(id, name);
+    pub fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
+        let at = self.model.mount_of(id)?;
+        let below = self.model.below_name(id, name);
         Some(join(&self.mounts[at].directory, &below))
     }
 
     /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or
-    /// entirely if it is new: in the sweep of the mount `sweep`, or at once.
-    pub(super) fn update(
+    /// entirely if it is new.
+    pub fn update(
         &mut self,
         id: DirectoryId,
         name: &[u8],
         kind: FileKind,
         depth: Option<Depth>,
-        sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         match kind {
-            FileKind::Directory => self.update_directory(id, name, depth, sweep),
+            FileKind::Directory => self.update_directory(id, name, depth),
             FileKind::File | FileKind::Special => {
                 let file = self.update_file(id, name)?;
                 self.forget_target(file);
                 Some(TreeEntry::File(file))
             }
-            FileKind::Link => self.update_link(id, name, depth, sweep),
+            FileKind::Link => self.update_link(id, name, depth),
         }
     }
 
-    pub(super) fn update_directory(
+    pub fn update_directory(
         &mut self,
         id: DirectoryId,
         name: &[u8],
         depth: Option<Depth>,
-        sweep: Option<usize>,
     ) -> Option<TreeEntry> {
-        let directories = &self.model.directories;
-        let at = directories.mount_of(id)?;
-        let below = || directories.below_name(id, name);
+        let at = self.model.mount_of(id)?;
+        let below = || self.model.below_name(id, name);
         let published = &self.mounts[at].published;
         if !self.settings.candidates.may_enter(published, name, below) {
             self.remove(id, name);
             return None;
         }
-        let (child, depth) = match directories.entry(id, name) {
+        let (child, depth) = match self.model.entry(id, name) {
             Some(TreeEntry::Directory(child)) => (child, depth),
             existing => {
                 if existing.is_some() {
                     self.remove(id, name);
                 }
-                let child = self.model.directories.add_below(id, name)?;
+                let child = self.model.add_below(id, name)?;
                 self.links.reach_below(id, child, at);
-                (child, Some(Depth::Subtree))
+                (child, depth.max(Some(Depth::Subtree)))
             }
         };
-        self.model.meet_directory(child);
-        if let Some(directory) = self.model.directories.get_mut(child) {
+        if let Some(directory) = self.model.directory_mut(child) {
             directory.is_link = false;
         }
         self.links.remove(id, name);
-        if let Some(depth) = depth {
-            let sweep = sweep.and_then(|at| self.mounts[at].sweep.as_mut());
-            match sweep {
-                Some(sweep) => sweep.directories.push_back(child),
-                None => self.queue.push_directory(child, depth),
-            }
+        match (depth, &mut self.mounts[at].sweep) {
+            (Some(Depth::Sweep), Some(sweep)) => sweep.directories.push_back(child),
+            (Some(depth), _) => self.queue.push_directory(child, depth.min(Depth::Subtree)),
+            (None, _) => {}
         }
         Some(TreeEntry::Directory(child))
     }
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
-    pub(super) fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
-        let existing = self.model.directories.entry(id, name);
+    pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
+        let existing = self.model.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing {
-            self.model.meet_file(file);
             return Some(file);
         }
         if existing.is_some() {
@@ -130,9 +122,8 @@ impl Observer<'_> {
         if !self.settings.candidates.may_be(name) {
             return None;
         }
-        let directories = &self.model.directories;
-        let mount = &mut self.mounts[directories.mount_of(id)?];
-        let below = directories.below_name(id, name);
+        let mount = &mut self.mounts[self.model.mount_of(id)?];
+        let below = self.model.below_name(id, name);
         if !self
             .settings
             .candidates
@@ -141,7 +132,6 @@ impl Observer<'_> {
             return None;
         }
         let file = self.model.add_file(id, name);
-        self.model.meet_file(file);
         // A file that was reported as unreachable is reported again.
         let unmet = mount.unmet.remove(&*below);
         if let Some(unmet) = unmet.filter(|unmet| !unmet.is_reported_denied)
@@ -153,8 +143,8 @@ impl Observer<'_> {
     }
 
     /// Takes note that a name is gone, with all beneath it.
-    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) {
-        let Removed { directories, files } = self.model.remove(id, name);
+    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) {
+        let (directories, files) = self.model.remove(id, name);
         self.links.remove(id, name);
         // Their numbers may be used again: no part refers to them from here on, but for the queues of sweeps, which are
         // looked up again.

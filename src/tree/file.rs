@@ -10,15 +10,14 @@ use crate::announce::observation::{Identity, Incomplete, RACY, Stat};
 use crate::tree::model::DirectoryId;
 use crate::tree::pending_hints::{Hint, WriterState};
 use crate::tree::watches::WatchKey;
-use crate::tree::work_queue::Trigger;
 
 /// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
 /// `O_TMPFILE`).
 const CREATED_GRACE: Duration = Duration::from_millis(2);
 /// Time for a new empty file to be filled before it is reported as broken.
-pub(super) const EMPTY_GRACE: Duration = Duration::from_millis(50);
+pub const EMPTY_GRACE: Duration = Duration::from_millis(50);
 /// Duration from which a write is reported as long.
-pub(super) const LONG_WRITE: Duration = Duration::from_secs(2);
+pub const LONG_WRITE: Duration = Duration::from_secs(2);
 /// Age of a change until which a broken file may be mended through a map without new times: a write to a mapped page
 /// changes them once, and not again until the kernel has saved the page.
 const MAPPED: SignedDuration = SignedDuration::from_secs(60);
@@ -28,13 +27,11 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// One path that is a candidate file, possibly by a link.
 #[derive(Debug)]
-pub(super) struct File {
-    pub(super) directory: DirectoryId,
-    pub(super) name: Arc<[u8]>,
-    pub(super) link: Option<Box<LinkTarget>>,
-    /// Number of the listing that met it last.
-    pub(super) met: u32,
-    pub(super) last_read: Option<LastRead>,
+pub struct File {
+    pub directory: DirectoryId,
+    pub name: Arc<[u8]>,
+    pub link: Option<Box<LinkTarget>>,
+    pub last_read: Option<LastRead>,
     reported: Reported,
     activity: Activity,
     /// True if somebody waits for a report.
@@ -45,13 +42,13 @@ pub(super) struct File {
 
 /// The last read of a file to its end. A large tree has many: of the stat data, which is compared only, it keeps the hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LastRead {
+pub struct LastRead {
     stat: u64,
     at: Timestamp,
 }
 
 impl LastRead {
-    pub(super) fn new(stat: &Stat, at: Timestamp) -> LastRead {
+    pub fn new(stat: &Stat, at: Timestamp) -> LastRead {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(stat);
         LastRead { stat: hash, at }
     }
@@ -63,9 +60,9 @@ impl LastRead {
 
 /// Target of a link to a file.
 #[derive(Debug)]
-pub(super) struct LinkTarget {
-    pub(super) identity: Identity,
-    pub(super) watch: Option<(WatchKey, Box<[u8]>)>,
+pub struct LinkTarget {
+    pub identity: Identity,
+    pub watch: Option<(WatchKey, Box<[u8]>)>,
 }
 
 /// The last report about a file.
@@ -99,29 +96,12 @@ struct Writing {
     last: Instant,
 }
 
-/// A wait for a writer that has the file open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct WriterWait {
-    /// True if it has taken so long that it is to be reported.
-    pub(super) is_long: bool,
-    pub(super) again_after: Duration,
-}
-
-/// A wait for a file to be left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SettleWait {
-    pub(super) left: Duration,
-    /// False if the file's times lie in the future, by a wrong clock.
-    pub(super) has_age: bool,
-}
-
 impl File {
-    pub(super) fn new(directory: DirectoryId, name: Arc<[u8]>) -> File {
+    pub fn new(directory: DirectoryId, name: Arc<[u8]>) -> File {
         File {
             directory,
             name,
             link: None,
-            met: 0,
             last_read: None,
             reported: Reported::Nothing,
             activity: Activity::None,
@@ -131,19 +111,14 @@ impl File {
     }
 
     /// Adopts the read of an earlier run: unchanged, the file is not read again.
-    pub(super) fn adopt(&mut self, last_read: LastRead) {
+    pub fn adopt(&mut self, last_read: LastRead) {
         self.last_read = Some(last_read);
         self.reported = Reported::Whole;
     }
 
     /// Takes note of events about this file, and returns after how long it is read; nothing if they do not tell. R3: until
     /// its writer is done, it is not read.
-    pub(super) fn hint(
-        &mut self,
-        hint: Hint,
-        now: Instant,
-        open_writer: Duration,
-    ) -> Option<Duration> {
+    pub fn hint(&mut self, hint: Hint, now: Instant, open_writer: Duration) -> Option<Duration> {
         if hint.writer == Some(WriterState::Writing) {
             return match &mut self.activity {
                 Activity::Writing(writing) if !hint.renamed => {
@@ -178,20 +153,20 @@ impl File {
     }
 
     /// Takes note that somebody waits for a report.
-    pub(super) fn request(&mut self) {
+    pub fn request(&mut self) {
         self.is_requested = true;
         self.expect_change();
     }
 
     /// Takes note that a writer is done, by an event elsewhere.
-    pub(super) fn close(&mut self) {
+    pub fn close(&mut self) {
         if !matches!(self.activity, Activity::Writing(_)) {
             self.activity = Activity::Closed;
         }
     }
 
     /// Forgets a writer whose closing event may have been lost.
-    pub(super) fn forget_writer(&mut self) {
+    pub fn forget_writer(&mut self) {
         if matches!(self.activity, Activity::Writing(_)) {
             self.activity = Activity::Stale;
         }
@@ -204,37 +179,34 @@ impl File {
     }
 
     /// Returns true if this is the stat data of the last read.
-    pub(super) fn was_read_with(&self, stat: &Stat) -> bool {
+    pub fn was_read_with(&self, stat: &Stat) -> bool {
         self.last_read
             .is_some_and(|last_read| last_read.is_of(stat))
     }
 
     /// Returns true if it was reported, or a report is awaited.
-    pub(super) fn is_reported_or_requested(&self) -> bool {
+    pub fn is_reported_or_requested(&self) -> bool {
         self.is_requested || self.reported != Reported::Nothing
     }
 
     /// Returns true if a report is due even though there is nothing to read: somebody waits for it, or the baseline of a
     /// sweep does.
-    pub(super) fn is_report_awaited(&self, trigger: Trigger) -> bool {
-        self.is_requested || trigger == Trigger::Sweep && self.reported == Reported::Nothing
+    pub fn is_report_awaited(&self, is_in_sweep: bool) -> bool {
+        self.is_requested || is_in_sweep && self.reported == Reported::Nothing
     }
 
     /// Returns true if a listing that met it with this stat data must have it looked at.
-    pub(super) fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
+    pub fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
         self.reported != Reported::Whole
             || self.last_read.is_none_or(|last_read| {
                 !last_read.is_of(stat) || is_racy(stat, last_read.at) && !has_sharp_times
             })
     }
 
-    /// Returns how to wait for a writer that has the file open; nothing if there is none. R3: it is waited for until it has
+    /// Returns how long to wait for a writer that has the file open, and whether that has taken so long that it is to be
+    /// reported; nothing if there is none. R3: it is waited for until it has
     /// not written for `open_writer`: it may keep the file open for ever, and `truncate` by path has no closing event.
-    pub(super) fn writer_wait(
-        &mut self,
-        now: Instant,
-        open_writer: Duration,
-    ) -> Option<WriterWait> {
+    pub fn writer_wait(&mut self, now: Instant, open_writer: Duration) -> Option<(Duration, bool)> {
         let Activity::Writing(writing) = &self.activity else {
             return None;
         };
@@ -245,14 +217,12 @@ impl File {
         }
         let until_long = LONG_WRITE.saturating_sub(now.duration_since(writing.since));
         let is_long = until_long.is_zero();
-        Some(WriterWait {
-            is_long,
-            again_after: if is_long { left } else { left.min(until_long) },
-        })
+        let again_after = if is_long { left } else { left.min(until_long) };
+        Some((again_after, is_long))
     }
 
     /// Returns true if the last report still holds, so that the file need not be read.
-    pub(super) fn is_known(&self, stat: &Stat, now: Timestamp, has_sharp_times: bool) -> bool {
+    pub fn is_known(&self, stat: &Stat, now: Timestamp, has_sharp_times: bool) -> bool {
         let Some(last_read) = self.last_read else {
             return false;
         };
@@ -271,18 +241,19 @@ impl File {
     }
 
     /// Returns true if the last report says that it is incomplete.
-    pub(super) fn is_incomplete(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         matches!(self.reported, Reported::Incomplete(_))
     }
 
-    /// Returns how long the file must still be left alone; nothing if it has settled. R3: a file found without an event
+    /// Returns how long the file must still be left alone, and whether its times lie in the past, as they do by a clock that
+    /// is right; nothing if it has settled. R3: a file found without an event
     /// must have been left alone for `settle`. Times in the future, by a wrong clock, count from the first look.
-    pub(super) fn settle_wait(
+    pub fn settle_wait(
         &mut self,
         stat: &Stat,
         now: (Instant, Timestamp),
         settle: Duration,
-    ) -> Option<SettleWait> {
+    ) -> Option<(Duration, bool)> {
         // A file that was read as it is now is not doubted for being looked at again.
         let is_believed = self.reported == Reported::Whole && self.was_read_with(stat);
         if is_believed || matches!(self.activity, Activity::Closed) {
@@ -303,14 +274,11 @@ impl File {
             self.activity = Activity::Unsettled(Box::new((*stat, now.0)));
         }
         let left = settle - age.unwrap_or(seen_for).max(seen_for) + Duration::from_millis(1);
-        Some(SettleWait {
-            left,
-            has_age: age.is_some(),
-        })
+        Some((left, age.is_some()))
     }
 
     /// Takes note of a read that found the file complete.
-    pub(super) fn read_whole(&mut self, stat: Stat, now: Timestamp) {
+    pub fn read_whole(&mut self, stat: Stat, now: Timestamp) {
         self.last_read = Some(LastRead::new(&stat, now));
         self.reported = Reported::Whole;
         self.activity = Activity::None;
@@ -320,11 +288,7 @@ impl File {
 
     /// Takes note of a read that found the file incomplete, with its stat data if it was read to an end. Returns how long to
     /// wait before that is reported, if it is new and empty, and likely to be filled soon.
-    pub(super) fn read_incomplete(
-        &mut self,
-        stat: Option<Stat>,
-        now: Timestamp,
-    ) -> Option<Duration> {
+    pub fn read_incomplete(&mut self, stat: Option<Stat>, now: Timestamp) -> Option<Duration> {
         let is_new_and_empty = self.reported == Reported::Nothing
             && matches!(self.activity, Activity::Closed)
             && self.failures == 0
@@ -346,7 +310,7 @@ impl File {
     }
 
     /// Returns how long to wait for the next retry, longer each time.
-    pub(super) fn retry_after(&mut self) -> Duration {
+    pub fn retry_after(&mut self) -> Duration {
         let after = FIRST_RETRY.saturating_mul(1 << self.failures.min(10));
         self.failures = self.failures.saturating_add(1);
         after.min(LAST_RETRY)
@@ -354,7 +318,7 @@ impl File {
 
     /// Takes note that the file is incomplete for this reason. Returns true if that is to be reported: once for each
     /// reason, and whenever somebody waits.
-    pub(super) fn report_incomplete(&mut self, reason: &Incomplete) -> bool {
+    pub fn report_incomplete(&mut self, reason: &Incomplete) -> bool {
         let is_reported =
             matches!(&self.reported, Reported::Incomplete(before) if **before == *reason);
         if is_reported && !self.is_requested {
@@ -373,7 +337,7 @@ fn age(stat: &Stat, now: Timestamp) -> Option<Duration> {
 }
 
 /// Returns true if a file may have changed after it was read without its stat data showing it (R4).
-pub(super) fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
+pub fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
     [stat.modified, stat.changed]
         .into_iter()
         .any(|changed| read_at.duration_since(changed).unsigned_abs() < RACY)
@@ -396,7 +360,7 @@ mod tests {
     use jiff::Timestamp;
 
     use crate::announce::observation::{Incomplete, Stat};
-    use crate::tree::file::{EMPTY_GRACE, File, SettleWait, WriterWait};
+    use crate::tree::file::{EMPTY_GRACE, File};
     use crate::tree::model::Model;
     use crate::tree::pending_hints::{Hint, NameEvent};
 
@@ -404,7 +368,7 @@ mod tests {
     const SETTLE: Duration = Duration::from_secs(1);
 
     fn file() -> File {
-        let root = Model::default().directories.add_root(0);
+        let root = Model::default().add_root(0);
         File::new(root, b"a.xml".as_slice().into())
     }
 
@@ -447,12 +411,7 @@ mod tests {
         let (mut file, now) = (file(), Instant::now());
         let second = Duration::from_secs(1);
         file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
-        let wait = |is_long, again_after| {
-            Some(WriterWait {
-                is_long,
-                again_after,
-            })
-        };
+        let wait = |is_long, again_after| Some((again_after, is_long));
         assert_eq!(
             file.writer_wait(now + second, OPEN_WRITER),
             wait(false, second)
@@ -477,7 +436,7 @@ mod tests {
         let young = stat(wall, SETTLE / 4);
         let mut file = file();
         let left = SETTLE * 3 / 4 + millisecond;
-        let wait = |left, has_age| Some(SettleWait { left, has_age });
+        let wait = |left, has_age| Some((left, has_age));
         assert_eq!(
             file.settle_wait(&young, (now, wall), SETTLE),
             wait(left, true)

@@ -18,7 +18,6 @@ use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::RecentKeys;
 use crate::tree::read_file::read;
-use crate::tree::work_queue::Trigger;
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.
@@ -42,7 +41,7 @@ struct FileReadJob {
 
 impl Observer<'_> {
     /// Takes note of events about a file that is there.
-    pub(super) fn hint(&mut self, id: FileId, hint: Hint) {
+    pub fn hint(&mut self, id: FileId, hint: Hint) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
@@ -54,22 +53,22 @@ impl Observer<'_> {
     }
 
     /// Looks at a file, and reads it if it must and may be read.
-    pub(super) fn read_if_due(&mut self, id: FileId) {
-        if let Some(job) = self.look(id, Trigger::Task) {
+    pub fn read_if_due(&mut self, id: FileId) {
+        if let Some(job) = self.look(id, false) {
             let found = read(&job.path, &self.settings.recent_keys);
             self.take(job, found);
         }
     }
 
     /// Looks at the next files of a sweep, and reads several at once if they are small.
-    pub(super) fn read_next_of_sweep(&mut self, at: usize) {
+    pub fn read_next_of_sweep(&mut self, at: usize) {
         let (mut jobs, mut size) = (Vec::new(), 0_u64);
         while jobs.len() < MAX_AT_ONCE
             && size < MAX_SIZE_AT_ONCE
             && let Some(sweep) = &mut self.mounts[at].sweep
             && let Some(id) = sweep.files.pop_front()
         {
-            if let Some(job) = self.look(id, Trigger::Sweep) {
+            if let Some(job) = self.look(id, true) {
                 size = size.saturating_add(job.size);
                 jobs.push(job);
             }
@@ -80,17 +79,14 @@ impl Observer<'_> {
         }
     }
 
-    /// Looks at a file, and decides whether it must and may be read. Returns nothing if it need not be read, or not yet.
-    fn look(&mut self, id: FileId, trigger: Trigger) -> Option<FileReadJob> {
+    /// Looks at a file, perhaps as a part of a sweep, and decides whether it must and may be read. Returns nothing if it need not be read, or not yet.
+    fn look(&mut self, id: FileId, is_in_sweep: bool) -> Option<FileReadJob> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
-        let directories = &self.model.directories;
-        let mount = directories.mount_of(directory)?;
-        if !self.mounts[mount].is_present() {
-            return None;
-        }
-        let below = directories.below_name(directory, &name);
+        let mount = self.model.mount_of(directory)?;
+        self.mounts[mount].found.as_ref()?;
+        let below = self.model.below_name(directory, &name);
         let path = join(&self.mounts[mount].directory, &below);
         let found = if is_link {
             file_status::follow(&path)
@@ -121,9 +117,9 @@ impl Observer<'_> {
         }
         let is_mounted = || file_status::is_mount_point(CWD, path.as_os_str().as_bytes());
         self.note_silent(id, status.has_other_names || is_mounted());
-        let can_wait = self.waits_for_writer(id, trigger)
+        let can_wait = self.waits_for_writer(id, is_in_sweep)
             || self.is_known(id, &status.stat)
-            || self.waits_to_settle(id, mount, &status.stat, trigger);
+            || self.waits_to_settle(id, mount, &status.stat, is_in_sweep);
         (!can_wait).then_some(FileReadJob {
             id,
             name,
@@ -137,7 +133,7 @@ impl Observer<'_> {
     /// Reports what was read, if that still counts.
     fn take(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
         let is_same = |file: &File| Arc::ptr_eq(&file.name, &job.name);
-        let is_there = self.mounts[job.mount].is_present();
+        let is_there = self.mounts[job.mount].found.is_some();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {
             return;
         }
@@ -163,17 +159,18 @@ impl Observer<'_> {
     }
 
     /// Returns true if the file must wait for a writer that has it open.
-    fn waits_for_writer(&mut self, id: FileId, trigger: Trigger) -> bool {
+    fn waits_for_writer(&mut self, id: FileId, is_in_sweep: bool) -> bool {
         let Some(file) = self.model.file_mut(id) else {
             return true;
         };
-        let Some(wait) = file.writer_wait(Instant::now(), self.settings.open_writer) else {
+        let waited = file.writer_wait(Instant::now(), self.settings.open_writer);
+        let Some((again_after, is_long)) = waited else {
             return false;
         };
-        if wait.is_long || file.is_report_awaited(trigger) {
+        if is_long || file.is_report_awaited(is_in_sweep) {
             self.report_incomplete(id, Incomplete::BeingWritten);
         }
-        self.queue.push_file_after(id, wait.again_after);
+        self.queue.push_file_after(id, again_after);
         true
     }
 
@@ -191,24 +188,24 @@ impl Observer<'_> {
     }
 
     /// Returns true if the file must be left alone for longer.
-    fn waits_to_settle(&mut self, id: FileId, at: usize, stat: &Stat, trigger: Trigger) -> bool {
+    fn waits_to_settle(&mut self, id: FileId, at: usize, stat: &Stat, is_in_sweep: bool) -> bool {
         let now = Instant::now();
         let Some(file) = self.model.file_mut(id) else {
             return true;
         };
         let times = (now, Timestamp::now());
-        let Some(wait) = file.settle_wait(stat, times, self.settings.settle) else {
+        let Some((left, has_age)) = file.settle_wait(stat, times, self.settings.settle) else {
             return false;
         };
         let mount = &mut self.mounts[at];
         // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
-        let is_new = !self.is_one_shot && wait.has_age && mount.is_changed_since_found(stat);
-        let is_in_baseline = trigger == Trigger::Sweep && !mount.was_swept() && !is_new;
+        let is_new = !self.is_one_shot && has_age && mount.is_changed_since_found(stat);
+        let is_in_baseline = is_in_sweep && !mount.was_swept() && !is_new;
         if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
-            sweep.unsettled.push_back((id, now + wait.left));
+            sweep.unsettled.push_back((id, now + left));
         } else {
             self.report_incomplete(id, Incomplete::Unsettled);
-            self.queue.push_file_after(id, wait.left);
+            self.queue.push_file_after(id, left);
         }
         true
     }
@@ -239,13 +236,13 @@ impl Observer<'_> {
     }
 
     /// Reports why a file cannot be read, once for each reason.
-    pub(super) fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
+    pub fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
         if let Some(file) = self.model.file_mut(id)
             && file.report_incomplete(&reason)
             && let Some((directory, name)) = self.model.name_of(id)
-            && let Some(at) = self.model.directories.mount_of(directory)
+            && let Some(at) = self.model.mount_of(directory)
         {
-            let below = self.model.directories.below_name(directory, &name);
+            let below = self.model.below_name(directory, &name);
             let path = self.mounts[at].path(&below);
             self.reports.observe(path, Look::Incomplete(reason));
         }

@@ -11,16 +11,16 @@ use crate::announce::observation::{Identity, Stat};
 
 /// Status of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileStatus {
-    pub(super) kind: FileKind,
-    pub(super) identity: Identity,
-    pub(super) stat: Stat,
+pub struct FileStatus {
+    pub kind: FileKind,
+    pub identity: Identity,
+    pub stat: Stat,
     /// True if there is another name for it, by a hard link.
-    pub(super) has_other_names: bool,
+    pub has_other_names: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileKind {
+pub enum FileKind {
     File,
     Directory,
     Link,
@@ -29,34 +29,39 @@ pub(super) enum FileKind {
 }
 
 /// Returns the status of a path, links followed.
-pub(super) fn follow(path: &Path) -> Result<FileStatus, Errno> {
+pub fn follow(path: &Path) -> Result<FileStatus, Errno> {
     rustix::fs::stat(path).map(FileStatus::from)
 }
 
+/// Returns true if this is what a path leads to now.
+pub fn is_at(path: &Path, identity: Identity) -> bool {
+    follow(path).is_ok_and(|status| status.identity == identity)
+}
+
 /// Returns the status of a path; of a link, its own.
-pub(super) fn not_follow(path: &Path) -> Result<FileStatus, Errno> {
+pub fn not_follow(path: &Path) -> Result<FileStatus, Errno> {
     rustix::fs::lstat(path).map(FileStatus::from)
 }
 
 /// Returns the status of a name in an open directory; of a link, its own.
-pub(super) fn within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
+pub fn within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from)
 }
 
 /// Returns the status of a name in an open directory, links followed.
-pub(super) fn follow_within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
+pub fn follow_within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
     rustix::fs::statat(directory, name, AtFlags::empty()).map(FileStatus::from)
 }
 
 /// Returns the status of an open file.
-pub(super) fn of(file: impl AsFd) -> Result<FileStatus, Errno> {
+pub fn of(file: impl AsFd) -> Result<FileStatus, Errno> {
     rustix::fs::fstat(file).map(FileStatus::from)
 }
 
 /// Returns true if something is mounted at a name in an open directory, or at the directory if the name is empty, as far as
 /// the kernel tells.
 #[cfg(target_os = "linux")]
-pub(super) fn is_mount_point(directory: impl AsFd, name: &[u8]) -> bool {
+pub fn is_mount_point(directory: impl AsFd, name: &[u8]) -> bool {
     use rustix::fs::{StatxAttributes, StatxFlags};
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::empty());
@@ -65,17 +70,17 @@ pub(super) fn is_mount_point(directory: impl AsFd, name: &[u8]) -> bool {
 
 /// Returns true if something is mounted there: elsewhere than on Linux only its device tells.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_mount_point(_: impl AsFd, _: &[u8]) -> bool {
+pub fn is_mount_point(_: impl AsFd, _: &[u8]) -> bool {
     false
 }
 
 /// Returns true if an error means that nothing has this name, rather than that it cannot be known.
-pub(super) fn is_absence(error: Errno) -> bool {
+pub fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
 
 /// Returns the system's words for an error.
-pub(super) fn reason(error: Errno) -> String {
+pub fn reason(error: Errno) -> String {
     std::io::Error::from(error).to_string()
 }
 

@@ -3,21 +3,21 @@
 use std::path::Path;
 
 /// Advice for an operator who knows that the file system is local.
-pub(super) const ALL_WRITE_HERE: &str =
+pub const ALL_WRITE_HERE: &str =
     "; set watch = \"inotify\" if all that writes there runs on this machine";
 
 /// Properties that decide how a tree is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct FileSystem {
+pub struct FileSystem {
     /// True if all its changes pass through this kernel, so that it can tell of them.
-    pub(super) is_local: bool,
+    pub is_local: bool,
     /// True if a file that was looked at gets another `ctime` with the next change, however soon.
-    pub(super) has_sharp_times: bool,
+    pub has_sharp_times: bool,
 }
 
 /// Returns the properties of the file system at this path. An unknown one is taken for remote.
 #[cfg(target_os = "linux")]
-pub(super) fn file_system(path: &Path) -> FileSystem {
+pub fn file_system(path: &Path) -> FileSystem {
     const EXT: u32 = 0xEF53;
     const XFS: u32 = 0x5846_5342;
     const BTRFS: u32 = 0x9123_683E;
@@ -56,7 +56,7 @@ pub(super) fn file_system(path: &Path) -> FileSystem {
 
 /// Returns the properties of the file system at this path. Other systems than Linux leave it to `notify`.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn file_system(_: &Path) -> FileSystem {
+pub fn file_system(_: &Path) -> FileSystem {
     FileSystem {
         is_local: true,
         has_sharp_times: false,

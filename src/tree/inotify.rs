@@ -23,10 +23,10 @@ use crate::tree::watches::{WatchKey, WatchedEvents};
 const BUFFER: usize = 512 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Inotify {
+pub struct Inotify {
     watches: inotify::Watches,
     descriptors: HashMap<WatchKey, WatchDescriptor>,
-    pub(super) queue: Arc<InotifyQueue>,
+    pub queue: Arc<InotifyQueue>,
     /// An eventfd that is written when hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
@@ -36,7 +36,7 @@ pub(super) struct Inotify {
 
 /// The kernel's queue.
 #[derive(Debug)]
-pub(super) struct InotifyQueue {
+pub struct InotifyQueue {
     /// A descriptor to poll while another thread reads.
     ready: OwnedFd,
     /// The kernel's side, and room for events.
@@ -61,10 +61,7 @@ enum StandInState {
 }
 
 impl Inotify {
-    pub(super) fn start(
-        hints: &Arc<PendingHints>,
-        candidates: &Arc<Candidates>,
-    ) -> io::Result<Inotify> {
+    pub fn start(hints: &Arc<PendingHints>, candidates: &Arc<Candidates>) -> io::Result<Inotify> {
         let inotify = inotify::Inotify::init()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = Arc::new(rustix::event::eventfd(0, flags)?);
@@ -102,17 +99,13 @@ impl Inotify {
         })
     }
 
-    /// Lets the thread read the events for as long as the observer is busy.
-    pub(super) fn set_busy(&self, is_busy: bool) {
-        self.stand_in.set(if is_busy {
-            StandInState::Reading
-        } else {
-            StandInState::Idle
+    /// Reads events until there is a hint worth waking for, or until `deadline`. Without one the observer is busy, and the
+    /// thread reads on.
+    pub fn wait(&self, deadline: Option<Instant>) {
+        self.stand_in.set(match deadline {
+            None => StandInState::Reading,
+            Some(_) => StandInState::Idle,
         });
-    }
-
-    /// Reads events until there is a hint worth waking for, or until `deadline`.
-    pub(super) fn wait(&self, deadline: Option<Instant>) {
         let hints = &self.queue.hints;
         while self.queue.read() {
             let left = deadline.and_then(|at| at.checked_duration_since(Instant::now()));
@@ -130,32 +123,24 @@ impl Inotify {
         }
     }
 
-    /// Watches a directory for these events, and those that it was watched for before.
-    pub(super) fn add(
+    /// Watches a directory for these events; `adds` to those that it was watched for before, or replaces them.
+    pub fn watch(
         &mut self,
         path: &Path,
         follow: bool,
         events: WatchedEvents,
+        adds: bool,
     ) -> io::Result<WatchKey> {
-        self.watch(path, follow, mask(events) | WatchMask::MASK_ADD)
-    }
-
-    /// Watches a directory for names that come and go, and no more.
-    pub(super) fn reduce(&mut self, path: &Path) -> io::Result<WatchKey> {
-        self.watch(path, true, mask(WatchedEvents::Names))
-    }
-
-    fn watch(&mut self, path: &Path, follow: bool, mut mask: WatchMask) -> io::Result<WatchKey> {
-        if !follow {
-            mask |= WatchMask::DONT_FOLLOW;
-        }
+        let mut mask = mask(events);
+        mask.set(WatchMask::DONT_FOLLOW, !follow);
+        mask.set(WatchMask::MASK_ADD, adds);
         let descriptor = self.watches.add(path, mask)?;
         let key = key_of(&descriptor);
         self.descriptors.insert(key, descriptor);
         Ok(key)
     }
 
-    pub(super) fn remove(&mut self, key: WatchKey) {
+    pub fn remove(&mut self, key: WatchKey) {
         if let Some(descriptor) = self.descriptors.remove(&key) {
             // It fails if the directory is gone, and its watch with it.
             let _ = self.watches.remove(descriptor);
@@ -199,7 +184,7 @@ fn key_of(descriptor: &WatchDescriptor) -> WatchKey {
 
 impl InotifyQueue {
     /// Reads all events that the kernel has. Returns false if there will be no more.
-    pub(super) fn read(&self) -> bool {
+    pub fn read(&self) -> bool {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let (inotify, buffer) = &mut *reading;
         loop {
@@ -232,14 +217,10 @@ impl StandIn {
 
     /// Waits until the thread is to read. Returns false once it is to end.
     fn await_work(&self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while *state == StandInState::Idle {
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        *state == StandInState::Reading
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_idle = |state: &mut StandInState| *state == StandInState::Idle;
+        let state = self.changed.wait_while(state, is_idle);
+        *state.unwrap_or_else(PoisonError::into_inner) == StandInState::Reading
     }
 }
 

@@ -4,37 +4,37 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::tree::directories::{Directories, TreeEntry};
-use crate::tree::model::DirectoryId;
+use crate::tree::directories::TreeEntry;
+use crate::tree::model::{DirectoryId, Model};
 
 /// Maximum directory links that one path may lead through: links into each other multiply paths.
 const MAX_LINKS: usize = 4;
 /// Maximum directories of one mount that may be reached through links before no more links are followed. The contents
 /// of one link, such as a release, are never cut.
-pub(super) const MAX_LINKED: usize = 10_000;
+pub const MAX_LINKED: usize = 10_000;
 
 /// Reason why a link to a directory is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum LinkRefusal {
+pub enum LinkRefusal {
     TooDeep,
     TooMany,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct LinkedDirectories {
+pub struct LinkedDirectories {
     /// Directories that hold links, with the names of these. None is without.
-    holders: BTreeMap<DirectoryId, BTreeSet<Arc<[u8]>>>,
+    pub holders: BTreeMap<DirectoryId, BTreeSet<Arc<[u8]>>>,
     /// The directory whose links were rechecked last.
     last: Option<DirectoryId>,
     /// Directories that were reached through links, by the position of their mount.
     reached: BTreeMap<usize, HashSet<DirectoryId>>,
     /// Refusals that were reported, by the position of their mount.
-    reported: BTreeSet<(usize, LinkRefusal)>,
+    pub reported: BTreeSet<(usize, LinkRefusal)>,
 }
 
 impl LinkedDirectories {
     /// Takes note that a name in a directory is a symbolic link.
-    pub(super) fn insert(&mut self, id: DirectoryId, name: &[u8]) {
+    pub fn insert(&mut self, id: DirectoryId, name: &[u8]) {
         let names = self.holders.entry(id).or_default();
         if !names.contains(name) {
             names.insert(name.into());
@@ -42,7 +42,7 @@ impl LinkedDirectories {
     }
 
     /// Takes note that a name in a directory is no symbolic link.
-    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) {
+    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) {
         if let Some(names) = self.holders.get_mut(&id)
             && names.remove(name)
             && names.is_empty()
@@ -52,26 +52,21 @@ impl LinkedDirectories {
     }
 
     /// Takes note that a directory of a mount is gone.
-    pub(super) fn forget(&mut self, id: DirectoryId, mount: usize) {
+    pub fn forget(&mut self, id: DirectoryId, mount: usize) {
         self.holders.remove(&id);
         if let Some(reached) = self.reached.get_mut(&mount) {
             reached.remove(&id);
         }
     }
 
-    /// Returns the number of directories that hold links.
-    pub(super) fn len(&self) -> usize {
-        self.holders.len()
-    }
-
     /// Returns the names of symbolic links in a directory.
-    pub(super) fn names(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
+    pub fn names(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
         let names = self.holders.get(&id).into_iter().flatten();
         names.cloned().collect()
     }
 
     /// Returns the directory whose links are to be rechecked next, round after round.
-    pub(super) fn next(&mut self) -> Option<DirectoryId> {
+    pub fn next(&mut self) -> Option<DirectoryId> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.holders.range((after, Bound::Unbounded)).next();
         let next = next.or_else(|| self.holders.first_key_value());
@@ -80,12 +75,12 @@ impl LinkedDirectories {
     }
 
     /// Counts a directory of a mount as reached through a link.
-    pub(super) fn reach(&mut self, id: DirectoryId, mount: usize) {
+    pub fn reach(&mut self, id: DirectoryId, mount: usize) {
         self.reached.entry(mount).or_default().insert(id);
     }
 
     /// Counts a new directory as reached through a link, if the one above it is.
-    pub(super) fn reach_below(&mut self, parent: DirectoryId, id: DirectoryId, mount: usize) {
+    pub fn reach_below(&mut self, parent: DirectoryId, id: DirectoryId, mount: usize) {
         if let Some(reached) = self.reached.get_mut(&mount)
             && reached.contains(&parent)
         {
@@ -94,7 +89,7 @@ impl LinkedDirectories {
     }
 
     /// Returns why one more link to a directory of a mount is not followed, where it lies behind `depth` others.
-    pub(super) fn refusal(&self, mount: usize, depth: usize) -> Option<LinkRefusal> {
+    pub fn refusal(&self, mount: usize, depth: usize) -> Option<LinkRefusal> {
         let reached = self.reached.get(&mount).map_or(0, HashSet::len);
         if depth >= MAX_LINKS {
             Some(LinkRefusal::TooDeep)
@@ -105,31 +100,26 @@ impl LinkedDirectories {
         }
     }
 
-    /// Returns true if this refusal has not been reported of this mount, and takes note that it is.
-    pub(super) fn is_first(&mut self, mount: usize, refusal: LinkRefusal) -> bool {
-        self.reported.insert((mount, refusal))
-    }
-
     /// Returns the paths in a mount of links that are not followed.
-    pub(super) fn refused(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
-        let in_mount = |id: DirectoryId| directories.mount_of(id) == Some(mount);
+    pub fn refused(&self, mount: usize, model: &Model) -> Vec<Vec<u8>> {
+        let in_mount = |id: DirectoryId| model.mount_of(id) == Some(mount);
         let holders = self.holders.iter().filter(|(id, _)| in_mount(**id));
         let links = holders.flat_map(|(id, names)| names.iter().map(move |name| (*id, name)));
         let is_refused = |(id, name): &(DirectoryId, &Arc<[u8]>)| {
-            directories.entry(*id, name) == Some(TreeEntry::Refused)
+            model.entry(*id, name) == Some(TreeEntry::Refused)
         };
         let refused = links.filter(is_refused);
         refused
-            .map(|(id, name)| directories.below_name(id, name))
+            .map(|(id, name)| model.below_name(id, name))
             .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::directories::{Directories, TreeEntry};
+    use crate::tree::directories::TreeEntry;
     use crate::tree::linked_directories::{LinkRefusal, LinkedDirectories, MAX_LINKED, MAX_LINKS};
-    use crate::tree::model::DirectoryId;
+    use crate::tree::model::{DirectoryId, Model};
 
     const IDS: [DirectoryId; 3] = [DirectoryId(0), DirectoryId(1), DirectoryId(2)];
 
@@ -161,15 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_reported_once_for_each_mount_and_reason() {
-        let mut links = LinkedDirectories::default();
-        assert!(links.is_first(0, LinkRefusal::TooDeep));
-        assert!(!links.is_first(0, LinkRefusal::TooDeep));
-        assert!(links.is_first(0, LinkRefusal::TooMany));
-        assert!(links.is_first(1, LinkRefusal::TooDeep));
-    }
-
-    #[test]
     fn the_links_of_all_directories_are_rechecked_in_turn() {
         let mut links = LinkedDirectories::default();
         assert_eq!(links.next(), None);
@@ -187,22 +168,22 @@ mod tests {
         links.insert(IDS[0], b"two");
         links.remove(IDS[0], b"two");
         assert_eq!(links.names(IDS[0]), [b"one".as_slice().into()]);
-        assert_eq!((links.len(), links.next()), (1, Some(IDS[0])));
+        assert_eq!((links.holders.len(), links.next()), (1, Some(IDS[0])));
         links.remove(IDS[0], b"one");
-        assert_eq!((links.len(), links.next()), (0, None));
+        assert_eq!((links.holders.len(), links.next()), (0, None));
     }
 
     #[test]
     fn only_links_that_are_not_followed_are_refused() {
-        let mut directories = Directories::default();
-        let root = directories.add_root(0);
-        let a = directories.add_below(root, b"a").unwrap();
+        let mut model = Model::default();
+        let root = model.add_root(0);
+        let a = model.add_below(root, b"a").unwrap();
         let mut links = LinkedDirectories::default();
         for (name, entry) in [(b"one", TreeEntry::Dangling), (b"two", TreeEntry::Refused)] {
-            directories.set_entry(a, name.as_slice().into(), entry);
+            model.set_entry(a, name.as_slice().into(), entry);
             links.insert(a, name);
         }
-        assert_eq!(links.refused(0, &directories), [b"a/two"]);
-        assert!(links.refused(1, &directories).is_empty());
+        assert_eq!(links.refused(0, &model), [b"a/two"]);
+        assert!(links.refused(1, &model).is_empty());
     }
 }

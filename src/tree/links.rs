@@ -2,11 +2,10 @@
 //! all beneath them without any event near them (R1).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
-use crate::tree::directories::{DirectoryState, TreeEntry, join};
+use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::linked_directories::{LinkRefusal, MAX_LINKED};
@@ -21,21 +20,19 @@ const MAX_SILENT: usize = 1024;
 
 impl Observer<'_> {
     /// Takes note that a name is a link, whatever it leads to.
-    pub(super) fn update_link(
+    pub fn update_link(
         &mut self,
         id: DirectoryId,
         name: &[u8],
         depth: Option<Depth>,
-        sweep: Option<usize>,
     ) -> Option<TreeEntry> {
         let path = self.path_of_name(id, name)?;
-        let directories = &self.model.directories;
-        let existing = directories.entry(id, name);
+        let existing = self.model.entry(id, name);
         let child = existing.and_then(TreeEntry::directory);
-        let before = child.and_then(|child| directories.get(child)?.identity);
+        let before = child.and_then(|child| self.model.directory(child)?.identity);
         let entry = match file_status::follow(&path) {
             Ok(status) if status.kind == FileKind::Directory => {
-                if directories.leads_back(id, status.identity) {
+                if self.model.leads_back(id, status.identity) {
                     if existing != Some(TreeEntry::Dangling) {
                         self.reports.notice(TreeNotice::Loop { link: path });
                     }
@@ -47,11 +44,11 @@ impl Observer<'_> {
                 let depth = if before == Some(status.identity) {
                     depth
                 } else {
-                    Some(Depth::Subtree)
+                    depth.max(Some(Depth::Subtree))
                 };
-                let entry = self.update_directory(id, name, depth, sweep);
+                let entry = self.update_directory(id, name, depth);
                 if let Some(TreeEntry::Directory(child)) = entry
-                    && let Some(directory) = self.model.directories.get_mut(child)
+                    && let Some(directory) = self.model.directory_mut(child)
                 {
                     directory.is_link = true;
                     self.links.reach(child, directory.mount);
@@ -78,24 +75,23 @@ impl Observer<'_> {
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
     fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) -> TreeEntry {
-        if self.model.directories.entry(id, name) != Some(entry) {
+        if self.model.entry(id, name) != Some(entry) {
             self.remove(id, name);
         }
-        self.model.directories.set_entry(id, name.into(), entry);
+        self.model.set_entry(id, name.into(), entry);
         self.links.insert(id, name);
         entry
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
     fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
-        let directories = &self.model.directories;
-        let Some(mount) = directories.mount_of(id) else {
+        let Some(mount) = self.model.mount_of(id) else {
             return true;
         };
-        let Some(refusal) = self.links.refusal(mount, directories.links_on_path(id)) else {
+        let Some(refusal) = self.links.refusal(mount, self.model.links_on_path(id)) else {
             return false;
         };
-        if self.links.is_first(mount, refusal) {
+        if self.links.reported.insert((mount, refusal)) {
             let link = link.to_owned();
             self.reports.notice(match refusal {
                 LinkRefusal::TooDeep => TreeNotice::LinkTooDeep { link },
@@ -110,43 +106,29 @@ impl Observer<'_> {
 
     /// Returns the path of the directory above this one that is the same directory: a circle, wherever the link is that
     /// led here.
-    pub(super) fn same_directory_above(
-        &self,
-        id: DirectoryId,
-        identity: Identity,
-    ) -> Option<PathBuf> {
-        let directories = &self.model.directories;
-        let above = directories.same_above(id, identity)?;
+    pub fn same_directory_above(&self, id: DirectoryId, identity: Identity) -> Option<PathBuf> {
+        let above = self.model.same_above(id, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
-        let mount = &self.mounts[directories.mount_of(above)?];
-        let path = join(&mount.directory, &directories.below(above));
-        let now = file_status::follow(&path).map(|status| status.identity);
-        (now == Ok(identity)).then_some(path)
+        let mount = &self.mounts[self.model.mount_of(above)?];
+        let path = join(&mount.directory, &self.model.below(above));
+        file_status::is_at(&path, identity).then_some(path)
     }
 
     /// Takes note that a directory stands above itself.
-    pub(super) fn cut_circle(
-        &mut self,
-        id: DirectoryId,
-        directory: PathBuf,
-        above: PathBuf,
-        identity: Identity,
-    ) {
+    pub fn cut_circle(&mut self, id: DirectoryId, directory: PathBuf, above: PathBuf) {
         self.unwatch(id);
         self.nested.remove(id);
-        let Some(known) = self.model.directories.get_mut(id) else {
+        let Some(known) = self.model.directory_mut(id) else {
             return;
         };
-        known.identity = Some(identity);
         let at = known.mount;
-        let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
-        let names = known.entries().map(|(name, _)| Arc::clone(name));
-        let names: Vec<_> = names.collect();
+        let was_circle = std::mem::replace(&mut known.is_circle, true);
+        let names: Vec<_> = known.entries.keys().cloned().collect();
         self.end_denial(id, at);
         for name in names {
             self.remove(id, &name);
         }
-        if before != DirectoryState::Circle {
+        if !was_circle {
             self.reports.notice(TreeNotice::Circle { directory, above });
         }
     }
@@ -159,7 +141,7 @@ impl Observer<'_> {
         if file.link.as_ref().is_some_and(|it| it.identity == identity) {
             return;
         }
-        let at = self.model.directories.mount_of(file.directory);
+        let at = self.model.mount_of(file.directory);
         self.forget_target(id);
         let watch = at.and_then(|at| self.watch_target(id, path, at));
         if let Some(file) = self.model.file_mut(id) {
@@ -168,7 +150,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a file is no link, or none to where it led.
-    pub(super) fn forget_target(&mut self, id: FileId) {
+    pub fn forget_target(&mut self, id: FileId) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
@@ -183,22 +165,21 @@ impl Observer<'_> {
 
     /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere. Returns the
     /// number of links.
-    pub(super) fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
-        let Some(at) = self.model.directories.mount_of(directory) else {
+    pub fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
+        let Some(at) = self.model.mount_of(directory) else {
             return 0;
         };
         let links = self.links.names(directory);
         for name in &links {
-            if !self.mounts[at].is_present() {
+            if self.mounts[at].found.is_none() {
                 break;
             }
-            if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)
-                && let Some(path) = self.path_of_name(directory, name)
-                && let Ok(status) = file_status::follow(&path)
-                && let Some(file) = self.model.file_mut(id)
-                && !file.was_read_with(&status.stat)
+            if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None)
+                && self.has_changed(id)
             {
-                if by_event {
+                if let Some(file) = self.model.file_mut(id)
+                    && by_event
+                {
                     file.close();
                 }
                 self.queue.push_file(id);
@@ -208,7 +189,7 @@ impl Observer<'_> {
     }
 
     /// Takes note whether a file may be written without an event here: by another name, or where it is mounted from.
-    pub(super) fn note_silent(&mut self, id: FileId, is_silent: bool) {
+    pub fn note_silent(&mut self, id: FileId, is_silent: bool) {
         if !is_silent {
             self.silent.remove(&id);
         } else if self.silent.len() < MAX_SILENT {
@@ -216,24 +197,28 @@ impl Observer<'_> {
         }
     }
 
+    /// Returns true if a file is there now with other stat data than it was read with.
+    fn has_changed(&self, id: FileId) -> bool {
+        let status = self.model.file(id).and_then(|file| {
+            let path = self.path_of_name(file.directory, &file.name)?;
+            Some((file, file_status::follow(&path).ok()?))
+        });
+        status.is_some_and(|(file, status)| !file.was_read_with(&status.stat))
+    }
+
     /// Queues the files without events that have changed.
-    pub(super) fn recheck_silent_files(&mut self) {
+    pub fn recheck_silent_files(&mut self) {
         for id in &self.silent {
-            if let Some((directory, name)) = self.model.name_of(*id)
-                && let Some(path) = self.path_of_name(directory, &name)
-                && let Ok(status) = file_status::follow(&path)
-                && let Some(file) = self.model.file(*id)
-                && !file.was_read_with(&status.stat)
-            {
+            if self.has_changed(*id) {
                 self.queue.push_file(*id);
             }
         }
     }
 
     /// Rechecks links that no event tells about, a bounded number each time.
-    pub(super) fn recheck_some_links(&mut self) {
+    pub fn recheck_some_links(&mut self) {
         let mut left = MAX_RECHECKED;
-        for _ in 0..self.links.len() {
+        for _ in 0..self.links.holders.len() {
             let Some(id) = self.links.next() else {
                 break;
             };

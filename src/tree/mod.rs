@@ -265,12 +265,11 @@ impl Tree {
         known: KnownFiles,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Tree, TreeError> {
-        let candidates = Arc::new(settings.candidates.clone());
         let hints = Arc::new(PendingHints::default());
-        let (watches, notices) = Watches::start(&settings, &hints, &candidates)?;
+        let (watches, notice) = Watches::start(&settings, &hints)?;
         let observe = move || {
             let mut observer = Observer::new(settings, known, watches, report);
-            for notice in notices {
+            if let Some(notice) = notice {
                 observer.reports.notice(notice);
             }
             observer.run();

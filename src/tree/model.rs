@@ -4,67 +4,59 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use crate::tree::directories::{Directories, Directory, TreeEntry};
+use crate::tree::directories::{Directory, TreeEntry};
 use crate::tree::file::{File, LinkTarget};
 
 /// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct DirectoryId(pub(super) u32);
+pub struct DirectoryId(pub u32);
 
 /// Number of a file, like that of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct FileId(pub(super) u32);
+pub struct FileId(pub u32);
 
-/// All directories and files.
+/// All directories and files, by number.
 ///
-/// A file is an entry of its directory under its name, and of no other.
+/// A file, and a directory that has a parent, is an entry of its directory under its name, and of no other.
 #[derive(Debug, Default)]
-pub(super) struct Model {
-    pub(super) directories: Directories,
+pub struct Model {
+    pub directories: Slab<Directory>,
     files: Slab<File>,
-    /// Number of the current listing.
-    listing: u32,
 }
 
-/// Directories and files that are gone, in the order in which they went: each directory after all beneath it.
-#[derive(Debug, Default)]
-pub(super) struct Removed {
-    pub(super) directories: Vec<(DirectoryId, Directory)>,
-    pub(super) files: Vec<RemovedFile>,
-}
-
+/// A file that is gone.
 #[derive(Debug)]
-pub(super) struct RemovedFile {
-    pub(super) id: FileId,
+pub struct RemovedFile {
+    pub id: FileId,
     /// Position of its mount.
-    pub(super) mount: usize,
+    pub mount: usize,
     /// Path below the mount.
-    pub(super) below: Vec<u8>,
-    pub(super) file: File,
+    pub below: Vec<u8>,
+    pub file: File,
 }
 
 impl Model {
-    pub(super) fn file(&self, id: FileId) -> Option<&File> {
+    pub fn file(&self, id: FileId) -> Option<&File> {
         self.files.get(id.0 as usize)
     }
 
-    pub(super) fn file_mut(&mut self, id: FileId) -> Option<&mut File> {
+    pub fn file_mut(&mut self, id: FileId) -> Option<&mut File> {
         self.files.get_mut(id.0 as usize)
     }
 
     /// Returns the directory and the name of a file.
-    pub(super) fn name_of(&self, id: FileId) -> Option<(DirectoryId, Arc<[u8]>)> {
+    pub fn name_of(&self, id: FileId) -> Option<(DirectoryId, Arc<[u8]>)> {
         let file = self.file(id)?;
         Some((file.directory, Arc::clone(&file.name)))
     }
 
     /// Returns true if the next change of a file shows in its stat data, however soon it comes. A link's target may lie
     /// elsewhere than its directory.
-    pub(super) fn has_sharp_times(&self, id: FileId) -> bool {
+    pub fn has_sharp_times(&self, id: FileId) -> bool {
         let Some(file) = self.file(id) else {
             return false;
         };
-        let Some(directory) = self.directories.get(file.directory) else {
+        let Some(directory) = self.directory(file.directory) else {
             return false;
         };
         let device = directory.identity.map(|it| it.device);
@@ -73,8 +65,8 @@ impl Model {
     }
 
     /// Forgets the writers of the files in a directory: their closing events may have been lost.
-    pub(super) fn forget_writers_in(&mut self, id: DirectoryId) {
-        let directory = self.directories.get(id).into_iter();
+    pub fn forget_writers_in(&mut self, id: DirectoryId) {
+        let directory = self.directories.get(id.0 as usize).into_iter();
         for file in directory.flat_map(Directory::files) {
             if let Some(file) = self.files.get_mut(file.0 as usize) {
                 file.forget_writer();
@@ -83,7 +75,7 @@ impl Model {
     }
 
     /// Forgets all writers.
-    pub(super) fn forget_writers(&mut self) {
+    pub fn forget_writers(&mut self) {
         for (_, file) in &mut self.files {
             file.forget_writer();
         }
@@ -91,45 +83,49 @@ impl Model {
 
     // Names that come and go.
 
-    pub(super) fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
+    pub fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
         let name: Arc<[u8]> = name.into();
         let file = File::new(directory, Arc::clone(&name));
         let id = FileId(number(self.files.insert(file)));
-        self.directories
-            .set_entry(directory, name, TreeEntry::File(id));
+        self.set_entry(directory, name, TreeEntry::File(id));
         id
     }
 
-    /// Removes a name, with all beneath it.
-    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) -> Removed {
-        let mut removed = Removed::default();
-        match self.directories.entry(id, name) {
+    /// Removes a name, with all beneath it. Returns the directories and files that are gone, in the order in which they went:
+    /// each directory after all beneath it.
+    pub fn remove(
+        &mut self,
+        id: DirectoryId,
+        name: &[u8],
+    ) -> (Vec<(DirectoryId, Directory)>, Vec<RemovedFile>) {
+        let (mut gone, mut gone_files) = (Vec::new(), Vec::new());
+        match self.entry(id, name) {
             None => {}
-            Some(TreeEntry::File(file)) => removed.files.extend(self.remove_file(file)),
+            Some(TreeEntry::File(file)) => gone_files.extend(self.remove_file(file)),
             Some(TreeEntry::Directory(top)) => {
-                for id in self.directories.beneath(top).into_iter().rev() {
-                    let directory = self.directories.get(id).into_iter();
+                for id in self.beneath(top).into_iter().rev() {
+                    let directory = self.directory(id).into_iter();
                     let files: Vec<FileId> = directory.flat_map(Directory::files).collect();
                     for file in files {
-                        removed.files.extend(self.remove_file(file));
+                        gone_files.extend(self.remove_file(file));
                     }
-                    let directory = self.directories.remove(id);
-                    removed.directories.extend(directory.map(|it| (id, it)));
+                    let directory = self.remove_directory(id);
+                    gone.extend(directory.map(|it| (id, it)));
                 }
             }
             Some(TreeEntry::Dangling | TreeEntry::Refused) => {
-                self.directories.remove_entry(id, name);
+                self.remove_entry(id, name);
             }
         }
-        removed
+        (gone, gone_files)
     }
 
     fn remove_file(&mut self, id: FileId) -> Option<RemovedFile> {
         let (directory, name) = self.name_of(id)?;
-        let mount = self.directories.mount_of(directory)?;
-        let below = self.directories.below_name(directory, &name);
+        let mount = self.mount_of(directory)?;
+        let below = self.below_name(directory, &name);
         let file = self.files.try_remove(id.0 as usize)?;
-        self.directories.remove_entry(directory, &name);
+        self.remove_entry(directory, &name);
         Some(RemovedFile {
             id,
             mount,
@@ -137,66 +133,31 @@ impl Model {
             file,
         })
     }
-
-    // Listings.
-
-    /// Begins a listing: entries that it does not meet are gone.
-    pub(super) fn begin_listing(&mut self) {
-        self.listing = self.listing.wrapping_add(1);
-    }
-
-    pub(super) fn meet_directory(&mut self, id: DirectoryId) {
-        let listing = self.listing;
-        if let Some(directory) = self.directories.get_mut(id) {
-            directory.met = listing;
-        }
-    }
-
-    pub(super) fn meet_file(&mut self, id: FileId) {
-        let listing = self.listing;
-        if let Some(file) = self.file_mut(id) {
-            file.met = listing;
-        }
-    }
-
-    /// Returns the names in a directory that the current listing has not met.
-    pub(super) fn unmet(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
-        let met_last = |entry: TreeEntry| match entry {
-            TreeEntry::Directory(id) => self.directories.get(id).map(|it| it.met),
-            TreeEntry::File(id) => self.file(id).map(|it| it.met),
-            TreeEntry::Dangling | TreeEntry::Refused => None,
-        };
-        let entries = self.directories.get(id).into_iter();
-        let entries = entries.flat_map(Directory::entries);
-        let unmet = entries.filter(|(_, entry)| met_last(*entry) != Some(self.listing));
-        unmet.map(|(name, _)| Arc::clone(name)).collect()
-    }
 }
 
 /// Returns the number of an item, which takes four bytes rather than eight.
-pub(super) fn number(key: usize) -> u32 {
+pub fn number(key: usize) -> u32 {
     u32::try_from(key).expect("no tree has four billion candidates")
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::directories::{Directory, TreeEntry};
+    use crate::tree::directories::TreeEntry;
     use crate::tree::model::DirectoryId;
     use crate::tree::model::Model;
 
     /// A root and `a/b` in it.
     fn tree() -> (Model, [DirectoryId; 3]) {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
-        let a = model.directories.add_below(root, b"a").unwrap();
-        let b = model.directories.add_below(a, b"b").unwrap();
+        let root = model.add_root(0);
+        let a = model.add_below(root, b"a").unwrap();
+        let b = model.add_below(a, b"b").unwrap();
         (model, [root, a, b])
     }
 
     fn names_in(model: &Model, id: DirectoryId) -> Vec<&[u8]> {
-        let entries = model.directories.get(id).into_iter();
-        let entries = entries.flat_map(Directory::entries);
-        entries.map(|(name, _)| &**name).collect()
+        let directory = model.directory(id).unwrap();
+        directory.entries.keys().map(|name| &**name).collect()
     }
 
     #[test]
@@ -204,36 +165,13 @@ mod tests {
         let (mut model, [root, a, b]) = tree();
         let file = model.add_file(b, b"x.xml");
         model.add_file(root, b"y.xml");
-        model
-            .directories
-            .set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
-        let removed = model.remove(root, b"a");
-        let directories: Vec<DirectoryId> = removed.directories.iter().map(|it| it.0).collect();
+        model.set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
+        let (directories, files) = model.remove(root, b"a");
+        let directories: Vec<DirectoryId> = directories.iter().map(|it| it.0).collect();
         assert_eq!(directories, [b, a]);
-        let files: Vec<&[u8]> = removed.files.iter().map(|it| &*it.below).collect();
+        let files: Vec<&[u8]> = files.iter().map(|it| &*it.below).collect();
         assert_eq!(files, [b"a/b/x.xml"]);
         assert!(model.file(file).is_none());
         assert_eq!(names_in(&model, root), [b"y.xml"]);
-    }
-
-    #[test]
-    fn names_that_a_listing_does_not_meet_are_told_apart() {
-        let (mut model, [root, a, _]) = tree();
-        let file = model.add_file(root, b"x.xml");
-        model
-            .directories
-            .set_entry(root, b"link".as_slice().into(), TreeEntry::Refused);
-        model.begin_listing();
-        model.meet_directory(a);
-        let mut unmet = model.unmet(root);
-        unmet.sort();
-        assert_eq!(
-            unmet,
-            [b"link".as_slice().into(), b"x.xml".as_slice().into()]
-        );
-        model.meet_file(file);
-        assert_eq!(model.unmet(root), [b"link".as_slice().into()]);
-        model.begin_listing();
-        assert_eq!(model.unmet(root).len(), 3);
     }
 }

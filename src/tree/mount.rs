@@ -23,71 +23,66 @@ use crate::tree::watches::WatchKey;
 const TICK: SignedDuration = SignedDuration::from_millis(10);
 
 /// Time that a root may be away while it is replaced, before it is reported as lost.
-pub(super) const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
+pub const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A mount of the settings.
 #[derive(Debug)]
-pub(super) struct TreeMount {
-    pub(super) id: MountId,
-    pub(super) directory: PathBuf,
-    pub(super) published: PublishedPath,
-    pub(super) root: DirectoryId,
-    presence: RootPresence,
+pub struct TreeMount {
+    pub id: MountId,
+    pub directory: PathBuf,
+    pub published: PublishedPath,
+    pub root: DirectoryId,
+    pub found: Option<FoundRoot>,
+    /// While none is found.
+    pub absence: Absence,
     /// File system of the root that was found last.
-    pub(super) file_system: FileSystem,
+    pub file_system: FileSystem,
     /// The watch of the directory that holds the root, with the root's name there.
-    pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
+    pub parent_watch: Option<(WatchKey, Box<[u8]>)>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
-    pub(super) is_polled: bool,
+    pub is_polled: bool,
     /// True if a directory of it could not be watched in the sweep that goes on.
     has_unwatched: bool,
-    pub(super) sweep: Option<Sweep>,
+    pub sweep: Option<Sweep>,
     next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
-    pub(super) unmet: HashMap<Arc<[u8]>, UnmetFile>,
+    pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
-    pub(super) requested: HashSet<DocumentPath>,
+    pub requested: HashSet<DocumentPath>,
 }
 
-/// Presence of a mount's root.
+/// The root of a mount while it is there.
 #[derive(Debug)]
-enum RootPresence {
-    Present {
-        identity: Identity,
-        /// Time when it was found, by the exact clock.
-        found: Timestamp,
-        /// True if it was swept to its end since.
-        was_swept: bool,
-    },
-    Absent {
-        reason: Option<String>,
-        is_reported: bool,
-        /// Time when the root went that was there.
-        since: Option<Instant>,
-    },
+pub struct FoundRoot {
+    identity: Identity,
+    /// Time when it was found, by the exact clock.
+    at: Timestamp,
+    /// True if it was swept to its end since.
+    was_swept: bool,
+}
+
+/// The absence of a mount's root.
+#[derive(Debug, Default)]
+pub struct Absence {
+    pub reason: String,
+    is_reported: bool,
+    /// Time when the root went that was there.
+    since: Option<Instant>,
 }
 
 /// A file that was there before and that no sweep has met.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct UnmetFile {
-    pub(super) last_read: Option<LastRead>,
+pub struct UnmetFile {
+    pub last_read: Option<LastRead>,
     /// True if it was reported as unreachable.
-    pub(super) is_reported_denied: bool,
-}
-
-/// Files that a sweep did not meet, and that something is to be reported of.
-#[derive(Debug, Default)]
-pub(super) struct TakenUnmet {
-    pub(super) missing: Vec<(DocumentPath, UnmetFile)>,
-    /// Each is here once, with the reason.
-    pub(super) unreachable: Vec<(DocumentPath, &'static str)>,
+    pub is_reported_denied: bool,
 }
 
 impl UnmetFile {
-    pub(super) fn new(last_read: Option<LastRead>) -> UnmetFile {
+    pub fn new(last_read: Option<LastRead>) -> UnmetFile {
         UnmetFile {
             last_read,
             is_reported_denied: false,
@@ -96,7 +91,7 @@ impl UnmetFile {
 }
 
 impl TreeMount {
-    pub(super) fn new(
+    pub fn new(
         plan: &MountPlan,
         root: DirectoryId,
         unmet: HashMap<Arc<[u8]>, UnmetFile>,
@@ -106,7 +101,8 @@ impl TreeMount {
             directory: plan.directory.clone(),
             published: plan.published(),
             root,
-            presence: RootPresence::unknown(),
+            found: None,
+            absence: Absence::default(),
             file_system: FileSystem::default(),
             parent_watch: None,
             is_polled: true,
@@ -119,15 +115,12 @@ impl TreeMount {
     }
 
     /// Returns the identity of the root while it is present.
-    pub(super) fn identity(&self) -> Option<Identity> {
-        match self.presence {
-            RootPresence::Present { identity, .. } => Some(identity),
-            RootPresence::Absent { .. } => None,
-        }
+    pub fn identity(&self) -> Option<Identity> {
+        self.found.as_ref().map(|found| found.identity)
     }
 
     /// Returns the identity of the root that is there now, or why there is none that can be listed.
-    pub(super) fn found_root(&self) -> Result<Identity, String> {
+    pub fn found_root(&self) -> Result<Identity, String> {
         let unreadable = |error| unreadable_root(&self.directory, &error);
         let status = file_status::follow(&self.directory);
         let status = status.map_err(|error| unreadable(error.into()))?;
@@ -141,76 +134,47 @@ impl TreeMount {
         Ok(status.identity)
     }
 
-    pub(super) fn is_present(&self) -> bool {
-        self.identity().is_some()
-    }
-
     /// Takes note that its root is there.
-    pub(super) fn find(&mut self, identity: Identity, found: Timestamp, file_system: FileSystem) {
-        self.presence = RootPresence::Present {
+    pub fn find(&mut self, identity: Identity, at: Timestamp, file_system: FileSystem) {
+        let was_swept = false;
+        self.found = Some(FoundRoot {
             identity,
-            found,
-            was_swept: false,
-        };
+            at,
+            was_swept,
+        });
+        self.absence = Absence::default();
         self.file_system = file_system;
-    }
-
-    /// Takes note that its root is gone, or another one is there. Returns true if there was one.
-    pub(super) fn leave(&mut self) -> bool {
-        let was_present = self.is_present();
-        if was_present {
-            self.presence = RootPresence::unknown();
-        }
-        was_present
     }
 
     /// Takes note of why it is absent; `was_present` if it was there until now. Returns true if that is to be reported:
     /// once for each reason, and not while another root may be about to take its place.
-    pub(super) fn lose(&mut self, lost_because: &str, was_present: bool, now: Instant) -> bool {
-        let RootPresence::Absent {
-            reason,
-            is_reported,
-            since,
-        } = &mut self.presence
-        else {
-            return false;
-        };
-        let is_known = *is_reported && reason.as_deref() == Some(lost_because);
-        *reason = Some(lost_because.to_owned());
+    pub fn lose(&mut self, reason: &str, was_present: bool, now: Instant) -> bool {
         if was_present {
-            *since = Some(now);
+            self.absence.since = Some(now);
         }
-        let is_to_be_reported = !is_known && !is_swapping(*since, now);
-        *is_reported |= is_to_be_reported;
+        let is_known = self.absence.is_reported && self.absence.reason == reason;
+        let is_to_be_reported = !is_known && !self.is_swapping(now);
+        self.absence.reason = reason.to_owned();
+        self.absence.is_reported |= is_to_be_reported;
         is_to_be_reported
     }
 
-    /// Returns why it is absent.
-    pub(super) fn absence(&self) -> Option<&str> {
-        match &self.presence {
-            RootPresence::Absent { reason, .. } => reason.as_deref(),
-            RootPresence::Present { .. } => None,
-        }
-    }
-
     /// Returns true if its root went so shortly before that another may be about to take its place.
-    pub(super) fn is_swapping(&self, now: Instant) -> bool {
-        match self.presence {
-            RootPresence::Absent { since, .. } => is_swapping(since, now),
-            RootPresence::Present { .. } => false,
-        }
+    pub fn is_swapping(&self, now: Instant) -> bool {
+        let since = self.absence.since;
+        since.is_some_and(|since| now.saturating_duration_since(since) < SWAPPED_WITHIN)
     }
 
     /// Returns true if it was swept to its end since it was found.
-    pub(super) fn was_swept(&self) -> bool {
-        matches!(self.presence, RootPresence::Present { was_swept, .. } if was_swept)
+    pub fn was_swept(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.was_swept)
     }
 
     /// Takes note of the end of its sweep, and sets the time of the next one: `poll_interval` from now if some directory
     /// gives no hints, else `rescan_interval`.
-    pub(super) fn end_sweep(&mut self, complete: bool, gives_hints: bool, settings: &TreeSettings) {
-        if complete && let RootPresence::Present { was_swept, .. } = &mut self.presence {
-            *was_swept = true;
+    pub fn end_sweep(&mut self, complete: bool, gives_hints: bool, settings: &TreeSettings) {
+        if let Some(found) = &mut self.found {
+            found.was_swept |= complete;
         }
         self.is_polled = !gives_hints || self.has_unwatched;
         let interval = if self.is_polled {
@@ -222,55 +186,55 @@ impl TreeMount {
     }
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
-    pub(super) fn is_changed_since_found(&self, stat: &Stat) -> bool {
-        match self.presence {
-            RootPresence::Present { found, .. } => {
-                self.file_system.is_local && stat.changed.duration_since(found) > TICK
-            }
-            RootPresence::Absent { .. } => false,
-        }
+    pub fn is_changed_since_found(&self, stat: &Stat) -> bool {
+        let found = self.found.as_ref().filter(|_| self.file_system.is_local);
+        found.is_some_and(|found| stat.changed.duration_since(found.at) > TICK)
     }
 
     /// Takes note that a directory could not be watched. Returns true if it is the first one in this sweep.
-    pub(super) fn lack_watch(&mut self) -> bool {
+    pub fn lack_watch(&mut self) -> bool {
         !std::mem::replace(&mut self.has_unwatched, true)
     }
 
     /// Takes note that a directory must be polled, and so all of it. Returns true if it was not polled before.
-    pub(super) fn poll(&mut self) -> bool {
+    pub fn poll(&mut self) -> bool {
         self.has_unwatched = true;
         !std::mem::replace(&mut self.is_polled, true)
     }
 
     /// Sweeps it, or does so from the beginning if it is being swept.
-    pub(super) fn begin_sweep(&mut self) {
-        if self.is_present() {
+    pub fn begin_sweep(&mut self) {
+        if self.found.is_some() {
             self.has_unwatched = false;
             self.sweep = Some(Sweep::begin(self.root, self.sweep.take()));
         }
     }
 
-    /// Takes the files that a sweep did not meet. `unseen` has the reasons why nothing can be known beneath some paths:
-    /// what lies there stays unmet.
-    pub(super) fn take_unmet(&mut self, unseen: &HashMap<Vec<u8>, &'static str>) -> TakenUnmet {
-        let mut taken = TakenUnmet::default();
+    /// Takes the files that a sweep did not meet and that something is to be reported of: those that are missing, and those
+    /// that are unreachable, each of these once, with the reason. `unseen` has the reasons why nothing can be known beneath
+    /// some paths: what lies there stays unmet.
+    pub fn take_unmet(
+        &mut self,
+        unseen: &HashMap<Vec<u8>, &'static str>,
+    ) -> Vec<(DocumentPath, Result<UnmetFile, &'static str>)> {
+        let mut taken = Vec::new();
         for (below, mut file) in std::mem::take(&mut self.unmet) {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
             let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
             let path = self.path(&below);
             let Some(reason) = reason else {
-                taken.missing.push((path, file));
+                taken.push((path, Ok(file)));
                 continue;
             };
             if !std::mem::replace(&mut file.is_reported_denied, true) {
-                taken.unreachable.push((path, *reason));
+                taken.push((path, Err(*reason)));
             }
             self.unmet.insert(below, file);
         }
         taken
     }
 
-    pub(super) fn path(&self, below: &[u8]) -> DocumentPath {
+    pub fn path(&self, below: &[u8]) -> DocumentPath {
         DocumentPath {
             mount: self.id,
             below: below.into(),
@@ -278,7 +242,7 @@ impl TreeMount {
     }
 
     /// Returns when the next sweep is due, or when the current one continues; nothing if it can at once.
-    pub(super) fn wake(&self) -> Option<Instant> {
+    pub fn wake(&self) -> Option<Instant> {
         match &self.sweep {
             Some(sweep) => sweep.goes_on_at(),
             None => Some(self.next_sweep),
@@ -286,28 +250,18 @@ impl TreeMount {
     }
 
     /// Returns true if the next sweep is to begin.
-    pub(super) fn is_sweep_due(&self, now: Instant) -> bool {
-        self.is_present() && self.sweep.is_none() && self.next_sweep <= now
+    pub fn is_sweep_due(&self, now: Instant) -> bool {
+        self.found.is_some() && self.sweep.is_none() && self.next_sweep <= now
     }
 
     /// Makes the next sweep begin no later than this.
-    pub(super) fn sweep_by(&mut self, at: Instant) {
+    pub fn sweep_by(&mut self, at: Instant) {
         self.next_sweep = self.next_sweep.min(at);
     }
 }
 
-impl RootPresence {
-    fn unknown() -> RootPresence {
-        RootPresence::Absent {
-            reason: None,
-            is_reported: false,
-            since: None,
-        }
-    }
-}
-
 /// Returns why a root that cannot be read is not there for us, though it may be for others.
-pub(super) fn unreadable_root(root: &Path, error: &io::Error) -> String {
+pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
     let failure = match error.kind() {
         ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
         ErrorKind::NotFound => Some(AccessFailure::Absent {
@@ -321,32 +275,28 @@ pub(super) fn unreadable_root(root: &Path, error: &io::Error) -> String {
     }
 }
 
-fn is_swapping(since: Option<Instant>, now: Instant) -> bool {
-    since.is_some_and(|since| now.saturating_duration_since(since) < SWAPPED_WITHIN)
-}
-
 /// A sweep that goes on. All directories are listed first: changes in a watched directory need not settle.
 ///
 /// The queues keep the numbers of entries that were removed since, which others may have by now: each is looked up when
 /// it is taken.
 #[derive(Debug)]
-pub(super) struct Sweep {
-    pub(super) directories: VecDeque<DirectoryId>,
+pub struct Sweep {
+    pub directories: VecDeque<DirectoryId>,
     /// Files to be read before the sweep is done.
-    pub(super) files: VecDeque<FileId>,
+    pub files: VecDeque<FileId>,
     /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
     /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
-    pub(super) unsettled: VecDeque<(FileId, Instant)>,
+    pub unsettled: VecDeque<(FileId, Instant)>,
     /// Number of candidates met.
-    pub(super) met: u64,
-    pub(super) started: Instant,
+    pub met: u64,
+    pub started: Instant,
     /// Time of the last report of progress.
     reported: Instant,
 }
 
 /// The next step of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SweepStep {
+pub enum SweepStep {
     ReportProgress,
     List(DirectoryId),
     /// To read the next of [`Sweep::files`].
@@ -357,7 +307,7 @@ pub(super) enum SweepStep {
 
 impl Sweep {
     /// Begins a sweep, or `before` from the beginning.
-    pub(super) fn begin(root: DirectoryId, before: Option<Sweep>) -> Sweep {
+    pub fn begin(root: DirectoryId, before: Option<Sweep>) -> Sweep {
         let now = Instant::now();
         let started = before.as_ref().map_or(now, |before| before.started);
         let (files, unsettled) = before
@@ -374,7 +324,7 @@ impl Sweep {
     }
 
     /// Takes the next step.
-    pub(super) fn next_step(&mut self, now: Instant) -> SweepStep {
+    pub fn next_step(&mut self, now: Instant) -> SweepStep {
         if now.saturating_duration_since(self.reported) >= PROGRESS_INTERVAL {
             self.reported = now;
             SweepStep::ReportProgress
@@ -390,7 +340,7 @@ impl Sweep {
     }
 
     /// Returns when it can go on; nothing if it can at once, because there is more to do than wait.
-    pub(super) fn goes_on_at(&self) -> Option<Instant> {
+    pub fn goes_on_at(&self) -> Option<Instant> {
         if self.files.is_empty() && self.directories.is_empty() {
             self.unsettled.front().map(|(_, at)| *at)
         } else {
@@ -398,7 +348,7 @@ impl Sweep {
         }
     }
 
-    pub(super) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.goes_on_at().is_none_or(|at| at <= Instant::now())
     }
 }
@@ -428,7 +378,7 @@ mod tests {
             prefix: Uri::parse("http://example.com/").unwrap(),
             aliases: Vec::new(),
         };
-        let root = Model::default().directories.add_root(0);
+        let root = Model::default().add_root(0);
         let unmet = unmet
             .iter()
             .map(|it| (it.as_bytes().into(), UnmetFile::new(None)));
@@ -455,17 +405,17 @@ mod tests {
         assert!(!mount.lose("gone", false, now));
         assert!(mount.lose("denied", false, now));
         find(&mut mount, Timestamp::now(), true);
-        assert!(!mount.lose("gone", false, now) && mount.absence().is_none());
+        assert_eq!(mount.absence.reason, "");
     }
 
     #[test]
     fn a_root_that_was_just_there_may_be_replaced_before_its_loss_is_reported() {
         let mut mount = mount(&[]);
         find(&mut mount, Timestamp::now(), true);
-        assert!(mount.leave() && !mount.leave());
+        mount.found = None;
         let now = Instant::now();
         assert!(!mount.lose("gone", true, now));
-        assert!(mount.is_swapping(now) && mount.absence() == Some("gone"));
+        assert!(mount.is_swapping(now) && mount.absence.reason == "gone");
         let later = now + SWAPPED_WITHIN;
         assert!(!mount.is_swapping(later) && mount.lose("gone", false, later));
     }
@@ -530,27 +480,29 @@ mod tests {
     fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
         let mut mount = mount(&["a.xml", "shut/b.xml", "shutter/c.xml"]);
         let unseen = HashMap::from([(b"shut".to_vec(), "its directory cannot be read")]);
-        let taken = mount.take_unmet(&unseen);
-        let mut missing: Vec<Vec<u8>> =
-            taken.missing.iter().map(|it| it.0.below.to_vec()).collect();
-        missing.sort();
-        assert_eq!(missing, [&b"a.xml"[..], b"shutter/c.xml"]);
-        let b = mount.path(b"shut/b.xml");
-        assert_eq!(
-            taken.unreachable,
-            [(b.clone(), "its directory cannot be read")]
-        );
+        let mut taken = mount.take_unmet(&unseen);
+        taken.sort_by(|(one, _), (other, _)| one.below.cmp(&other.below));
+        let taken: Vec<_> = taken
+            .iter()
+            .map(|(path, it)| (&*path.below, it.err()))
+            .collect();
+        let denied = Some("its directory cannot be read");
+        let want = [
+            (&b"a.xml"[..], None),
+            (b"shut/b.xml", denied),
+            (b"shutter/c.xml", None),
+        ];
+        assert_eq!(taken, want);
         // It is reported once, and missing as soon as its directory can be read without it.
-        assert!(mount.take_unmet(&unseen).unreachable.is_empty());
-        let missing = mount.take_unmet(&HashMap::new()).missing;
-        assert_eq!(missing.len(), 1);
-        assert_eq!(missing[0].0, b);
+        assert!(mount.take_unmet(&unseen).is_empty());
+        let missing = mount.take_unmet(&HashMap::new());
+        assert!(matches!(&missing[..], [(path, Ok(_))] if &*path.below == b"shut/b.xml"));
     }
 
     #[test]
     fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let [file, unsettled] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let mut sweep = Sweep::begin(root, None);
         let later = Instant::now() + Duration::from_secs(60);
@@ -571,7 +523,7 @@ mod tests {
     #[test]
     fn a_sweep_that_begins_again_keeps_the_files_that_it_has_met() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut before = Sweep::begin(root, None);
         let started = before.started;

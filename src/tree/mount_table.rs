@@ -9,41 +9,30 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-#[derive(Debug)]
-pub(super) struct MountTable {
-    /// Nothing where there is no `/proc`.
-    file: Option<File>,
+/// Opens the table; there is none without `/proc`.
+pub fn open() -> Option<File> {
+    File::open(TABLE).ok()
 }
 
-impl MountTable {
-    pub(super) fn open() -> MountTable {
-        MountTable {
-            file: File::open(TABLE).ok(),
-        }
-    }
+/// Reads the table if something was mounted or unmounted anywhere since it was read last.
+pub fn read_if_changed(table: &File) -> Option<Vec<u8>> {
+    let mut polled = [PollFd::new(table, PollFlags::PRI)];
+    let changed = poll(&mut polled, Some(&Timespec::default())).ok()?;
+    (changed > 0).then(|| fs::read(TABLE).unwrap_or_default())
+}
 
-    /// Reads the table if something was mounted or unmounted anywhere since it was read last.
-    pub(super) fn read_if_changed(&mut self) -> Option<Vec<u8>> {
-        let mut polled = [PollFd::new(self.file.as_ref()?, PollFlags::PRI)];
-        let changed = poll(&mut polled, Some(&Timespec::default())).ok()?;
-        (changed > 0).then(|| fs::read(TABLE).unwrap_or_default())
+/// Returns the paths from a directory to the mount points below it.
+pub fn points_below(table: &[u8], directory: &Path) -> Vec<Vec<u8>> {
+    let Ok(root) = fs::canonicalize(directory) else {
+        return Vec::new();
+    };
+    let mut prefix = root.as_os_str().as_bytes().to_vec();
+    if prefix.last() != Some(&b'/') {
+        prefix.push(b'/');
     }
-
-    /// Returns the paths from a directory to the mount points below it.
-    pub(super) fn below(table: &[u8], directory: &Path) -> Vec<Vec<u8>> {
-        let Ok(root) = fs::canonicalize(directory) else {
-            return Vec::new();
-        };
-        let mut prefix = root.as_os_str().as_bytes().to_vec();
-        if prefix.last() != Some(&b'/') {
-            prefix.push(b'/');
-        }
-        let lines = table.split(|&byte| byte == b'\n');
-        let points = lines.filter_map(mount_point);
-        points
-            .filter_map(|point| Some(point.strip_prefix(&*prefix)?.to_vec()))
-            .collect()
-    }
+    let points = table.split(|&byte| byte == b'\n').filter_map(mount_point);
+    let below = points.filter_map(|point| Some(point.strip_prefix(&*prefix)?.to_vec()));
+    below.collect()
 }
 
 /// Returns the mount point in a line: the fifth field, in which some bytes are written in octal.

@@ -2,25 +2,24 @@
 //! one that is gone may only be away (R15), so it is reported before the files that are missing with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::Path;
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSystem};
+use crate::announce::observation::{Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
-use crate::tree::directories::{Directories, join};
+use crate::tree::directories::join;
 use crate::tree::file_status;
-use crate::tree::model::DirectoryId;
-use crate::tree::mount::TreeMount;
-use crate::tree::mount_table::MountTable;
-use crate::tree::reports::Reports;
-use crate::tree::work_queue::{Depth, WorkQueue};
+use crate::tree::model::{DirectoryId, Model};
+use crate::tree::mount_table::{self, points_below, read_if_changed};
+use crate::tree::observer::Observer;
+use crate::tree::work_queue::Depth;
 
 /// Delay of the sweep after a file system came or went, so that several cause one sweep.
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct NestedDirectories {
+pub struct NestedDirectories {
     directories: BTreeMap<DirectoryId, Nested>,
     /// Positions of mounts of which the last report may be outdated.
     outdated: BTreeSet<usize>,
@@ -28,7 +27,8 @@ pub(super) struct NestedDirectories {
     announced: BTreeSet<usize>,
     /// The last reports, by the position of their mount.
     reported: BTreeMap<usize, Vec<NestedFileSystem>>,
-    mount_table: MountTable,
+    /// The kernel's table of mounts, if there is one.
+    mount_table: Option<File>,
 }
 
 /// A directory where another file system begins.
@@ -40,33 +40,23 @@ struct Nested {
     is_link: bool,
 }
 
-/// The file systems below the root of a mount.
-#[derive(Debug, PartialEq, Eq)]
-struct NestedReport {
-    /// Position of the mount.
-    mount: usize,
-    file_systems: Vec<NestedFileSystem>,
-    /// True if the first sweep of the mount ends with it, so that everything was looked at.
-    ends_sweep: bool,
-}
-
 impl NestedDirectories {
-    pub(super) fn new() -> NestedDirectories {
+    pub fn new() -> NestedDirectories {
         NestedDirectories {
             directories: BTreeMap::new(),
             outdated: BTreeSet::new(),
             announced: BTreeSet::new(),
             reported: BTreeMap::new(),
-            mount_table: MountTable::open(),
+            mount_table: mount_table::open(),
         }
     }
 
     /// Takes note of whether another file system begins at a directory that is about to be listed.
-    pub(super) fn note(&mut self, id: DirectoryId, directories: &Directories) {
-        let Some(directory) = directories.get(id) else {
+    pub fn note(&mut self, id: DirectoryId, model: &Model) {
+        let Some(directory) = model.directory(id) else {
             return;
         };
-        let parent = directory.parent.and_then(|id| directories.get(id));
+        let parent = directory.parent.and_then(|id| model.directory(id));
         let (Some(parent), Some(identity)) = (parent, directory.identity) else {
             return;
         };
@@ -87,109 +77,25 @@ impl NestedDirectories {
     }
 
     /// Takes note that a directory is gone, or lies in the file system of the one above it.
-    pub(super) fn remove(&mut self, id: DirectoryId) {
+    pub fn remove(&mut self, id: DirectoryId) {
         if let Some(nested) = self.directories.remove(&id) {
             self.outdated.insert(nested.mount);
         }
     }
 
     /// Has all of a mount reported, even if there are none.
-    pub(super) fn announce(&mut self, mount: usize) {
+    pub fn announce(&mut self, mount: usize) {
         self.outdated.insert(mount);
         self.announced.insert(mount);
     }
 
-    /// Rechecks the file systems above what seems to be `missing`: one may be gone although its directory was not listed
-    /// since.
-    pub(super) fn recheck<'a>(
-        &mut self,
-        missing: impl Iterator<Item = &'a DocumentPath>,
-        directories: &Directories,
-        mounts: &[TreeMount],
-        queue: &mut WorkQueue,
-    ) {
-        if self.directories.is_empty() {
-            return;
-        }
-        let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
-        for path in missing {
-            let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
-            above.extend(ends.map(|end| (path.mount, &path.below[..end])));
-        }
-        if above.is_empty() {
-            return;
-        }
-        let is_gone = |id: DirectoryId, nested: &Nested| {
-            let mount = &mounts[nested.mount];
-            let below = directories.below(id);
-            above.contains(&(mount.id, &*below))
-                && !is_there(&join(&mount.directory, &below), nested.identity)
-        };
-        let nested = self.directories.iter();
-        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
-        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
-        for id in gone {
-            self.remove(id);
-            queue.push_directory(id, Depth::Subtree);
-        }
-    }
-
-    /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
-    pub(super) fn recheck_mount_table(
-        &mut self,
-        directories: &Directories,
-        mounts: &[TreeMount],
-        queue: &mut WorkQueue,
-    ) {
-        let Some(table) = self.mount_table.read_if_changed() else {
-            return;
-        };
-        let mut points: BTreeSet<DirectoryId> = self.directories.keys().copied().collect();
-        for mount in mounts.iter() {
-            let below = MountTable::below(&table, &mount.directory);
-            let found = below.iter().filter_map(|it| directories.at(mount.root, it));
-            points.extend(found);
-        }
-        for id in points {
-            let directory = directories.get(id);
-            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
-            else {
-                continue;
-            };
-            let path = join(&mounts[at].directory, &directories.below(id));
-            if mounts[at].is_present() && !is_there(&path, identity) {
-                queue.push_directory(id, Depth::Subtree);
-            }
-        }
-    }
-
-    /// Reports the file systems below each root, where the last report is outdated.
-    pub(super) fn report(
-        &mut self,
-        directories: &Directories,
-        mounts: &mut [TreeMount],
-        reports: &mut Reports<'_>,
-    ) {
-        while let Some(report) = self.pop_report(directories, |at| mounts[at].was_swept()) {
-            let mount = &mut mounts[report.mount];
-            if !report.ends_sweep {
-                // Missing files are judged once everything was looked at.
-                mount.sweep_by(Instant::now() + SWEEP_DELAY);
-            }
-            reports.send(TreeReport::Event(Event::Nested {
-                mount: mount.id,
-                file_systems: report.file_systems,
-            }));
-        }
-    }
-
-    /// Takes a mount of which the last report is outdated, with the file systems below its root. While it is swept for
-    /// the first time, nobody knows all.
+    /// Takes the position of a mount of which the last report is outdated, with the file systems below its root, and whether
+    /// its first sweep ends with the report. While it is swept for the first time, nobody knows all.
     fn pop_report(
         &mut self,
-        directories: &Directories,
+        model: &Model,
         was_swept: impl Fn(usize) -> bool,
-    ) -> Option<NestedReport> {
+    ) -> Option<(usize, Vec<NestedFileSystem>, bool)> {
         let is_due = |mount: &usize| self.announced.contains(mount) || was_swept(*mount);
         let due: Vec<usize> = self.outdated.iter().copied().filter(is_due).collect();
         for mount in due {
@@ -197,7 +103,7 @@ impl NestedDirectories {
             let of_mount = self.directories.iter();
             let of_mount = of_mount.filter(|(_, nested)| nested.mount == mount);
             let found = of_mount.map(|(id, nested)| NestedFileSystem {
-                below: directories.below(*id).into(),
+                below: model.below(*id).into(),
                 device: nested.identity.device,
                 is_link: nested.is_link,
             });
@@ -206,39 +112,102 @@ impl NestedDirectories {
             let ends_sweep = self.announced.remove(&mount);
             let before = self.reported.insert(mount, found.clone());
             if ends_sweep || before.unwrap_or_default() != found {
-                return Some(NestedReport {
-                    mount,
-                    file_systems: found,
-                    ends_sweep,
-                });
+                return Some((mount, found, ends_sweep));
             }
         }
         None
     }
 }
 
-/// Returns true if this directory is there now.
-fn is_there(path: &Path, identity: Identity) -> bool {
-    file_status::follow(path).is_ok_and(|status| status.identity == identity)
+impl Observer<'_> {
+    /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
+    /// since.
+    pub fn recheck_nested(&mut self) {
+        if self.nested.directories.is_empty() {
+            return;
+        }
+        let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
+        for path in self.reports.missing.keys() {
+            let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
+            above.extend(ends.map(|end| (path.mount, &path.below[..end])));
+        }
+        if above.is_empty() {
+            return;
+        }
+        let is_gone = |id: DirectoryId, nested: &Nested| {
+            let mount = &self.mounts[nested.mount];
+            let below = self.model.below(id);
+            above.contains(&(mount.id, &*below))
+                && !file_status::is_at(&join(&mount.directory, &below), nested.identity)
+        };
+        let nested = self.nested.directories.iter();
+        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
+        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.nested.remove(id);
+            self.queue.push_directory(id, Depth::Subtree);
+        }
+    }
+
+    /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
+    pub fn recheck_mount_table(&mut self) {
+        let Some(table) = self.nested.mount_table.as_ref().and_then(read_if_changed) else {
+            return;
+        };
+        let mut points: BTreeSet<DirectoryId> = self.nested.directories.keys().copied().collect();
+        for mount in &self.mounts {
+            let below = points_below(&table, &mount.directory);
+            let found = below.iter().filter_map(|it| self.model.at(mount.root, it));
+            points.extend(found);
+        }
+        for id in points {
+            if let Some(directory) = self.model.directory(id)
+                && let Some(identity) = directory.identity
+                && let mount = &self.mounts[directory.mount]
+                && mount.found.is_some()
+                && !file_status::is_at(&join(&mount.directory, &self.model.below(id)), identity)
+            {
+                self.queue.push_directory(id, Depth::Subtree);
+            }
+        }
+    }
+
+    /// Reports the file systems below each root, where the last report is outdated.
+    pub fn report_nested(&mut self) {
+        let (directories, mounts) = (&self.model, &mut self.mounts);
+        while let Some((at, file_systems, ends_sweep)) = self
+            .nested
+            .pop_report(directories, |at| mounts[at].was_swept())
+        {
+            if !ends_sweep {
+                // Missing files are judged once everything was looked at.
+                mounts[at].sweep_by(Instant::now() + SWEEP_DELAY);
+            }
+            let mount = mounts[at].id;
+            self.reports.send(TreeReport::Event(Event::Nested {
+                mount,
+                file_systems,
+            }));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
-    use crate::tree::directories::Directories;
-    use crate::tree::model::DirectoryId;
-    use crate::tree::nested_directories::{NestedDirectories, NestedReport};
+    use crate::tree::model::{DirectoryId, Model};
+    use crate::tree::nested_directories::NestedDirectories;
 
     /// A root and a directory in it, on these devices.
-    fn tree(device: u64, below: u64) -> (Directories, DirectoryId) {
-        let mut directories = Directories::default();
-        let root = directories.add_root(0);
-        let inner = directories.add_below(root, b"inner").unwrap();
+    fn tree(device: u64, below: u64) -> (Model, DirectoryId) {
+        let mut model = Model::default();
+        let root = model.add_root(0);
+        let inner = model.add_below(root, b"inner").unwrap();
         for (id, device) in [(root, device), (inner, below)] {
             let identity = Some(Identity { device, inode: 1 });
-            directories.get_mut(id).unwrap().identity = identity;
+            model.directory_mut(id).unwrap().identity = identity;
         }
-        (directories, inner)
+        (model, inner)
     }
 
     fn inner(device: u64) -> NestedFileSystem {
@@ -249,14 +218,6 @@ mod tests {
         }
     }
 
-    fn report(file_systems: Vec<NestedFileSystem>, ends_sweep: bool) -> Option<NestedReport> {
-        Some(NestedReport {
-            mount: 0,
-            file_systems,
-            ends_sweep,
-        })
-    }
-
     #[test]
     fn another_device_or_a_mount_point_begins_a_file_system() {
         for (device, is_mount_point, want) in [
@@ -264,41 +225,38 @@ mod tests {
             (1, true, vec![inner(1)]),
             (2, false, vec![inner(2)]),
         ] {
-            let (mut directories, id) = tree(1, device);
-            directories.get_mut(id).unwrap().is_mount_point = is_mount_point;
+            let (mut model, id) = tree(1, device);
+            model.directory_mut(id).unwrap().is_mount_point = is_mount_point;
             let mut nested = NestedDirectories::new();
-            nested.note(id, &directories);
+            nested.note(id, &model);
             nested.announce(0);
-            assert_eq!(
-                nested.pop_report(&directories, |_| true),
-                report(want, true)
-            );
+            assert_eq!(nested.pop_report(&model, |_| true), Some((0, want, true)));
         }
     }
 
     #[test]
     fn nothing_is_reported_before_the_end_of_the_first_sweep() {
-        let (directories, id) = tree(1, 2);
+        let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
-        nested.note(id, &directories);
-        assert_eq!(nested.pop_report(&directories, |_| false), None);
+        nested.note(id, &model);
+        assert_eq!(nested.pop_report(&model, |_| false), None);
         nested.announce(0);
-        let want = report(vec![inner(2)], true);
-        assert_eq!(nested.pop_report(&directories, |_| false), want);
+        let want = Some((0, vec![inner(2)], true));
+        assert_eq!(nested.pop_report(&model, |_| false), want);
     }
 
     #[test]
     fn a_report_is_sent_again_only_if_it_differs() {
-        let (directories, id) = tree(1, 2);
+        let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
-        nested.note(id, &directories);
-        let all = report(vec![inner(2)], false);
-        assert_eq!(nested.pop_report(&directories, |_| true), all);
+        nested.note(id, &model);
+        let all = Some((0, vec![inner(2)], false));
+        assert_eq!(nested.pop_report(&model, |_| true), all);
         nested.remove(id);
-        nested.note(id, &directories);
-        assert_eq!(nested.pop_report(&directories, |_| true), None);
+        nested.note(id, &model);
+        assert_eq!(nested.pop_report(&model, |_| true), None);
         nested.remove(id);
-        let none = report(Vec::new(), false);
-        assert_eq!(nested.pop_report(&directories, |_| true), none);
+        let none = Some((0, Vec::new(), false));
+        assert_eq!(nested.pop_report(&model, |_| true), none);
     }
 }

@@ -2,6 +2,7 @@
 //! since the crate loses what is created in directories while it learns of them.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +12,13 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::announce::candidates::Candidates;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
-use crate::tree::watches::{WatchError, WatchKey};
+use crate::tree::watches::WatchKey;
 
 /// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 #[derive(Debug)]
-pub(super) struct Notify {
+pub struct Notify {
     watcher: RecommendedWatcher,
     keys: Arc<Mutex<HashMap<PathBuf, WatchKey>>>,
     paths: HashMap<WatchKey, PathBuf>,
@@ -25,7 +26,7 @@ pub(super) struct Notify {
 }
 
 impl Notify {
-    pub(super) fn start(
+    pub fn start(
         hints: &Arc<PendingHints>,
         candidates: &Arc<Candidates>,
     ) -> Result<Notify, notify::Error> {
@@ -43,7 +44,7 @@ impl Notify {
         })
     }
 
-    pub(super) fn add(&mut self, path: &Path) -> Result<WatchKey, WatchError> {
+    pub fn add(&mut self, path: &Path) -> io::Result<WatchKey> {
         let key = {
             let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
             *keys.entry(path.to_owned()).or_insert_with(|| {
@@ -60,14 +61,14 @@ impl Notify {
                 keys.remove(path);
                 self.paths.remove(&key);
                 match error.kind {
-                    notify::ErrorKind::MaxFilesWatch => WatchError::RanOut,
-                    notify::ErrorKind::Io(error) => WatchError::Failed(error),
-                    _ => WatchError::Failed(std::io::Error::other(error)),
+                    notify::ErrorKind::MaxFilesWatch => io::ErrorKind::StorageFull.into(),
+                    notify::ErrorKind::Io(error) => error,
+                    _ => io::Error::other(error),
                 }
             })
     }
 
-    pub(super) fn remove(&mut self, key: WatchKey) {
+    pub fn remove(&mut self, key: WatchKey) {
         if let Some(path) = self.paths.remove(&key) {
             // It fails if the directory is gone, and its watch with it.
             let _ = self.watcher.unwatch(&path);

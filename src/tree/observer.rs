@@ -22,7 +22,7 @@ use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
 use crate::tree::reports::Reports;
 use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
-use crate::tree::work_queue::{Depth, Task, Trigger, WorkQueue};
+use crate::tree::work_queue::{Depth, Task, WorkQueue};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
 
 /// Maximum duration of one round, before the next hints are taken.
@@ -31,29 +31,29 @@ const TIME_SLICE: Duration = Duration::from_millis(5);
 /// Time between two checks of mounts and links without a hint.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-pub(super) struct Observer<'a> {
-    pub(super) settings: TreeSettings,
+pub struct Observer<'a> {
+    pub settings: TreeSettings,
     /// True if no file is looked at a second time.
-    pub(super) is_one_shot: bool,
-    pub(super) watches: Watches,
-    pub(super) model: Model,
-    pub(super) links: LinkedDirectories,
+    pub is_one_shot: bool,
+    pub watches: Watches,
+    pub model: Model,
+    pub links: LinkedDirectories,
     /// Files that may be written without an event, a bounded number.
-    pub(super) silent: HashSet<FileId>,
+    pub silent: HashSet<FileId>,
     /// The mounts, by their position in the settings.
-    pub(super) mounts: Vec<TreeMount>,
+    pub mounts: Vec<TreeMount>,
     /// Time of the next check of mounts and links.
     heartbeat: Instant,
-    pub(super) queue: WorkQueue,
-    pub(super) unreadable: UnreadableDirectories,
-    pub(super) nested: NestedDirectories,
-    pub(super) reports: Reports<'a>,
+    pub queue: WorkQueue,
+    pub unreadable: UnreadableDirectories,
+    pub nested: NestedDirectories,
+    pub reports: Reports<'a>,
     /// Room for the names in a directory.
-    pub(super) buffer: Vec<u8>,
+    pub buffer: Vec<u8>,
 }
 
 impl<'a> Observer<'a> {
-    pub(super) fn new(
+    pub fn new(
         settings: TreeSettings,
         mut known: KnownFiles,
         watches: Watches,
@@ -65,7 +65,7 @@ impl<'a> Observer<'a> {
             // A file that was excluded since is there nevertheless: it is forgotten, not missing.
             let published = plan.published();
             unmet.retain(|below, _| settings.candidates.accepts(&published, below));
-            TreeMount::new(plan, model.directories.add_root(at), unmet)
+            TreeMount::new(plan, model.add_root(at), unmet)
         });
         let mounts = mounts.collect();
         Observer {
@@ -86,11 +86,10 @@ impl<'a> Observer<'a> {
     }
 
     /// Observes until it is told to stop.
-    pub(super) fn run(&mut self) {
+    pub fn run(&mut self) {
         while !self.reports.is_stopped {
-            let is_busy = self.has_work();
-            let deadline = (!is_busy).then(|| self.next_deadline());
-            let batch = self.watches.take(is_busy, deadline);
+            let deadline = (!self.has_work()).then(|| self.next_deadline());
+            let batch = self.watches.take(deadline);
             if batch.stop {
                 return;
             }
@@ -102,7 +101,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Sweeps each mount once.
-    pub(super) fn scan_once(&mut self) {
+    pub fn scan_once(&mut self) {
         self.is_one_shot = true;
         self.check_mounts();
         while !self.reports.is_stopped {
@@ -118,13 +117,11 @@ impl<'a> Observer<'a> {
     }
 
     /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
-    pub(super) fn directories_to_watch(&self) -> usize {
+    pub fn directories_to_watch(&self) -> usize {
         let mounts = self.mounts.iter();
         let watched =
-            mounts.filter(|it| it.is_present() && self.settings.watch.trusts(it.file_system));
-        watched
-            .map(|it| self.model.directories.beneath(it.root).len())
-            .sum()
+            mounts.filter(|it| it.found.is_some() && self.settings.watch.trusts(it.file_system));
+        watched.map(|it| self.model.beneath(it.root).len()).sum()
     }
 
     fn has_work(&self) -> bool {
@@ -138,7 +135,7 @@ impl<'a> Observer<'a> {
 
     /// Returns when a check, a sweep, a part of a sweep or a file is due next.
     fn next_deadline(&self) -> Instant {
-        let present = self.mounts.iter().filter(|mount| mount.is_present());
+        let present = self.mounts.iter().filter(|mount| mount.found.is_some());
         let files = self.queue.times.peek().map(|Reverse((at, _))| *at);
         let wakes = present.filter_map(TreeMount::wake).chain(files);
         wakes.fold(self.heartbeat, Instant::min)
@@ -198,7 +195,7 @@ impl<'a> Observer<'a> {
                     // The name where it ended stands for something else.
                     if let Some((directory, name)) = self.model.name_of(file)
                         && let Some(TreeEntry::File(file)) =
-                            self.update_link(directory, &name, None, None)
+                            self.update_link(directory, &name, None)
                     {
                         self.hint(file, hint);
                     }
@@ -216,8 +213,7 @@ impl<'a> Observer<'a> {
             self.check_mounts();
             self.recheck_some_links();
             self.recheck_silent_files();
-            self.nested
-                .recheck_mount_table(&self.model.directories, &self.mounts, &mut self.queue);
+            self.recheck_mount_table();
             for id in self.unreadable.due(now) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
@@ -234,7 +230,7 @@ impl<'a> Observer<'a> {
         let mut has_swept = false;
         while !self.reports.is_stopped && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
-                Some(Task::List(id, depth)) => self.list(id, depth, Trigger::Task),
+                Some(Task::List(id, depth)) => self.list(id, depth),
                 Some(Task::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
                 None => match self.queue.questions.pop_front() {
@@ -258,9 +254,9 @@ impl<'a> Observer<'a> {
     }
 
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
-    pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
+    pub fn recheck_directory(&mut self, id: DirectoryId) {
         self.unwatch(id);
-        let Some(directory) = self.model.directories.get(id) else {
+        let Some(directory) = self.model.directory(id) else {
             return;
         };
         match directory.parent {
@@ -277,10 +273,7 @@ impl<'a> Observer<'a> {
 
     /// Reports which directories may not be read, where the last report is outdated.
     fn report_unreadable(&mut self) {
-        while let Some(event) = self
-            .unreadable
-            .pop_report(&self.model.directories, &self.mounts)
-        {
+        while let Some(event) = self.unreadable.pop_report(&self.model, &self.mounts) {
             self.send(TreeReport::Event(event));
         }
     }
@@ -294,18 +287,11 @@ impl<'a> Observer<'a> {
     /// Sends what was observed. R15: files are missing only from a tree that is there, and what may only be away with
     /// another file system is reported after that is.
     fn flush(&mut self) {
-        self.nested.recheck(
-            self.reports.missing.keys(),
-            &self.model.directories,
-            &self.mounts,
-            &mut self.queue,
-        );
+        self.recheck_nested();
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.heartbeat = self.heartbeat.min(Instant::now());
         }
-        let directories = &self.model.directories;
-        self.nested
-            .report(directories, &mut self.mounts, &mut self.reports);
+        self.report_nested();
         self.reports.flush();
     }
 }

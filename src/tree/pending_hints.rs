@@ -16,7 +16,7 @@ const MAX_STRANGERS: usize = 4096;
 
 /// An event about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NameEvent {
+pub enum NameEvent {
     /// The name is new, by `open`, `mkdir` or a link.
     Created,
     /// Something complete was renamed to it.
@@ -35,7 +35,7 @@ pub(super) enum NameEvent {
 
 /// The last event about a writer of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WriterState {
+pub enum WriterState {
     /// It was written.
     Writing,
     /// It was closed or renamed into place.
@@ -44,23 +44,23 @@ pub(super) enum WriterState {
 
 /// All events about a name since it was checked last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Hint {
+pub struct Hint {
     /// True if the name may stand for something else now.
-    pub(super) renamed: bool,
-    pub(super) writer: Option<WriterState>,
-    pub(super) touched: bool,
-    pub(super) unclear: bool,
+    pub renamed: bool,
+    pub writer: Option<WriterState>,
+    pub touched: bool,
+    pub unclear: bool,
 }
 
 impl Hint {
     /// Hint that the name may stand for something else.
-    pub(super) const RENAMED: Hint = Hint {
+    pub const RENAMED: Hint = Hint {
         renamed: true,
         ..Hint::NONE
     };
 
     /// Hint that something may have happened.
-    pub(super) const UNCLEAR: Hint = Hint {
+    pub const UNCLEAR: Hint = Hint {
         unclear: true,
         ..Hint::NONE
     };
@@ -72,7 +72,7 @@ impl Hint {
         unclear: false,
     };
 
-    pub(super) fn add(&mut self, happened: NameEvent) {
+    pub fn add(&mut self, happened: NameEvent) {
         match happened {
             NameEvent::Created | NameEvent::Gone => (self.renamed, self.writer) = (true, None),
             NameEvent::MovedIn => (self.renamed, self.writer) = (true, Some(WriterState::Done)),
@@ -86,37 +86,37 @@ impl Hint {
 
 /// All events in a directory since it was checked last.
 #[derive(Debug, Default)]
-pub(super) struct DirectoryHints {
-    pub(super) names: HashMap<Box<[u8]>, Hint>,
+pub struct DirectoryHints {
+    pub names: HashMap<Box<[u8]>, Hint>,
     /// True if something happened to names that can be neither candidates nor directories.
-    pub(super) other: bool,
+    pub other: bool,
     /// True if the directory itself was moved, deleted, unmounted, or its watch ended.
-    pub(super) itself: bool,
+    pub itself: bool,
     /// True if the directory's own permissions, owner or times changed.
-    pub(super) touched: bool,
+    pub touched: bool,
     /// True if too much happened to be told name by name.
-    pub(super) everything: bool,
+    pub everything: bool,
 }
 
 /// All hints since they were taken last.
 #[derive(Debug, Default)]
-pub(super) struct HintBatch {
-    pub(super) directories: HashMap<WatchKey, DirectoryHints>,
+pub struct HintBatch {
+    pub directories: HashMap<WatchKey, DirectoryHints>,
     /// Events were lost.
-    pub(super) overflow: bool,
+    pub overflow: bool,
     /// Paths to report on.
-    pub(super) requested: Vec<DocumentPath>,
+    pub requested: Vec<DocumentPath>,
     /// Paths to explain.
-    pub(super) questions: Vec<DocumentPath>,
-    pub(super) sweep: bool,
-    pub(super) stop: bool,
+    pub questions: Vec<DocumentPath>,
+    pub sweep: bool,
+    pub stop: bool,
     /// Reason why there will be no more events.
-    pub(super) ended: Option<String>,
+    pub ended: Option<String>,
 }
 
 /// The hints, shared by the backend's thread and the observer.
 #[derive(Debug, Default)]
-pub(super) struct PendingHints {
+pub struct PendingHints {
     pending: Mutex<PendingBatch>,
     changed: Condvar,
     /// An eventfd that wakes an observer waiting for the kernel's events.
@@ -125,7 +125,7 @@ pub(super) struct PendingHints {
 
 /// The hints, while a backend adds to them.
 #[derive(Debug, Default)]
-pub(super) struct PendingBatch {
+pub struct PendingBatch {
     batch: HintBatch,
     /// True if there is anything worth waking for. A file that is being written is not.
     is_news: bool,
@@ -149,7 +149,7 @@ impl PendingHints {
     }
 
     /// Lets a backend add what it read, under one lock.
-    pub(super) fn merge(&self, add: impl FnOnce(&mut PendingBatch)) {
+    pub fn merge(&self, add: impl FnOnce(&mut PendingBatch)) {
         let mut pending = self.pending();
         add(&mut pending);
         if !(pending.is_news && pending.is_awaited) {
@@ -163,7 +163,7 @@ impl PendingHints {
     }
 
     /// Adds what is worth waking for.
-    pub(super) fn ask(&self, add: impl FnOnce(&mut HintBatch)) {
+    pub fn ask(&self, add: impl FnOnce(&mut HintBatch)) {
         self.merge(|pending| {
             add(&mut pending.batch);
             pending.is_news = true;
@@ -171,31 +171,31 @@ impl PendingHints {
     }
 
     /// Sets the bell that wakes the thread waiting for hints, beside the kernel's events.
-    pub(super) fn set_bell(&self, bell: Arc<OwnedFd>) {
+    pub fn set_bell(&self, bell: Arc<OwnedFd>) {
         let _ = self.bell.set(bell);
     }
 
     /// Takes note that the observer waits. Returns false if there is something to look at instead.
-    pub(super) fn begin_waiting(&self) -> bool {
+    pub fn begin_waiting(&self) -> bool {
         let mut pending = self.pending();
         pending.is_awaited = !pending.is_news;
         pending.is_awaited
     }
 
-    pub(super) fn end_waiting(&self) {
+    pub fn end_waiting(&self) {
         self.pending().is_awaited = false;
     }
 
     /// Keeps events about this name from here on, whatever it looks like; about others only if the directory
     /// `is_in_tree`.
-    pub(super) fn add_interest(&self, key: WatchKey, name: &[u8], is_in_tree: bool) {
+    pub fn add_interest(&self, key: WatchKey, name: &[u8], is_in_tree: bool) {
         let interests = &mut self.pending().interests;
         let interests = interests.entry(key).or_default();
         interests.names.insert(name.into());
         interests.is_in_tree = is_in_tree;
     }
 
-    pub(super) fn remove_interest(&self, key: WatchKey, name: &[u8]) {
+    pub fn remove_interest(&self, key: WatchKey, name: &[u8]) {
         let interests = &mut self.pending().interests;
         if let Some(it) = interests.get_mut(&key) {
             it.names.remove(name);
@@ -206,25 +206,20 @@ impl PendingHints {
     }
 
     /// Takes note that a directory in which some names matter anyway is part of the tree, or no longer.
-    pub(super) fn set_in_tree(&self, key: WatchKey, is_in_tree: bool) {
+    pub fn set_in_tree(&self, key: WatchKey, is_in_tree: bool) {
         if let Some(interests) = self.pending().interests.get_mut(&key) {
             interests.is_in_tree = is_in_tree;
         }
     }
 
     /// Takes all hints, waiting for some until `deadline`.
-    pub(super) fn take(&self, deadline: Option<Instant>) -> HintBatch {
+    pub fn take(&self, deadline: Option<Instant>) -> HintBatch {
         let mut pending = self.pending();
-        while !pending.is_news {
-            let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now()))
-            else {
-                break;
-            };
+        if let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now())) {
             pending.is_awaited = true;
-            (pending, _) = self
-                .changed
-                .wait_timeout(pending, left)
-                .unwrap_or_else(PoisonError::into_inner);
+            let lacks_news = |pending: &mut PendingBatch| !pending.is_news;
+            let waited = self.changed.wait_timeout_while(pending, left, lacks_news);
+            (pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         (pending.is_news, pending.is_awaited) = (false, false);
         let stop = pending.batch.stop;
@@ -234,12 +229,12 @@ impl PendingHints {
         batch
     }
 
-    pub(super) fn counted(&self) -> figures::Hints {
+    pub fn counted(&self) -> figures::Hints {
         self.pending().counted
     }
 
     /// Returns true if an event that nobody took yet says that this name is being written.
-    pub(super) fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
+    pub fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         let pending = self.pending();
         let directory_hints = pending.batch.directories.get(&key);
         directory_hints.is_some_and(|directory_hints| {
@@ -253,14 +248,14 @@ impl PendingHints {
 
 impl PendingBatch {
     /// Takes note that events were lost.
-    pub(super) fn overflow(&mut self) {
+    pub fn overflow(&mut self) {
         self.counted.overflows += 1;
         self.batch.overflow = true;
         self.is_news = true;
     }
 
     /// Adds an event about a watched directory itself.
-    pub(super) fn itself(&mut self, key: WatchKey, happened: NameEvent) {
+    pub fn itself(&mut self, key: WatchKey, happened: NameEvent) {
         self.counted.taken += 1;
         let directory_hints = self.batch.directories.entry(key).or_default();
         if happened == NameEvent::Touched {
@@ -272,7 +267,7 @@ impl PendingBatch {
     }
 
     /// Adds an event about a name in a watched directory.
-    pub(super) fn name(
+    pub fn name(
         &mut self,
         candidates: &Candidates,
         key: WatchKey,

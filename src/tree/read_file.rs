@@ -35,12 +35,12 @@ struct Kept {
 
 impl RecentKeys {
     /// Returns true if keys are to be read with the documents from now on.
-    pub(super) fn are_wanted(&self) -> bool {
+    pub fn are_wanted(&self) -> bool {
         self.kept().is_wanted
     }
 
     /// Keeps the keys of a version of a file, and as many of others, the latest first, as there is room for.
-    pub(super) fn keep(&self, version: FileStatus, listed: ListedChanges) {
+    pub fn keep(&self, version: FileStatus, listed: ListedChanges) {
         let mut kept = self.kept();
         let lists = &mut kept.lists;
         lists.retain(|(other, _)| other.identity != version.identity);
@@ -54,7 +54,7 @@ impl RecentKeys {
     }
 
     /// Takes the keys of a version of a file, if they are kept.
-    pub(super) fn take(&self, version: &FileStatus) -> Option<ListedChanges> {
+    pub fn take(&self, version: &FileStatus) -> Option<ListedChanges> {
         let mut kept = self.kept();
         kept.is_wanted = true;
         let at = kept.lists.iter().position(|(of, _)| of == version)?;
@@ -80,7 +80,7 @@ pub fn content(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads the file at `path`, and keeps its keys if it is a Change List and they are wanted. The caller has checked that it
 /// is a regular file: opening anything else may disturb others. Returns the status of the file too, if it could be read to
 /// an end.
-pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>) {
+pub fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>) {
     let file = match open(path) {
         Ok(file) => file,
         Err(error) if file_status::is_absence(error) => return (Look::Missing, None),
@@ -140,7 +140,7 @@ pub(super) fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileS
 }
 
 /// Returns true if the file at `path` is read as gzip.
-pub(super) fn is_packed(path: &Path) -> bool {
+pub fn is_packed(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b".gz")
 }
 
@@ -149,7 +149,7 @@ fn denied(error: Errno) -> (Look, Option<FileStatus>) {
     (Look::Incomplete(reason), None)
 }
 
-pub(super) fn open(path: &Path) -> Result<File, Errno> {
+pub fn open(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     #[cfg(target_os = "linux")]
     match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {

@@ -15,18 +15,18 @@ use crate::tree::{TreeNotice, TreeReport};
 /// Maximum observations in one report.
 const BATCH: usize = 512;
 
-pub(super) struct Reports<'a> {
+pub struct Reports<'a> {
     receiver: Box<dyn FnMut(TreeReport) -> ControlFlow<()> + 'a>,
     /// True once the receiver wants no more.
-    pub(super) is_stopped: bool,
+    pub is_stopped: bool,
     observations: Vec<Observation>,
     explained: Vec<(DocumentPath, NoDocument)>,
     /// The files that `observations` call missing, in case their mount is.
-    pub(super) missing: HashMap<DocumentPath, UnmetFile>,
+    pub missing: HashMap<DocumentPath, UnmetFile>,
 }
 
 impl<'a> Reports<'a> {
-    pub(super) fn new(receiver: impl FnMut(TreeReport) -> ControlFlow<()> + 'a) -> Reports<'a> {
+    pub fn new(receiver: impl FnMut(TreeReport) -> ControlFlow<()> + 'a) -> Reports<'a> {
         Reports {
             receiver: Box::new(receiver),
             is_stopped: false,
@@ -37,11 +37,11 @@ impl<'a> Reports<'a> {
     }
 
     /// Returns true if there is enough to send.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.observations.len().max(self.explained.len()) >= BATCH
     }
 
-    pub(super) fn observe(&mut self, path: DocumentPath, look: Look) {
+    pub fn observe(&mut self, path: DocumentPath, look: Look) {
         self.missing.remove(&path);
         self.observations.push(Observation {
             path,
@@ -50,23 +50,24 @@ impl<'a> Reports<'a> {
         });
     }
 
-    pub(super) fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
+    pub fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
         self.observe(path.clone(), Look::Missing);
         self.missing.insert(path, unmet);
     }
 
-    pub(super) fn explain(&mut self, path: DocumentPath, explanation: NoDocument) {
+    pub fn explain(&mut self, path: DocumentPath, explanation: NoDocument) {
         self.explained.push((path, explanation));
     }
 
     /// Withdraws what was observed to be missing from mounts that are not there (R15): their files are unmet again.
     /// Returns true if there is such a mount.
-    pub(super) fn withdraw_missing(&mut self, mounts: &mut [TreeMount]) -> bool {
+    pub fn withdraw_missing(&mut self, mounts: &mut [TreeMount]) -> bool {
         let missing = std::mem::take(&mut self.missing);
         let mut is_mount_missing = false;
         for mount in mounts.iter_mut() {
             let in_mount = |path: &DocumentPath| path.mount == mount.id;
-            if !missing.keys().any(in_mount) || is_there(mount) {
+            let is_at = |root| file_status::is_at(&mount.directory, root);
+            if !missing.keys().any(in_mount) || mount.identity().is_some_and(is_at) {
                 continue;
             }
             for (path, unmet) in missing.iter().filter(|(path, _)| path.mount == mount.id) {
@@ -80,7 +81,7 @@ impl<'a> Reports<'a> {
     }
 
     /// Sends what was collected.
-    pub(super) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         if !self.explained.is_empty() {
             let explained = std::mem::take(&mut self.explained);
             self.send(TreeReport::Event(Event::Explained(explained)));
@@ -94,20 +95,14 @@ impl<'a> Reports<'a> {
     }
 
     /// Sends a notice at once: it says nothing about documents, so that it need not follow what was collected before.
-    pub(super) fn notice(&mut self, notice: TreeNotice) {
+    pub fn notice(&mut self, notice: TreeNotice) {
         self.send(TreeReport::Notice(notice));
     }
 
     /// Sends a report, without what was collected before.
-    pub(super) fn send(&mut self, report: TreeReport) {
+    pub fn send(&mut self, report: TreeReport) {
         if !self.is_stopped && (self.receiver)(report).is_break() {
             self.is_stopped = true;
         }
     }
-}
-
-/// Returns true if the root of a mount is there now, and the same as before.
-fn is_there(mount: &TreeMount) -> bool {
-    let found = file_status::follow(&mount.directory).map(|status| status.identity);
-    mount.is_present() && found.ok() == mount.identity()
 }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::announce::event::Event;
 use crate::announce::observation::UnreadableDirectory;
-use crate::tree::directories::{Directories, join};
-use crate::tree::model::DirectoryId;
+use crate::tree::directories::join;
+use crate::tree::model::{DirectoryId, Model};
 use crate::tree::mount::TreeMount;
 
 /// Delay of the first retry, doubled each time, and the longest.
@@ -19,7 +19,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const MAX_NAMED: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct UnreadableDirectories {
+pub struct UnreadableDirectories {
     denials: HashMap<DirectoryId, Denial>,
     /// Positions of mounts of which the last report is outdated.
     outdated: BTreeSet<usize>,
@@ -36,14 +36,14 @@ struct Denial {
 }
 
 impl UnreadableDirectories {
-    /// Takes note that a directory of a mount could not be read, perhaps once more.
-    pub(super) fn deny(
+    /// Takes note that a directory of a mount could not be read. Returns true unless that is so once more.
+    pub fn deny(
         &mut self,
         id: DirectoryId,
         mount: usize,
         reason: &str,
         remedy: Option<&'static str>,
-    ) {
+    ) -> bool {
         let before = self.denials.get(&id);
         if before.is_none_or(|before| before.reason != reason) {
             self.outdated.insert(mount);
@@ -57,41 +57,37 @@ impl UnreadableDirectories {
             remedy,
             since: before.map_or_else(Timestamp::now, |before| before.since),
         };
-        self.denials.insert(id, denial);
+        self.denials.insert(id, denial).is_none()
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
-    pub(super) fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
+    pub fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
         let was_denied = self.denials.remove(&id).is_some();
         self.outdated.extend(was_denied.then_some(mount));
         was_denied
     }
 
     /// Returns the directories to try again.
-    pub(super) fn due(&self, now: Instant) -> Vec<DirectoryId> {
+    pub fn due(&self, now: Instant) -> Vec<DirectoryId> {
         let due = self.denials.iter().filter(|(_, it)| it.retry_at <= now);
         due.map(|(id, _)| *id).collect()
     }
 
     /// Returns the paths in a mount of the directories that could not be read.
-    pub(super) fn below(&self, mount: usize, directories: &Directories) -> Vec<Vec<u8>> {
+    pub fn below(&self, mount: usize, model: &Model) -> Vec<Vec<u8>> {
         let denied = self.denials.keys();
-        let of_mount = denied.filter(|id| directories.mount_of(**id) == Some(mount));
-        of_mount.map(|id| directories.below(*id)).collect()
+        let of_mount = denied.filter(|id| model.mount_of(**id) == Some(mount));
+        of_mount.map(|id| model.below(*id)).collect()
     }
 
     /// Takes the report about a mount of which the last one is outdated.
-    pub(super) fn pop_report(
-        &mut self,
-        directories: &Directories,
-        mounts: &[TreeMount],
-    ) -> Option<Event> {
+    pub fn pop_report(&mut self, model: &Model, mounts: &[TreeMount]) -> Option<Event> {
         let at = self.outdated.pop_first()?;
         let mount = &mounts[at];
         let of_mount = self.denials.iter();
-        let of_mount = of_mount.filter(|(id, _)| directories.mount_of(**id) == Some(at));
+        let of_mount = of_mount.filter(|(id, _)| model.mount_of(**id) == Some(at));
         let mut denials: Vec<(Vec<u8>, &Denial)> = of_mount
-            .map(|(id, denial)| (directories.below(*id), denial))
+            .map(|(id, denial)| (model.below(*id), denial))
             .collect();
         denials.sort_by(|(one, _), (other, _)| one.cmp(other));
         let named = denials.iter().take(MAX_NAMED);

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::announce::candidates::Candidates;
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
@@ -16,19 +15,11 @@ use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 
 /// One watch of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct WatchKey(pub(super) u64);
-
-/// Reason why a directory is not watched.
-#[derive(Debug)]
-pub(super) enum WatchError {
-    /// The system allows no more watches.
-    RanOut,
-    Failed(io::Error),
-}
+pub struct WatchKey(pub u64);
 
 /// Reason why a name in a watched directory matters, though the directory may not be part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WatchedName {
+pub enum WatchedName {
     /// A link to a file ends there.
     Link(FileId),
     /// The root of this mount has that name.
@@ -37,7 +28,7 @@ pub(super) enum WatchedName {
 
 /// Events that a directory is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WatchedEvents {
+pub enum WatchedEvents {
     /// Names that come and go: enough to notice a root that is replaced. A busy log beside it wakes nobody.
     Names,
     NamesAndContent,
@@ -45,9 +36,9 @@ pub(super) enum WatchedEvents {
 
 /// The meaning of a watch. A directory that is reached by several paths has one watch.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
-    pub(super) directories: Vec<DirectoryId>,
-    pub(super) named: HashMap<Box<[u8]>, Vec<WatchedName>>,
+pub struct Watched {
+    pub directories: Vec<DirectoryId>,
+    pub named: HashMap<Box<[u8]>, Vec<WatchedName>>,
     /// Events that the backend was asked for; more than are needed, if some were given up.
     asked: Option<WatchedEvents>,
 }
@@ -55,7 +46,7 @@ pub(super) struct Watched {
 impl Watched {
     /// Returns the hints about the names that matter for themselves. An event about the directory itself, or too many to
     /// tell apart, may concern each of them.
-    pub(super) fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(WatchedName, Hint)> {
+    pub fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(WatchedName, Hint)> {
         let lost = (hints.itself || hints.everything).then_some(&Hint::RENAMED);
         let hinted = self.named.iter().filter_map(|(name, all)| {
             let hint = *hints.names.get(name).or(lost)?;
@@ -75,13 +66,13 @@ impl Watched {
 }
 
 #[derive(Debug)]
-pub(super) struct Watches {
+pub struct Watches {
     backend: Backend,
     /// The meaning of each watch. Events of others are stale.
-    pub(super) watched: HashMap<WatchKey, Watched>,
+    pub watched: HashMap<WatchKey, Watched>,
     hints: Arc<PendingHints>,
     /// True if it was reported that no more directories can be watched.
-    is_exhaustion_reported: bool,
+    pub is_exhaustion_reported: bool,
 }
 
 #[derive(Debug)]
@@ -93,7 +84,7 @@ enum Backend {
 }
 
 impl Watches {
-    pub(super) fn none() -> Watches {
+    pub fn none() -> Watches {
         Watches {
             backend: Backend::None,
             watched: HashMap::new(),
@@ -103,12 +94,12 @@ impl Watches {
     }
 
     /// Starts the backend that the settings ask for. `Auto` does without one rather than fail.
-    pub(super) fn start(
+    pub fn start(
         settings: &TreeSettings,
         hints: &Arc<PendingHints>,
-        candidates: &Arc<Candidates>,
-    ) -> Result<(Watches, Vec<TreeNotice>), TreeError> {
-        let mut notices = Vec::new();
+    ) -> Result<(Watches, Option<TreeNotice>), TreeError> {
+        let candidates = &Arc::new(settings.candidates.clone());
+        let mut notice = None;
         let failed = |backend, source| Err(TreeError::Backend { backend, source });
         let backend = match settings.watch {
             WatchMode::Poll => Backend::None,
@@ -119,7 +110,7 @@ impl Watches {
                     return failed("inotify", source.into());
                 }
                 Err(_) => {
-                    notices.push(TreeNotice::WatchesRanOut {
+                    notice = Some(TreeNotice::WatchesRanOut {
                         limit: SystemLimit::instances(),
                         interval: settings.poll_interval,
                     });
@@ -138,11 +129,11 @@ impl Watches {
             hints: Arc::clone(hints),
             ..Watches::none()
         };
-        Ok((watches, notices))
+        Ok((watches, notice))
     }
 
     /// Returns the backend's name, if there is one.
-    pub(super) fn backend(&self) -> Option<&'static str> {
+    pub fn backend(&self) -> Option<&'static str> {
         match self.backend {
             Backend::None => None,
             #[cfg(target_os = "linux")]
@@ -151,13 +142,12 @@ impl Watches {
         }
     }
 
-    /// Takes hints, waiting for some until `deadline`. While the observer `is_busy`, another thread reads the kernel's
+    /// Takes hints, waiting for some until `deadline`. Without one, the observer is busy: another thread reads the kernel's
     /// events; otherwise only the observer is woken.
-    pub(super) fn take(&self, is_busy: bool, deadline: Option<Instant>) -> HintBatch {
+    pub fn take(&self, deadline: Option<Instant>) -> HintBatch {
         match &self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => {
-                inotify.set_busy(is_busy);
                 inotify.wait(deadline);
                 self.hints.take(None)
             }
@@ -166,7 +156,7 @@ impl Watches {
     }
 
     /// Returns true if this name is being written, by the events that there are until now.
-    pub(super) fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
+    pub fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         match &self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => {
@@ -177,24 +167,19 @@ impl Watches {
         self.hints.is_being_written(key, name)
     }
 
-    /// Returns true the first time that watches ran out.
-    pub(super) fn is_first_exhaustion(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_exhaustion_reported, true)
-    }
-
     /// Gives the backend up: nothing is watched from here on.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.backend = Backend::None;
         self.watched.clear();
     }
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
-    pub(super) fn add(
+    pub fn add(
         &mut self,
         path: &Path,
         follow: bool,
         directory: DirectoryId,
-    ) -> Result<WatchKey, WatchError> {
+    ) -> io::Result<WatchKey> {
         let key = self.add_to_backend(path, follow, WatchedEvents::NamesAndContent)?;
         let watched = self.watched.entry(key).or_default();
         watched.asked = Some(WatchedEvents::NamesAndContent);
@@ -208,12 +193,12 @@ impl Watches {
     }
 
     /// Watches one name in a directory that need not be part of the tree.
-    pub(super) fn add_name(
+    pub fn add_name(
         &mut self,
         path: &Path,
         name: &[u8],
         named: WatchedName,
-    ) -> Result<WatchKey, WatchError> {
+    ) -> io::Result<WatchKey> {
         let events = match named {
             WatchedName::Link(_) => WatchedEvents::NamesAndContent,
             WatchedName::Mount(_) => WatchedEvents::Names,
@@ -233,7 +218,7 @@ impl Watches {
         Ok(key)
     }
 
-    pub(super) fn remove(&mut self, key: WatchKey, directory: DirectoryId) {
+    pub fn remove(&mut self, key: WatchKey, directory: DirectoryId) {
         if let Some(watched) = self.watched.get_mut(&key) {
             watched.directories.retain(|it| *it != directory);
             if watched.directories.is_empty() && !watched.named.is_empty() {
@@ -243,7 +228,7 @@ impl Watches {
         self.remove_unused(key);
     }
 
-    pub(super) fn remove_name(&mut self, key: WatchKey, name: &[u8], named: WatchedName) {
+    pub fn remove_name(&mut self, key: WatchKey, name: &[u8], named: WatchedName) {
         if let Some(watched) = self.watched.get_mut(&key)
             && let Some(all) = watched.named.get_mut(name)
         {
@@ -273,7 +258,9 @@ impl Watches {
     fn reduce(&mut self, key: WatchKey, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => inotify.reduce(path).ok(),
+            Backend::Inotify(inotify) => {
+                inotify.watch(path, true, WatchedEvents::Names, false).ok()
+            }
             // The `notify` crate has no selection of events.
             Backend::None | Backend::Notify(_) => Some(key),
         };
@@ -285,22 +272,17 @@ impl Watches {
         }
     }
 
+    /// Has the backend watch a directory. The error is of the kind `StorageFull` if the system allows no more watches.
     fn add_to_backend(
         &mut self,
         path: &Path,
         follow: bool,
         events: WatchedEvents,
-    ) -> Result<WatchKey, WatchError> {
+    ) -> io::Result<WatchKey> {
         match &mut self.backend {
-            Backend::None => Err(WatchError::Failed(io::ErrorKind::Unsupported.into())),
+            Backend::None => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => inotify.add(path, follow, events).map_err(|error| {
-                if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
-                    WatchError::RanOut
-                } else {
-                    WatchError::Failed(error)
-                }
-            }),
+            Backend::Inotify(inotify) => inotify.watch(path, follow, events, true),
             Backend::Notify(notify) => notify.add(path),
         }
     }

@@ -10,47 +10,40 @@ use crate::tree::model::{DirectoryId, FileId};
 
 /// Extent of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Depth {
+pub enum Depth {
     /// Itself, and subdirectories that are new.
     Directory,
     /// All directories beneath it too.
     Subtree,
+    /// The same, as a part of a sweep: the baseline of the mount may depend on what is reported then (R13).
+    Sweep,
 }
 
 /// A piece of work that goes before any sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
+pub enum Task {
     List(DirectoryId, Depth),
     Read(FileId),
 }
 
-/// What a listing or a look at a file is a part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trigger {
-    /// The work that hints and timers ask for.
-    Task,
-    /// A sweep: the baseline of the mount may depend on what is reported now (R13).
-    Sweep,
-}
-
 #[derive(Debug, Default)]
-pub(super) struct WorkQueue {
+pub struct WorkQueue {
     directories: VecDeque<DirectoryId>,
     depths: HashMap<DirectoryId, Depth>,
     files: VecDeque<FileId>,
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
     /// When files are queued without a hint: all times that were set, those that were set again or cleared too.
-    pub(super) times: BinaryHeap<Reverse<(Instant, FileId)>>,
+    pub times: BinaryHeap<Reverse<(Instant, FileId)>>,
     /// The one time of each file that counts.
     due: HashMap<FileId, Instant>,
     /// Paths to explain when there is nothing else to do.
-    pub(super) questions: VecDeque<DocumentPath>,
+    pub questions: VecDeque<DocumentPath>,
 }
 
 impl WorkQueue {
     /// Queues a directory, or makes the listing that it waits for deeper.
-    pub(super) fn push_directory(&mut self, id: DirectoryId, depth: Depth) {
+    pub fn push_directory(&mut self, id: DirectoryId, depth: Depth) {
         match self.depths.get_mut(&id) {
             Some(queued) => *queued = depth.max(*queued),
             None => {
@@ -60,26 +53,26 @@ impl WorkQueue {
         }
     }
 
-    pub(super) fn push_file(&mut self, id: FileId) {
+    pub fn push_file(&mut self, id: FileId) {
         if self.waiting_files.insert(id) {
             self.files.push_back(id);
         }
     }
 
     /// Queues a file at some time, in place of any other time set for it.
-    pub(super) fn push_file_after(&mut self, id: FileId, after: Duration) {
+    pub fn push_file_after(&mut self, id: FileId, after: Duration) {
         let at = Instant::now() + after;
         self.due.insert(id, at);
         self.times.push(Reverse((at, id)));
     }
 
     /// Forgets the time at which a file was to be queued.
-    pub(super) fn clear_timer(&mut self, id: FileId) {
+    pub fn clear_timer(&mut self, id: FileId) {
         self.due.remove(&id);
     }
 
     /// Queues the files whose time has come.
-    pub(super) fn push_due_files(&mut self, now: Instant) {
+    pub fn push_due_files(&mut self, now: Instant) {
         while let Some(Reverse((at, id))) = self.times.peek().copied()
             && at <= now
         {
@@ -92,7 +85,7 @@ impl WorkQueue {
     }
 
     /// Takes the next task: directories before files, because a listing may make a read needless.
-    pub(super) fn pop(&mut self) -> Option<Task> {
+    pub fn pop(&mut self) -> Option<Task> {
         while let Some(id) = self.directories.pop_front() {
             if let Some(depth) = self.depths.remove(&id) {
                 return Some(Task::List(id, depth));
@@ -107,17 +100,17 @@ impl WorkQueue {
     }
 
     /// Forgets a directory that is gone: its number may be used again.
-    pub(super) fn forget_directory(&mut self, id: DirectoryId) {
+    pub fn forget_directory(&mut self, id: DirectoryId) {
         self.depths.remove(&id);
     }
 
     /// Forgets a file that is gone: its number may be used again.
-    pub(super) fn forget_file(&mut self, id: FileId) {
+    pub fn forget_file(&mut self, id: FileId) {
         self.waiting_files.remove(&id);
         self.due.remove(&id);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.directories.is_empty() && self.files.is_empty() && self.questions.is_empty()
     }
 }
@@ -131,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_directory_waits_once_and_as_deep_as_was_asked() {
-        let root = Model::default().directories.add_root(0);
+        let root = Model::default().add_root(0);
         let mut queue = WorkQueue::default();
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
@@ -142,7 +135,7 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_not_read_for_another_with_its_number() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let file = model.add_file(root, b"a.xml");
         let mut queue = WorkQueue::default();
         queue.push_file(file);
@@ -156,7 +149,7 @@ mod tests {
     #[test]
     fn only_the_last_time_set_for_a_file_counts() {
         let mut model = Model::default();
-        let root = model.directories.add_root(0);
+        let root = model.add_root(0);
         let [first, second] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let mut queue = WorkQueue::default();
         let later = Duration::from_secs(60);

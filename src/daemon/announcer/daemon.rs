@@ -1,10 +1,11 @@
 //! `rsnotify run` started and reloaded: the parts are made from the configuration, and changed when it changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
 use tracing::warn;
@@ -17,20 +18,23 @@ use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
 
 use crate::announce::event::Event;
+use crate::announce::plan::Plan;
 use crate::announce::steps::engine::Engine;
 use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::file::ConfigError;
+use crate::daemon::announcer::reach::Reach;
 use crate::daemon::announcer::submissions::Submissions;
+use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};
 use crate::daemon::announcer::{Announcer, RunParts, SourceInput, moment};
-use crate::daemon::event_loop::hub_link::start_hub;
+use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{EventLoop, Input, Role};
+use crate::daemon::failpoints::Failpoint;
 use crate::daemon::front::{Front, admin_pages};
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::process::Process;
 use crate::daemon::{Daemon, configuration_status};
-use crate::state::hub::SavedRelays;
 use crate::state::open::StateFile;
 use crate::state::{self, last_time_saved};
 
@@ -38,7 +42,7 @@ impl Daemon<Announcer, Config> {
     /// Starts everything. All that can fail for want of permission or a free address does so before the first file is
     /// read.
     pub fn announcing(config: Config) -> anyhow::Result<Daemon<Announcer, Config>> {
-        let process = Process::begin()?;
+        let mut process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
         let hubs = config.publish_settings()?;
@@ -56,8 +60,8 @@ impl Daemon<Announcer, Config> {
         let saved = saved_subscriptions(&file, prepared_hub.is_some()).map_err(load_error)?;
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
         let plan = config.plan(&public_url);
-        let started = Engine::start(connection, plan, moment(clock), None);
-        let started = started.map_err(|error| file.save_error(error))?;
+        let (engine, effects) = Engine::start(connection, plan, moment(clock), None)
+            .map_err(|error| file.save_error(error))?;
         let parts: RunParts = process.loop_parts(file, clock);
         let inputs = parts.inputs.clone();
         let topics = Topics::new(move |topic| {
@@ -73,19 +77,36 @@ impl Daemon<Announcer, Config> {
             failpoints: parts.failpoints.clone(),
             under_way: BTreeSet::new(),
         };
-        let announcer = Announcer::new(started, topics.clone(), submissions, &parts);
-        let configuration = configuration_status(&config);
-        let readiness = process.readiness.clone();
-        let mut event_loop = EventLoop::new(announcer, parts, readiness, configuration);
+        let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
+        let taken = move |round, request, took| {
+            failpoints.pass(Failpoint::Taken);
+            // If the loop has stopped, the next start reads again.
+            let input = SourceInput::Read(Box::new(round), request, took);
+            let _ = inputs.send(Input::Work(input));
+        };
+        let announcer = Announcer {
+            engine,
+            trees: WatchedTrees::new(parts.inputs.clone(), parts.counts.began),
+            topics: topics.clone(),
+            unclaimed: BTreeSet::new(),
+            submissions,
+            reach: Reach::default(),
+            change_reader: ChangeReader::start(taken),
+            has_learned: false,
+            inputs: VecDeque::new(),
+            effects,
+            commanded: None,
+        };
+        let mut event_loop = EventLoop::new(announcer, parts, configuration_status(&config));
         let EventLoop { role, parts, .. } = &mut event_loop;
         // No step yet: topics are served as they were saved. What it submits to the embedded hub, that must take once it is
         // there: its deliveries contain the links of the topics, and it must exist before the first report of a tree.
         role.perform(Vec::new(), parts);
-        change_hub(parts, prepared_hub, saved, &topics);
+        parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         let Announcer { trees, engine, .. } = role;
         trees.current = Some(trees.next_generation(&config, &engine.plan, engine.db())?);
         role.reach.begin(hubs, &role.submissions.brokers);
-        let public = public.serve_public(topics, parts.hub.open.subscribe());
+        let public = public.serve_public(&mut process.tasks, topics, parts.hub.open.subscribe());
         Ok(process.into_daemon(event_loop, config, public, admin))
     }
 
@@ -116,8 +137,15 @@ impl Daemon<Announcer, Config> {
         }
 
         // Nothing fails from here on.
-        let EventLoop { role, parts, .. } = &mut self.event_loop;
-        role.submissions.change(clients, brokers);
+        let EventLoop {
+            role,
+            parts,
+            reporter,
+            ..
+        } = &mut self.event_loop;
+        role.submissions.submitter.change(clients);
+        let runtime = &role.submissions.runtime;
+        role.submissions.brokers.change(brokers, runtime);
         role.reach.begin(hubs, &role.submissions.brokers);
         for hub in changed_hubs(&self.config, config) {
             role.keep(Event::HubChanged(hub), false);
@@ -127,19 +155,16 @@ impl Daemon<Announcer, Config> {
             role.keep(Event::Retry { only: None }, false);
         }
         let topics = role.topics.clone();
-        change_hub(parts, prepared_hub, saved, &topics);
+        parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         if let Some(elsewhere) = new_public {
             elsewhere.log_address();
-            let (public, task) = elsewhere.serve_public(topics, parts.hub.open.subscribe());
-            self.front.public = public;
-            self.front.add(task);
+            let (tasks, hub) = (&mut self.front.tasks, parts.hub.open.subscribe());
+            self.front.public = elsewhere.serve_public(tasks, topics, hub);
         }
         if let Some(elsewhere) = new_admin {
             elsewhere.log_address();
-            let pages = admin_pages(&config.server, &self.readiness, &parts.inputs);
-            let (admin, task) = elsewhere.serve_admin(pages);
-            self.front.admin = admin;
-            self.front.add(task);
+            let pages = admin_pages(&config.server, &reporter.readiness, &parts.inputs);
+            self.front.admin = elsewhere.serve_admin(&mut self.front.tasks, pages);
         }
         self.warn_of_ignored_addresses(config);
         Ok(())
@@ -173,6 +198,35 @@ impl Daemon<Announcer, Config> {
                 "server.admin_listen is ignored: the socket passed by the service manager stays in use"
             );
         }
+    }
+}
+
+impl EventLoop<Announcer> {
+    /// Puts another plan into effect. Whatever fails, fails before anything is given up. Submissions that are under way
+    /// stay so, and topics are served throughout.
+    fn change_plan(&mut self, config: &Config, plan: Plan) -> anyhow::Result<()> {
+        let began = Timestamp::now();
+        if !self.commit()
+            && let Some(trouble) = &self.parts.saver.trouble
+        {
+            bail!("the plan cannot change while the state is not saved: {trouble}");
+        }
+        let announcer = &mut self.role;
+        let was_settled = announcer.trees.was_settled || announcer.is_settled();
+        let Announcer { engine, trees, .. } = announcer;
+        let before = engine.plan.clone();
+        let now = moment(self.parts.clock);
+        let (next, effects) = engine.change_plan(plan, now, |db, plan| -> anyhow::Result<_> {
+            trees.next_generation(config, plan, db)
+        })?;
+        announcer.carry_counts_over(&before, &mut self.parts.counts);
+        let is_covered = covers(&before, &announcer.engine.plan);
+        let was_settled = was_settled && announcer.has_learned && is_covered;
+        announcer.has_learned = was_settled;
+        announcer.trees.replace(next, began, was_settled);
+        announcer.unclaimed = announcer.topics.served();
+        announcer.effects.extend(effects);
+        Ok(())
     }
 }
 
@@ -227,27 +281,6 @@ fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>
         }
     });
     settings.map(PreparedHub::new).transpose()
-}
-
-/// Changes the settings of the embedded hub, or starts it with what is saved.
-fn change_hub(
-    parts: &mut RunParts,
-    settings: Option<PreparedHub>,
-    saved: SavedHub,
-    topics: &Arc<Topics>,
-) {
-    let relays = SavedRelays::new(parts.saver.file.path.clone());
-    let RunParts {
-        clock,
-        inputs,
-        failpoints,
-        hub,
-        ..
-    } = parts;
-    let topics = HubTopics::Served(topics.clone());
-    hub.change(settings, |settings| {
-        start_hub(settings, saved, relays, topics, *clock, inputs, failpoints)
-    });
 }
 
 /// Returns the hubs and brokers whose addresses or credentials change.

@@ -2,6 +2,9 @@
 
 use std::mem;
 
+use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Topic;
 use websub::answer::Answer;
 
 use crate::announce::event::{Effect, Event};
@@ -67,7 +70,12 @@ impl Announcer {
                     .for_each(|tree| tree.explain(paths.clone()));
             }
             Effect::Tell(fact) => {
-                self.count_fact(&fact, parts);
+                let kind = |topic: &Topic| {
+                    let sql = "SELECT kind FROM channel WHERE topic = ?1";
+                    let kind = self.engine.db().first::<ChannelKind>(sql, topic);
+                    kind.ok().flatten().unwrap_or_default()
+                };
+                parts.counts.tell(&fact, kind, Timestamp::now());
                 log::log_fact(&fact);
             }
         }

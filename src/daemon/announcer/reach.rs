@@ -26,28 +26,71 @@ pub struct Reach {
     attempts: JoinSet<()>,
 }
 
-/// One that is to be reached.
-enum Reached {
-    Hub(Box<PublishSettings>),
-    Broker(Hub, Arc<Brokers>),
-}
-
 impl Reach {
     /// Tries to reach all of these, each until it was reached once. Must be called within a tokio runtime.
     pub fn begin(&mut self, hubs: Vec<PublishSettings>, brokers: &Arc<Brokers>) {
-        let hubs = hubs.into_iter().map(|hub| Reached::Hub(Box::new(hub)));
-        let names = brokers.durations().into_keys();
-        let brokers = names.map(|name| Reached::Broker(name, Arc::clone(brokers)));
-        let all: Vec<Reached> = hubs.chain(brokers).collect();
+        let names: Vec<Hub> = brokers.durations().into_keys().collect();
         // What was named before a reload is not named again. Attempts of before write to what was theirs.
         let mut known = lock(&self.unreached).clone();
-        known.retain(|hub, _| all.iter().any(|reached| reached.hub() == hub));
+        known.retain(|hub, _| names.contains(hub) || hubs.iter().any(|it| it.hub == *hub));
         self.unreached = Arc::new(Mutex::new(known));
         self.attempts = JoinSet::new();
-        for reached in all {
-            let unreached = Arc::clone(&self.unreached);
-            self.attempts.spawn(until_reached(reached, unreached));
+        for hub in hubs {
+            let name = hub.hub.clone();
+            self.attempt(name, move || {
+                let hub = hub.clone();
+                async move {
+                    let answers = probe::hubs(vec![hub]).await;
+                    let failure = answers.into_iter().find_map(Result::err)?;
+                    Some((failure.to_string(), false))
+                }
+            });
         }
+        for name in names {
+            let (broker, brokers) = (name.clone(), Arc::clone(brokers));
+            self.attempt(name, move || {
+                let (broker, brokers) = (broker.clone(), Arc::clone(&brokers));
+                async move {
+                    let failure = brokers.connect(&broker).await.err()?;
+                    Some((failure.to_string(), failure.needs_operator()))
+                }
+            });
+        }
+    }
+
+    /// Tries to reach a hub or broker. `failure` returns the reason why it cannot be reached, and whether that is a refusal
+    /// which an operator must end.
+    fn attempt<F>(&mut self, hub: Hub, failure: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = Option<(String, bool)>> + Send,
+    {
+        let unreached = Arc::clone(&self.unreached);
+        self.attempts.spawn(async move {
+            while let Some((reason, is_refused)) = failure().await {
+                let since = lock(&unreached).get(&hub).map(|known| known.since);
+                if since.is_none() && is_refused {
+                    warn!(%hub, reason, "{hub} refuses the login: {reason}");
+                } else if since.is_none() {
+                    warn!(%hub, reason, "{hub} cannot be reached: {reason}");
+                }
+                let failed = UnreachedHub {
+                    hub: hub.clone(),
+                    since: since.unwrap_or_else(Timestamp::now),
+                    reason,
+                    is_refused,
+                };
+                lock(&unreached).insert(hub.clone(), failed);
+                // A wrong login is not repeated: that may lock the user.
+                if is_refused {
+                    return;
+                }
+                tokio::time::sleep(AGAIN).await;
+                if !lock(&unreached).contains_key(&hub) {
+                    return;
+                }
+            }
+            reached(&hub, &unreached);
+        });
     }
 
     /// Takes note of an answer to a submission: a hub that answers was reached.
@@ -63,58 +106,6 @@ impl Reach {
     pub fn unreached(&self) -> Vec<UnreachedHub> {
         lock(&self.unreached).values().cloned().collect()
     }
-}
-
-impl Reached {
-    fn hub(&self) -> &Hub {
-        match self {
-            Reached::Hub(settings) => &settings.hub,
-            Reached::Broker(name, _) => name,
-        }
-    }
-
-    /// Returns the reason why it cannot be reached, and whether that is a refusal which an operator must end.
-    async fn failure(&self) -> Option<(String, bool)> {
-        match self {
-            Reached::Hub(settings) => {
-                let answers = probe::hubs(vec![PublishSettings::clone(settings)]).await;
-                let failure = answers.into_iter().find_map(Result::err);
-                failure.map(|failure| (failure.to_string(), false))
-            }
-            Reached::Broker(name, brokers) => {
-                let failure = brokers.connect(name).await.err();
-                failure.map(|failure| (failure.to_string(), failure.needs_operator()))
-            }
-        }
-    }
-}
-
-async fn until_reached(reached: Reached, unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>) {
-    let hub = reached.hub();
-    while let Some((reason, is_refused)) = reached.failure().await {
-        let since = lock(&unreached).get(hub).map(|known| known.since);
-        if since.is_none() && is_refused {
-            warn!(%hub, reason, "{hub} refuses the login: {reason}");
-        } else if since.is_none() {
-            warn!(%hub, reason, "{hub} cannot be reached: {reason}");
-        }
-        let failed = UnreachedHub {
-            hub: hub.clone(),
-            since: since.unwrap_or_else(Timestamp::now),
-            reason,
-            is_refused,
-        };
-        lock(&unreached).insert(hub.clone(), failed);
-        // A wrong login is not repeated: that may lock the user.
-        if is_refused {
-            return;
-        }
-        tokio::time::sleep(AGAIN).await;
-        if !lock(&unreached).contains_key(hub) {
-            return;
-        }
-    }
-    self::reached(hub, &unreached);
 }
 
 fn reached(hub: &Hub, unreached: &Mutex<BTreeMap<Hub, UnreachedHub>>) {

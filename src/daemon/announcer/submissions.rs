@@ -8,13 +8,12 @@ use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tracing::debug;
 use websub::counts::Histogram;
-use websub::publisher::http::{HubClients, Submitter};
+use websub::publisher::http::Submitter;
 
 use crate::announce::delivery::{Submission, SubmissionId};
 use crate::announce::event::Event;
 use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
-use crate::broker::settings::BrokerSettings;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
@@ -63,12 +62,6 @@ impl Submissions {
                 jitter: fastrand::f64(),
             })));
         });
-    }
-
-    /// Submits with other settings from now on.
-    pub fn change(&self, clients: HubClients, brokers: Vec<BrokerSettings>) {
-        self.submitter.change(clients);
-        self.brokers.change(brokers, &self.runtime);
     }
 
     /// Takes note of an event that may be the answer to a submission.

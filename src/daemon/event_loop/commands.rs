@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 use websub::hub::SubscriptionKey;
-use websub::hub::http::EmbeddedHub;
 use websub::hub::subscriptions::Subscriptions;
 
 use crate::announce::event::{DropCause, Effect, Event, Fact};
@@ -24,12 +23,6 @@ pub enum CommandAnswer {
     Question(ControlRequest),
 }
 
-/// An answer to a command that waits for its step to be saved.
-pub struct CommandReply {
-    pub reply: oneshot::Sender<ControlReply>,
-    pub answer: CommandAnswer,
-}
-
 /// Answers, unless the state cannot be saved because of some `trouble`, which is the answer then.
 pub fn send(reply: oneshot::Sender<ControlReply>, answer: ControlReply, trouble: Option<&str>) {
     let answer = match (trouble, answer) {
@@ -40,21 +33,6 @@ pub fn send(reply: oneshot::Sender<ControlReply>, answer: ControlReply, trouble:
     };
     // The client may have disconnected.
     let _ = reply.send(answer);
-}
-
-/// Answers a question about the subscriptions of a hub, and ends the one that it names to be ended.
-pub fn ask_hub(
-    hub: &EmbeddedHub,
-    about: SubscriptionsAction,
-    now: Timestamp,
-    db: Db<'_>,
-) -> ControlReply {
-    let (answer, ended) =
-        hub.inspect(|subscriptions| ask_subscriptions(subscriptions, about, now, Some(db)));
-    if let Some(key) = ended {
-        hub.end(key, "removed by the hub's operator");
-    }
-    answer
 }
 
 /// Returns the answer to a question about subscriptions where no hub is embedded.

@@ -7,7 +7,6 @@ use std::sync::mpsc::Sender;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::warn;
-use websub::http::Clock;
 use websub::hub::delivery::bodies::RelayFile;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::PreparedHub;
@@ -15,7 +14,7 @@ use websub::hub::published_topics::directory::HubTopics;
 use websub::hub::{HubRecord, Relay, SavedHub};
 
 use crate::daemon::event_loop::{Input, LoopParts};
-use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::error_chain;
 use crate::state::hub::SavedRelays;
 
@@ -30,28 +29,8 @@ pub struct HubLink {
 }
 
 impl HubLink {
-    /// Links a hub that takes subscriptions.
-    pub fn new(hub: EmbeddedHub) -> HubLink {
-        HubLink {
-            open: watch::Sender::new(Some(hub.clone())),
-            linked: Some(hub),
-            is_draining: false,
-        }
-    }
-
-    /// Changes the settings of the hub, or starts it; without settings, it takes no more subscriptions.
-    pub fn change(
-        &mut self,
-        settings: Option<PreparedHub>,
-        start: impl FnOnce(PreparedHub) -> EmbeddedHub,
-    ) {
-        let open = settings.map(|settings| match &self.linked {
-            Some(hub) => {
-                hub.apply(settings);
-                hub.clone()
-            }
-            None => start(settings),
-        });
+    /// Links a hub that takes subscriptions; without one, the hub of before takes no more.
+    pub fn link(&mut self, open: Option<EmbeddedHub>) {
         if open.is_some() {
             self.linked.clone_from(&open);
         }
@@ -77,7 +56,7 @@ impl HubLink {
     }
 }
 
-impl<I> LoopParts<I> {
+impl<I: Send + 'static> LoopParts<I> {
     /// Dispatches deliveries that are saved.
     pub fn dispatch(&self, owed: Vec<Relay>) {
         if let Some(hub) = &self.hub.linked
@@ -87,47 +66,62 @@ impl<I> LoopParts<I> {
             self.failpoints.pass(Failpoint::Dispatched);
         }
     }
-}
 
-/// Starts a hub whose changes are saved by the loop.
-pub fn start_hub<I: Send + 'static>(
-    settings: PreparedHub,
-    saved: SavedHub,
-    relays: SavedRelays,
-    topics: HubTopics,
-    clock: Clock,
-    inputs: &Sender<Input<I>>,
-    failpoints: &Failpoints,
-) -> EmbeddedHub {
-    let (inputs, failpoints) = (inputs.clone(), failpoints.clone());
-    let records = move |changed: Vec<HubRecord>| {
-        for record in &changed {
-            if matches!(record, HubRecord::Progressed(..)) {
-                failpoints.pass(Failpoint::Relayed);
+    /// Changes the settings of the hub, or starts it with what is `saved`; without settings, it takes no more
+    /// subscriptions.
+    pub fn change_hub(
+        &mut self,
+        settings: Option<PreparedHub>,
+        saved: SavedHub,
+        topics: HubTopics,
+    ) {
+        let open = settings.map(|settings| match &self.hub.linked {
+            Some(hub) => {
+                hub.apply(settings);
+                hub.clone()
             }
-        }
-        let _ = inputs.send(Input::HubRecords(changed));
-    };
-    let unverified = relays.unverified().unwrap_or_else(|error| {
-        warn!(
-            "requests that were not verified cannot be read: {}",
-            error_chain(&error)
-        );
-        Vec::new()
-    });
-    let relays = Arc::new(relays);
-    let parts = Arc::clone(&relays);
-    let relays = RelayFile {
-        next: Box::new(move |topic, heard| {
-            let next = relays.next(topic, heard);
-            next.map_err(|error| error_chain(&error))
-        }),
-        part: Box::new(move |id, number| {
-            let part = parts.part(id, number);
-            part.map_err(|error| error_chain(&error))
-        }),
-    };
-    let hub = EmbeddedHub::start(settings, saved, relays, topics, clock, records);
-    hub.resume(unverified);
-    hub
+            None => self.start_hub(settings, saved, topics),
+        });
+        self.hub.link(open);
+    }
+
+    /// Starts a hub whose changes are saved by the loop.
+    pub fn start_hub(
+        &self,
+        settings: PreparedHub,
+        saved: SavedHub,
+        topics: HubTopics,
+    ) -> EmbeddedHub {
+        let (inputs, failpoints) = (self.inputs.clone(), self.failpoints.clone());
+        let records = move |changed: Vec<HubRecord>| {
+            for record in &changed {
+                if matches!(record, HubRecord::Progressed(..)) {
+                    failpoints.pass(Failpoint::Relayed);
+                }
+            }
+            let _ = inputs.send(Input::HubRecords(changed));
+        };
+        let relays = Arc::new(SavedRelays::new(self.saver.file.path.clone()));
+        let unverified = relays.unverified().unwrap_or_else(|error| {
+            warn!(
+                "requests that were not verified cannot be read: {}",
+                error_chain(&error)
+            );
+            Vec::new()
+        });
+        let parts = Arc::clone(&relays);
+        let relays = RelayFile {
+            next: Box::new(move |topic, heard| {
+                let next = relays.next(topic, heard);
+                next.map_err(|error| error_chain(&error))
+            }),
+            part: Box::new(move |id, number| {
+                let part = parts.part(id, number);
+                part.map_err(|error| error_chain(&error))
+            }),
+        };
+        let hub = EmbeddedHub::start(settings, saved, relays, topics, self.clock, records);
+        hub.resume(unverified);
+        hub
+    }
 }

@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use websub::hub::subscriptions::view::HubStatus;
 
 use crate::announce::time::later;
-use crate::report::figures::Counts;
 use crate::report::status::{INTERVAL, INTERVALS, IntervalView};
 
 const LENGTH: Duration = Duration::from_secs(INTERVAL.unsigned_abs());
@@ -94,29 +92,6 @@ impl LastDay {
             });
             next = later(next, LENGTH);
         }
-    }
-}
-
-/// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
-pub fn totals(
-    counts: &Counts,
-    pending: usize,
-    hub: Option<&HubStatus>,
-    now: Timestamp,
-) -> IntervalView {
-    let hubs = || counts.hubs.values();
-    let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
-    let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
-    let retries: u64 = hubs().map(|counts| counts.retries).sum();
-    let deliveries = hub.map(|hub| hub.counts.deliveries).unwrap_or_default();
-    let owed = hub.map_or(0, |hub| hub.owed);
-    IntervalView {
-        from: now,
-        delivered: accepted + deliveries.delivered,
-        failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
-        retries: retries + deliveries.retries,
-        pending: (pending + owed) as u64,
-        starts: 0,
     }
 }
 

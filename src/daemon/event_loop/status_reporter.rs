@@ -27,7 +27,7 @@ pub enum Knowledge {
 
 /// Readiness, the service manager, and the configuration that the status shows.
 pub struct StatusReporter {
-    readiness: Readiness,
+    pub readiness: Readiness,
     pub service_manager: ServiceManager,
     pub configuration: ConfigurationStatus,
     pub daemon: DaemonView,
@@ -39,7 +39,6 @@ pub struct StatusReporter {
 
 impl StatusReporter {
     pub fn new(
-        readiness: Readiness,
         configuration: ConfigurationStatus,
         began: Timestamp,
         last_day: LastDay,
@@ -47,7 +46,7 @@ impl StatusReporter {
         let mut service_manager = ServiceManager::from_environment();
         service_manager.status_may_differ();
         StatusReporter {
-            readiness,
+            readiness: Readiness::new(),
             service_manager,
             configuration,
             daemon: DaemonView {
@@ -67,12 +66,6 @@ impl StatusReporter {
             self.noted = Some(Instant::now());
             self.last_day.note(totals());
         }
-    }
-
-    /// Takes note of a configuration that was loaded, or of one that was refused.
-    pub fn note_configuration(&mut self, note: impl FnOnce(&mut ConfigurationStatus)) {
-        note(&mut self.configuration);
-        self.service_manager.status_may_differ();
     }
 
     /// Reports the end of a step to probes. Returns true if the daemon became ready with it.

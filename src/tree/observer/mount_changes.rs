@@ -12,14 +12,14 @@ use crate::tree::observer::Observer;
 use crate::tree::{TreeNotice, TreeReport};
 
 impl Observer<'_> {
-    pub(super) fn check_mounts(&mut self) {
+    pub fn check_mounts(&mut self) {
         for at in 0..self.mounts.len() {
             self.check_mount(at);
         }
     }
 
     /// Finds out whether a mount is there, and whether it is the same as before.
-    pub(in crate::tree) fn check_mount(&mut self, at: usize) {
+    pub fn check_mount(&mut self, at: usize) {
         self.watch_parent(at);
         match self.mounts[at].found_root() {
             Ok(identity) if self.mounts[at].identity() == Some(identity) => {}
@@ -30,7 +30,7 @@ impl Observer<'_> {
 
     /// Takes note that the root of a mount is not there, and reports why: once for each reason, and not while another root may
     /// be about to take its place.
-    pub(in crate::tree) fn lose_mount(&mut self, at: usize, reason: &str) {
+    pub fn lose_mount(&mut self, at: usize, reason: &str) {
         let was_present = self.leave_mount(at);
         let now = Instant::now();
         if was_present {
@@ -55,13 +55,13 @@ impl Observer<'_> {
 
     /// Takes note that a root is gone, or another one is there. Returns true if there was one.
     fn leave_mount(&mut self, at: usize) -> bool {
-        if !self.mounts[at].leave() {
+        if self.mounts[at].found.take().is_none() {
             return false;
         }
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
-        for id in self.model.directories.beneath(self.mounts[at].root) {
+        for id in self.model.beneath(self.mounts[at].root) {
             self.unwatch(id);
             self.unreadable.allow(id, at);
         }

@@ -13,7 +13,7 @@ use crate::tree::pending_hints::Hint;
 impl Observer<'_> {
     /// Answers from a fresh look. A file that exists and has not been met yet is left to the next sweep, unless
     /// `is_last` says that this has been tried. Nothing is reported of a path that is no candidate: it is not missing.
-    pub(super) fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
+    pub fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
         let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
             return;
         };
@@ -25,12 +25,12 @@ impl Observer<'_> {
         {
             return;
         }
-        if !mount.is_present() {
+        if mount.found.is_none() {
             if mount.is_swapping(Instant::now()) {
                 mount.requested.insert(path);
                 return;
             }
-            let reason = mount.absence().unwrap_or_default().to_owned();
+            let reason = mount.absence.reason.clone();
             return self.report_denied(path, reason);
         }
         if let Some(id) = self.file_at(at, &path.below) {
@@ -62,7 +62,7 @@ impl Observer<'_> {
         }
     }
 
-    pub(super) fn report_denied(&mut self, path: DocumentPath, reason: String) {
+    pub fn report_denied(&mut self, path: DocumentPath, reason: String) {
         let reason = Incomplete::Denied(reason);
         self.reports.observe(path, Look::Incomplete(reason));
     }
@@ -73,9 +73,9 @@ impl Observer<'_> {
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
         for name in names {
-            directory = self.model.directories.entry(directory, name)?.directory()?;
+            directory = self.model.entry(directory, name)?.directory()?;
         }
         self.check_name(directory, last, Hint::UNCLEAR);
-        self.model.directories.entry(directory, last)?.file()
+        self.model.entry(directory, last)?.file()
     }
 }

@@ -8,11 +8,11 @@ use crate::announce::event::Event;
 use crate::tree::TreeReport;
 use crate::tree::mount::SweepStep;
 use crate::tree::observer::Observer;
-use crate::tree::work_queue::{Depth, Trigger};
+use crate::tree::work_queue::Depth;
 
 impl Observer<'_> {
     /// Performs one step of a sweep. Returns false if there is none to perform.
-    pub(super) fn continue_sweep(&mut self) -> bool {
+    pub fn continue_sweep(&mut self) -> bool {
         let mut sweeps = self.mounts.iter_mut().enumerate();
         let next = sweeps.find_map(|(at, mount)| {
             let sweep = mount.sweep.as_mut().filter(|sweep| sweep.has_work())?;
@@ -23,7 +23,7 @@ impl Observer<'_> {
         };
         match step {
             SweepStep::ReportProgress => self.send(TreeReport::Sweeping { mount, files }),
-            SweepStep::List(id) => self.list(id, Depth::Subtree, Trigger::Sweep),
+            SweepStep::List(id) => self.list(id, Depth::Sweep),
             SweepStep::ReadFiles => self.read_next_of_sweep(at),
             SweepStep::ReadUnsettled(id) => self.read_if_due(id),
             SweepStep::End => self.end_sweep(at, true),
@@ -32,7 +32,7 @@ impl Observer<'_> {
     }
 
     /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.
-    pub(super) fn end_sweep(&mut self, at: usize, complete: bool) {
+    pub fn end_sweep(&mut self, at: usize, complete: bool) {
         let Some(sweep) = self.mounts[at].sweep.take() else {
             return;
         };
@@ -68,18 +68,16 @@ impl Observer<'_> {
 
     /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
     fn report_unmet(&mut self, at: usize) {
-        let directories = &self.model.directories;
-        let denied = self.unreadable.below(at, directories).into_iter();
+        let denied = self.unreadable.below(at, &self.model).into_iter();
         let denied = denied.map(|below| (below, "its directory cannot be read"));
-        let refused = self.links.refused(at, directories).into_iter();
+        let refused = self.links.refused(at, &self.model).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
         let unseen: HashMap<Vec<u8>, &str> = denied.chain(refused).collect();
-        let unmet = self.mounts[at].take_unmet(&unseen);
-        for (path, file) in unmet.missing {
-            self.reports.observe_missing(path, file);
-        }
-        for (path, reason) in unmet.unreachable {
-            self.report_denied(path, reason.into());
+        for (path, unmet) in self.mounts[at].take_unmet(&unseen) {
+            match unmet {
+                Ok(file) => self.reports.observe_missing(path, file),
+                Err(reason) => self.report_denied(path, reason.into()),
+            }
         }
     }
 }
