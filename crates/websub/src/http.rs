@@ -17,18 +17,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks for reading, as [`lock`].
-pub(crate) fn read<T>(shared: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+/// Locks for reading, whatever became of a thread that held it.
+pub fn read<T>(shared: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     shared.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks for writing, as [`lock`].
-pub(crate) fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+/// Locks for writing, whatever became of a thread that held it.
+pub fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     shared.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A function that is handed in, and called from any thread.
-pub(crate) struct Hook<F: ?Sized>(pub Box<F>);
+pub struct Hook<F: ?Sized>(pub Box<F>);
 
 impl<F: ?Sized> Deref for Hook<F> {
     type Target = F;
