@@ -6,8 +6,8 @@ use std::path::Path;
 use resourcesync::escape::escaped;
 use serde_json::json;
 
+use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::exit::Exit;
 use crate::cli::options::AcceptOptions;
 use crate::cli::output::print;
 use crate::control::{ControlReply, ControlRequest};

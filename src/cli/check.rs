@@ -18,8 +18,8 @@ use websub::publisher::settings::PublishSettings;
 
 use crate::announce::finding::Finding;
 use crate::announce::steps::findings::EXAMPLES;
+use crate::cli::Exit;
 use crate::cli::block_on;
-use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::CheckOptions;

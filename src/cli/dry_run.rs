@@ -19,7 +19,7 @@ use crate::announce::plan::{Mode, Plan};
 use crate::announce::time::later;
 use crate::broker::client::{messages, send_frame};
 use crate::broker::settings::BrokerSettings;
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{counted, print, say};
 use crate::cli::play_forward::play_forward;

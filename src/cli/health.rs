@@ -19,8 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use crate::cli::Exit;
 use crate::cli::block_on;
-use crate::cli::exit::Exit;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
 use crate::config::address::Address;

@@ -10,7 +10,6 @@ mod keeper;
 mod memory;
 mod missed;
 mod notification;
-mod patience;
 mod printer;
 mod receiver;
 mod report;
@@ -25,7 +24,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
@@ -33,8 +31,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use websub::subscriber::{CallbackKey, Destination};
 
+use crate::cli::Exit;
 use crate::cli::block_on;
-use crate::cli::exit::Exit;
 use crate::cli::listen::change_key::Heard;
 use crate::cli::listen::channels::{ListenedChannel, Unusable, channels};
 use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
@@ -46,7 +44,7 @@ use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
 use crate::cli::listen::report::{ListenEvent, Reporter};
 use crate::cli::listen::state::{ListenState, SavedState, SavedSubscription};
 use crate::cli::listen::watched::WatchedDocuments;
-use crate::cli::options::{ListenKind, ListenOptions};
+use crate::cli::options::ListenOptions;
 use crate::daemon::log::error_chain;
 
 /// Lease to request, unless another is given.
@@ -264,7 +262,7 @@ async fn wanted_channels(
     state: &ListenState,
     reporter: &Reporter,
 ) -> Result<WantedChannels, Failure> {
-    let kind = kind(options);
+    let kind = options.kind;
     let saved = state.saved();
     let mut wanted = WantedChannels {
         channels: BTreeMap::new(),
@@ -327,14 +325,6 @@ fn wait_after(failures: u32) -> Duration {
     READ_AGAIN_AFTER
         .saturating_mul(doubled)
         .min(LOOK_AGAIN_AFTER)
-}
-
-/// Returns the kind of channels that is wanted; none if both are.
-fn kind(options: &ListenOptions) -> Option<ChannelKind> {
-    options.kind.map(|kind| match kind {
-        ListenKind::Framework => ChannelKind::Framework,
-        ListenKind::Change => ChannelKind::Change,
-    })
 }
 
 /// Returns the channel of an earlier run.

@@ -9,8 +9,8 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-use crate::cli::exit::Exit;
-use crate::cli::options::{CompletionsOptions, ManOptions, Options, Shell};
+use crate::cli::Exit;
+use crate::cli::options::{Options, Shell};
 use crate::cli::output::print;
 
 /// Exit codes of all commands; the argument parser has that of wrong usage too.
@@ -98,11 +98,11 @@ const FILES: [(&str, &str); 3] = [
     ),
 ];
 
-pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
+pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
     // `help` repeats what each page says.
     let mut command = Options::command().disable_help_subcommand(true);
     command.build();
-    match &options.directory {
+    match directory {
         Some(directory) => {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -116,8 +116,8 @@ pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-pub fn completions(options: &CompletionsOptions) -> anyhow::Result<Exit> {
-    let generator = match options.shell {
+pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
+    let generator = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,
         Shell::Fish => clap_complete::Shell::Fish,

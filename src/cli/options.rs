@@ -7,7 +7,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use resourcesync::channel_kind::ChannelKind;
 use url::Url;
@@ -97,7 +97,14 @@ pub enum Command {
     /// Write a copy of the state to a new file, while the daemon runs or not
     ///
     /// The copy has the secrets of the embedded hub's subscribers: only its user may read it.
-    Backup(BackupOptions),
+    Backup {
+        /// The file to write, which must not exist
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+
+        #[command(flatten)]
+        state: StateOptions,
+    },
     /// Have the running daemon reload its configuration, and wait for the outcome
     ///
     /// Prints what that changes. If the new configuration is wrong, the daemon keeps the previous one, and the exit status
@@ -107,16 +114,31 @@ pub enum Command {
     Health(HealthOptions),
     /// Print completions for a shell
     #[command(display_order = 900)]
-    Completions(CompletionsOptions),
+    Completions {
+        /// The shell
+        #[arg(value_name = "SHELL", value_enum)]
+        shell: Shell,
+    },
     /// Print the manual page, or write all of them to a directory
     #[command(display_order = 900)]
-    Man(ManOptions),
+    Man {
+        /// The directory to write all pages to [default: print the page of rsnotify alone]
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
     /// Print the effective configuration, with defaults and without secrets
     Config(ConfigOptions),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
     /// Print the configuration of a reverse proxy for topics and the embedded hub
-    Snippet(SnippetOptions),
+    Snippet {
+        /// The web server in front
+        #[arg(value_enum, value_name = "SERVER")]
+        server: WebServer,
+
+        #[command(flatten)]
+        source: SourceOptions,
+    },
 }
 
 /// Flags that name a tree, in place of the configuration file.
@@ -154,9 +176,12 @@ impl TreeOptions {
     }
 }
 
-/// Flags that name topics and hubs, in place of the configuration file.
+/// Flags that name a Source, in place of the configuration file.
 #[derive(Debug, Clone, Default, Args)]
-pub struct NetworkOptions {
+pub struct SourceOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
     /// The hub to notify; replaces the file's hubs [default: the embedded hub]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
     pub hub: Option<String>,
@@ -170,30 +195,14 @@ pub struct NetworkOptions {
     pub public_url: Option<String>,
 }
 
-impl NetworkOptions {
-    pub fn overrides(&self, rest: Overrides) -> Overrides {
+impl SourceOptions {
+    pub fn overrides(&self) -> Overrides {
         Overrides {
             hub: self.hub.clone(),
             listen: self.listen.clone(),
             public_url: self.public_url.clone(),
-            ..rest
+            ..self.tree.overrides()
         }
-    }
-}
-
-/// Flags that name a Source, in place of the configuration file.
-#[derive(Debug, Clone, Default, Args)]
-pub struct SourceOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
-}
-
-impl SourceOptions {
-    pub fn overrides(&self) -> Overrides {
-        self.network.overrides(self.tree.overrides())
     }
 }
 
@@ -228,24 +237,6 @@ pub struct TokenOptions {
     pub state: StateOptions,
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct BackupOptions {
-    /// The file to write, which must not exist
-    #[arg(value_name = "FILE")]
-    pub to: PathBuf,
-
-    #[command(flatten)]
-    pub state: StateOptions,
-}
-
-/// The flag that names the admin listener.
-#[derive(Debug, Clone, Args)]
-pub struct AdminOptions {
-    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
-}
-
 /// The flag for output that programs read.
 #[derive(Debug, Clone, Args)]
 pub struct OutputOptions {
@@ -264,9 +255,13 @@ pub struct RunOptions {
     pub dry_run: bool,
 }
 
-/// Flags about the log of a daemon.
+/// Flags of daemons alone.
 #[derive(Debug, Clone, Args)]
-pub struct LogOptions {
+pub struct DaemonOptions {
+    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
     /// The format of log lines [default: human]
     #[arg(long, value_enum, value_name = "FORMAT", env = "RSNOTIFY_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
@@ -276,12 +271,13 @@ pub struct LogOptions {
     pub log_level: Option<LogLevel>,
 }
 
-impl LogOptions {
-    pub fn overrides(&self, rest: Overrides) -> Overrides {
+impl DaemonOptions {
+    pub fn overrides(&self, others: Overrides) -> Overrides {
         Overrides {
+            admin_listen: self.admin_listen.clone(),
             log_format: self.log_format,
             log_level: self.log_level,
-            ..rest
+            ..others
         }
     }
 }
@@ -296,19 +292,14 @@ pub struct HubOptions {
     pub listen: Option<String>,
 
     #[command(flatten)]
-    pub admin: AdminOptions,
-
-    #[command(flatten)]
-    pub log: LogOptions,
+    pub daemon: DaemonOptions,
 }
 
 impl HubOptions {
     pub fn overrides(&self) -> Overrides {
-        self.log.overrides(Overrides {
-            state_dir: self.state.state_dir.clone(),
+        self.daemon.overrides(Overrides {
             listen: self.listen.clone(),
-            admin_listen: self.admin.admin_listen.clone(),
-            ..Overrides::default()
+            ..self.state.overrides()
         })
     }
 }
@@ -406,8 +397,8 @@ pub struct ListenOptions {
     pub strict: bool,
 
     /// The kind of channels to take from a Capability List or Source Description [default: both]
-    #[arg(long, value_name = "KIND", env = "RSNOTIFY_KIND")]
-    pub kind: Option<ListenKind>,
+    #[arg(long, value_parser = named(ChannelKind::ALL, described), value_name = "KIND", env = "RSNOTIFY_KIND")]
+    pub kind: Option<ChannelKind>,
 
     /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
     #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK", value_parser = callback)]
@@ -488,15 +479,6 @@ pub struct ResendOptions {
     pub tree: TreeOptions,
 }
 
-/// The kind of channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ListenKind {
-    /// Changes of documents: Resource Lists, Change Lists and others
-    Framework,
-    /// Changes of resources
-    Change,
-}
-
 #[derive(Debug, Clone, Args)]
 pub struct ScanOptions {
     /// A file to explain, instead of all: the glob that matches it, its place, its state, or why it is no document
@@ -509,7 +491,7 @@ pub struct ScanOptions {
     /// Print only documents in these states, separated by commas
     #[arg(
         long,
-        value_parser = named(DocumentState::ALL, DocumentState::as_str),
+        value_parser = named(DocumentState::ALL, |state| state.as_str().into()),
         value_name = "STATE",
         env = "RSNOTIFY_STATE",
         value_delimiter = ','
@@ -518,16 +500,6 @@ pub struct ScanOptions {
 
     #[command(flatten)]
     pub output: OutputOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct SnippetOptions {
-    /// The web server in front
-    #[arg(value_enum, value_name = "SERVER")]
-    pub server: WebServer,
-
-    #[command(flatten)]
-    pub source: SourceOptions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -544,18 +516,12 @@ pub struct ConfigOptions {
     pub source: SourceOptions,
 
     #[command(flatten)]
-    pub admin: AdminOptions,
-
-    #[command(flatten)]
-    pub log: LogOptions,
+    pub daemon: DaemonOptions,
 }
 
 impl ConfigOptions {
     pub fn overrides(&self) -> Overrides {
-        self.log.overrides(Overrides {
-            admin_listen: self.admin.admin_listen.clone(),
-            ..self.source.overrides()
-        })
+        self.daemon.overrides(self.source.overrides())
     }
 }
 
@@ -609,13 +575,6 @@ pub struct HealthOptions {
     pub timeout: Duration,
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct CompletionsOptions {
-    /// The shell
-    #[arg(value_name = "SHELL", value_enum)]
-    pub shell: Shell,
-}
-
 /// The shells whose completions we package.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Shell {
@@ -624,129 +583,82 @@ pub enum Shell {
     Fish,
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct ManOptions {
-    /// The directory to write all pages to [default: print the page of rsnotify alone]
-    #[arg(value_name = "DIR")]
-    pub directory: Option<PathBuf>,
-}
-
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {
     /// Print one line for each channel and hub, failing ones first
-    List(OutboxListOptions),
+    List {
+        /// Print only hubs in these states, separated by commas
+        #[arg(
+            long,
+            value_parser = named(Condition::ALL, |state| state.as_str().into()),
+            value_name = "STATE",
+            env = "RSNOTIFY_STATE",
+            value_delimiter = ','
+        )]
+        state: Vec<Condition>,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Print the pending changes of a hub on a channel, and its last answer
-    Show(OutboxShowOptions),
+    Show {
+        /// The channel: the URI of its topic, or of its Capability List [default: the only one]
+        #[arg(value_name = "CHANNEL", requires = "hub")]
+        channel: Option<String>,
+
+        /// The kind of the channel, if its Capability List has one of each
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+        kind: Option<ChannelKind>,
+
+        /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
+        #[arg(value_name = "HUB")]
+        hub: Option<String>,
+
+        /// Print the notification in flight too
+        #[arg(long, env = "RSNOTIFY_PAYLOAD", value_parser = FalseyValueParser::new())]
+        payload: bool,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Retry now, without waiting for the next attempt
-    Retry(OutboxRetryOptions),
+    Retry {
+        /// The channel: the URI of its topic, or of its Capability List [default: all]
+        #[arg(value_name = "CHANNEL", requires = "hub")]
+        channel: Option<String>,
+
+        /// The kind of the channel, if its Capability List has one of each
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+        kind: Option<ChannelKind>,
+
+        /// The hub: its URI as it is advertised, or "embedded" [default: all]
+        #[arg(value_name = "HUB")]
+        hub: Option<String>,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Drop the pending changes of a hub on a channel: they count as told
-    Drop(OutboxDropOptions),
-}
+    Drop {
+        /// The channel: the URI of its topic, or of its Capability List
+        #[arg(value_name = "CHANNEL")]
+        channel: String,
 
-#[derive(Debug, Clone, Args)]
-pub struct OutboxListOptions {
-    /// Print only hubs in these states, separated by commas
-    #[arg(
-        long,
-        value_parser = named(Condition::ALL, Condition::as_str),
-        value_name = "STATE",
-        env = "RSNOTIFY_STATE",
-        value_delimiter = ','
-    )]
-    pub state: Vec<Condition>,
+        /// The kind of the channel, if its Capability List has one of each
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+        kind: Option<ChannelKind>,
 
-    #[command(flatten)]
-    pub ask: RequestOptions,
-}
+        /// The hub: its URI as it is advertised, or "embedded"
+        #[arg(value_name = "HUB")]
+        hub: String,
 
-/// Parses a value by its name in configuration and reports.
-fn named<T: Copy + Send + Sync + 'static, const N: usize>(
-    all: [T; N],
-    name: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.map(name)).map(move |word| {
-        let found = all.into_iter().find(|one| name(*one) == word);
-        found.expect("a possible value")
-    })
-}
+        /// Drop them; without this flag, only print them
+        #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
+        yes: bool,
 
-/// Parses a kind of channel.
-fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
-    named(ChannelKind::ALL, ChannelKind::as_str)
-}
-
-/// The flag that tells the channels of one Capability List apart.
-#[derive(Debug, Clone, Args)]
-pub struct KindOptions {
-    /// The kind of the channel, if its Capability List has one of each
-    #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
-    pub kind: Option<ChannelKind>,
-}
-
-/// A hub on a channel.
-#[derive(Debug, Clone, Args)]
-pub struct AccountOptions {
-    /// The channel: the URI of its topic, or of its Capability List
-    #[arg(value_name = "CHANNEL")]
-    pub channel: String,
-
-    #[command(flatten)]
-    pub kind: KindOptions,
-
-    /// The hub: its URI as it is advertised, or "embedded"
-    #[arg(value_name = "HUB")]
-    pub hub: String,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct OutboxShowOptions {
-    /// The channel: the URI of its topic, or of its Capability List [default: the only one]
-    #[arg(value_name = "CHANNEL", requires = "hub")]
-    pub channel: Option<String>,
-
-    #[command(flatten)]
-    pub kind: KindOptions,
-
-    /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
-    #[arg(value_name = "HUB")]
-    pub hub: Option<String>,
-
-    /// Print the notification in flight too
-    #[arg(long, env = "RSNOTIFY_PAYLOAD", value_parser = FalseyValueParser::new())]
-    pub payload: bool,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct OutboxRetryOptions {
-    /// The channel: the URI of its topic, or of its Capability List [default: all]
-    #[arg(value_name = "CHANNEL", requires = "hub")]
-    pub channel: Option<String>,
-
-    #[command(flatten)]
-    pub kind: KindOptions,
-
-    /// The hub: its URI as it is advertised, or "embedded" [default: all]
-    #[arg(value_name = "HUB")]
-    pub hub: Option<String>,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct OutboxDropOptions {
-    #[command(flatten)]
-    pub account: AccountOptions,
-
-    /// Drop them; without this flag, only print them
-    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
-    pub yes: bool,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -754,43 +666,59 @@ pub enum SubscriptionsCommand {
     /// Print one line for each subscription, failing ones first
     List(RequestOptions),
     /// Print the details of a subscription
-    Show(SubscriptionShowOptions),
+    Show {
+        /// The digest of its callback, as the log and the list show it
+        #[arg(value_name = "CALLBACK_DIGEST")]
+        callback: String,
+
+        /// The topic, if that callback subscribes to several
+        #[arg(value_name = "TOPIC")]
+        topic: Option<String>,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Remove a subscription, and notify its subscriber
-    Remove(SubscriptionRemoveOptions),
+    Remove {
+        /// The digest of its callback, as the log and the list show it
+        #[arg(value_name = "CALLBACK_DIGEST")]
+        callback: String,
+
+        /// The topic, if that callback subscribes to several
+        #[arg(value_name = "TOPIC")]
+        topic: Option<String>,
+
+        /// Remove it; without this flag, only print it
+        #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
+        yes: bool,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
 }
 
-/// A subscription.
-#[derive(Debug, Clone, Args)]
-pub struct SubscriptionOptions {
-    /// The digest of its callback, as the log and the list show it
-    #[arg(value_name = "CALLBACK_DIGEST")]
-    pub callback: String,
-
-    /// The topic, if that callback subscribes to several
-    #[arg(value_name = "TOPIC")]
-    pub topic: Option<String>,
+/// Parses a value by its name in configuration and reports.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    value: fn(T) -> PossibleValue,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(value)).map(move |word| {
+        let found = all.into_iter().find(|one| value(*one).get_name() == word);
+        found.expect("a possible value")
+    })
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct SubscriptionShowOptions {
-    #[command(flatten)]
-    pub name: SubscriptionOptions,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
+/// Parses a kind of channel.
+fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
+    named(ChannelKind::ALL, |kind| kind.as_str().into())
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct SubscriptionRemoveOptions {
-    #[command(flatten)]
-    pub name: SubscriptionOptions,
-
-    /// Remove it; without this flag, only print it
-    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
-    pub yes: bool,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
+/// Describes a kind of channel in the help text.
+fn described(kind: ChannelKind) -> PossibleValue {
+    PossibleValue::new(kind.as_str()).help(match kind {
+        ChannelKind::Framework => "Changes of documents: Resource Lists, Change Lists and others",
+        ChannelKind::Change => "Changes of resources",
+    })
 }
 
 fn callback(text: &str) -> Result<Url, String> {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use resourcesync::escape::{escaped, escaped_lines};
 use serde::Serialize;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::report::JSON_VERSION;
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::announce::finding::Finding;
 use crate::announce::plan::Plan;
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ScanOptions;

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Plan;
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::cli::output::print;
 use crate::cli::scan::to_json;

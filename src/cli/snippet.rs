@@ -13,10 +13,10 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use ipnet::IpNet;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
-use crate::cli::options::{SnippetOptions, WebServer};
+use crate::cli::options::{SourceOptions, WebServer};
 use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{Behind, Passing, Site, passing};
 use crate::config::Config;
@@ -46,10 +46,14 @@ impl WebServer {
     }
 }
 
-pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<Exit> {
-    let overrides = options.source.overrides();
+pub fn snippet(
+    file: Option<&Path>,
+    server: WebServer,
+    source: &SourceOptions,
+) -> anyhow::Result<Exit> {
+    let overrides = source.overrides();
     if HubConfig::is_at(file, &overrides) {
-        return of_hub(&HubConfig::load(file, &overrides)?, options.server);
+        return of_hub(&HubConfig::load(file, &overrides)?, server);
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
     let public_url = config.server.public_url.as_ref();
@@ -88,7 +92,7 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     }
     let embedded = config.embedded_hub.as_ref();
     let trust = embedded.and_then(|hub| trust("embedded_hub", &hub.trusted_proxies, &behind));
-    write(&passing, options.server, &behind, trust)
+    write(&passing, server, &behind, trust)
 }
 
 /// Prints the lines for `rsnotify hub`, which serves nothing but the hub.

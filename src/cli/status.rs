@@ -9,8 +9,8 @@ use resourcesync::escape::{escaped, excerpt};
 
 use crate::announce::history::NotificationView;
 use crate::announce::plan::Mode;
+use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::exit::Exit;
 use crate::cli::options::RequestOptions;
 use crate::cli::outbox::text::{Row, write_rows};
 use crate::cli::output::{counted, grouped, print_answer, relative, when};

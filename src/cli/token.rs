@@ -8,11 +8,11 @@ use anyhow::{Context, anyhow, ensure};
 use toml::Value;
 use uuid::Uuid;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::options::TokenOptions;
 use crate::cli::output::{print, say};
-use crate::cli::reload::reloaded;
 use crate::cli::replace::{create, replace};
+use crate::cli::run::reloaded;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher::check_name;

@@ -18,7 +18,7 @@ use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::settings::BrokerSettings;
 use crate::broker::subscribe::{BrokerSubscription, MessageSelection};
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::listen::command::Run;
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;

@@ -6,7 +6,7 @@ use websub::subscriber::SubscribeError;
 use websub::subscriber::discover::DiscoverError;
 use websub::subscriber::retrieve::RetrieveError;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 
 /// A failure that ends `listen`, unless other subscriptions go on.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use websub::retry::backoff;
 use websub::subscriber::{CallbackSubscription, Decision, Destination, SubscribeError};
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::listen::channels::{ListenedChannel, current_hub};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::report::{ListenEvent, Reporter};

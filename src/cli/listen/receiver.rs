@@ -15,12 +15,11 @@ use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{CallbackRequest, ReceivedNotification};
 
 use crate::cli::listen::change_key::{Heard, Key};
-use crate::cli::listen::change_lists::{ReadChanges, Unreadable, missed};
+use crate::cli::listen::change_lists::{Patience, ReadChanges, Unreadable, missed};
 use crate::cli::listen::command::Run;
 use crate::cli::listen::memory::{Memory, NotificationIdentity, Relation};
 use crate::cli::listen::missed::{Following, Missed};
 use crate::cli::listen::notification::{Entries, Handed};
-use crate::cli::listen::patience::Patience;
 use crate::cli::listen::printer::Text;
 use crate::cli::listen::report::{ListenEvent, Reporter};
 use crate::cli::listen::state::ListenState;

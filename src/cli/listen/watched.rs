@@ -15,8 +15,7 @@ use crate::cli::listen::memory::Memory;
 use crate::cli::listen::report::{ListenEvent, Reporter};
 use crate::cli::listen::state::ListenState;
 use crate::cli::listen::{
-    LOOK_AGAIN_AFTER, MIN_LOOK, READ_AGAIN_AFTER, kind, moved, report_unusable, unverified,
-    wait_after,
+    LOOK_AGAIN_AFTER, MIN_LOOK, READ_AGAIN_AFTER, moved, report_unusable, unverified, wait_after,
 };
 use crate::cli::options::ListenOptions;
 use crate::daemon::log::error_chain;
@@ -54,7 +53,7 @@ impl WatchedDocuments {
         let now = Instant::now();
         WatchedDocuments {
             documents: documents.into_iter().collect(),
-            kind: kind(options),
+            kind: options.kind,
             hub: hub.cloned(),
             state: Arc::clone(state),
             topics: wanted.keys().cloned().collect(),
