@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
@@ -33,7 +34,7 @@ use websub::subscriber::{CallbackKey, Destination};
 
 use crate::cli::Exit;
 use crate::cli::block_on;
-use crate::cli::listen::change_key::Heard;
+use crate::cli::listen::change_key::KeySet;
 use crate::cli::listen::channels::{ListenedChannel, Unusable, channels};
 use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
@@ -91,39 +92,42 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
 
 async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure> {
     let mut signals = StopSignals::new().context("cannot wait for signals")?;
-    let state = Arc::new(ListenState::load(options.state.as_deref())?);
+    let state = ListenState::load(options.state.as_deref())?;
     let hub = options.hub.as_deref().map(Hub::new);
     let WantedChannels { channels, unusable } =
         wanted_channels(options, hub.as_ref(), &state, reporter).await?;
-    let destination = Arc::new(bind(options, &state).await?);
+    let destination = bind(options, &state).await?;
     save_subscriptions(&state, &channels, destination.address().port()).await?;
 
-    let (stop, stopped) = watch::channel(false);
+    let (stop, is_stopped) = watch::channel(false);
     let (first, mut firsts) = mpsc::unbounded_channel();
-    let look = Arc::new(Notify::new());
-    let mut watched = WatchedDocuments::new(options, hub.as_ref(), &state, &channels, reporter);
-    watched.note_unusable(unusable);
-    let opening = SubscriptionOpener {
-        options,
-        is_hub_given: hub.is_some(),
-        reporter,
-        state: &state,
-        destination: &destination,
+    let lease = options.lease;
+    let listening = Arc::new(Listening {
+        kind: options.kind,
+        hub,
+        lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
+        recipient: recipient(options),
+        reporter: reporter.clone(),
+        state,
+        destination,
         first,
-        look: &look,
-        stopped,
-    };
+        look: Notify::new(),
+        stop: is_stopped,
+    });
+    let destination = &listening.destination;
+    let mut watched = WatchedDocuments::new(&listening, &channels);
+    watched.note_unusable(unusable);
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in channels.into_values() {
-        keepers.extend(opening.open(channel, FoundAt::Start, &mut receivers));
+        keepers.extend(listening.open(channel, false, &mut receivers));
     }
     // All callbacks are known by now.
     destination.serve();
     let mut undecided = Undecided::new(keepers.len(), reporter);
     let mut subscriptions = JoinSet::new();
     for keeper in keepers {
-        subscriptions.spawn(keeper.run(opening.stopped.clone()));
+        subscriptions.spawn(keeper.run());
     }
     let outcome = loop {
         tokio::select! {
@@ -138,13 +142,13 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
                 Ok(()) => {}
                 ended => break of_output(ended),
             },
-            () = look.notified() => watched.look_soon(),
+            () = listening.look.notified() => watched.look_soon(),
             found = watched.found() => {
                 let port = destination.address().port();
                 for channel in watched.save(found, port) {
                     undecided.left += 1;
-                    if let Some(keeper) = opening.open(channel, FoundAt::Later, &mut receivers) {
-                        subscriptions.spawn(keeper.run(opening.stopped.clone()));
+                    if let Some(keeper) = listening.open(channel, true, &mut receivers) {
+                        subscriptions.spawn(keeper.run());
                     }
                 }
             }
@@ -152,7 +156,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     };
     // An error means that all have ended.
     let _ = stop.send(true);
-    finish(subscriptions, receivers, &destination, &mut signals).await;
+    finish(subscriptions, receivers, destination, &mut signals).await;
     outcome
 }
 
@@ -180,32 +184,33 @@ async fn finish(
     }
 }
 
-/// The parts of which each subscription is made.
-struct SubscriptionOpener<'a> {
-    options: &'a ListenOptions,
-    is_hub_given: bool,
-    reporter: &'a Reporter,
-    state: &'a Arc<ListenState>,
-    destination: &'a Arc<Destination>,
+/// The parts that all subscriptions share.
+#[derive(Debug)]
+struct Listening {
+    kind: Option<ChannelKind>,
+    /// The hub of the command line, whatever the topics name.
+    hub: Option<Hub>,
+    /// The lease to request.
+    lease: Duration,
+    recipient: Recipient,
+    reporter: Reporter,
+    state: ListenState,
+    destination: Destination,
+    /// Receives the outcome of each first request.
     first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
-    look: &'a Arc<Notify>,
-    stopped: watch::Receiver<bool>,
+    /// Notified when a document that advertises channels has changed.
+    look: Notify,
+    /// True once nothing more is to be handed over.
+    stop: watch::Receiver<bool>,
 }
 
-/// The time when a channel was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FoundAt {
-    Start,
-    Later,
-}
-
-impl SubscriptionOpener<'_> {
+impl Listening {
     /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
     /// which is to be run.
     fn open(
-        &self,
+        self: &Arc<Self>,
         channel: ListenedChannel,
-        found_at: FoundAt,
+        is_found_later: bool,
         receivers: &mut JoinSet<io::Result<()>>,
     ) -> Option<Keeper> {
         let saved = self.state.saved();
@@ -217,32 +222,22 @@ impl SubscriptionOpener<'_> {
         let (subscription, received) = self.destination.open(&key, &channel.topic);
         let check = Arc::new(Notify::new());
         let receiver = Receiver {
+            listening: Arc::clone(self),
             topic: channel.topic.clone(),
             received,
             check: Arc::clone(&check),
-            recipient: recipient(self.options),
-            reporter: self.reporter.clone(),
-            state: Arc::clone(self.state),
             memory: saved.memory.clone(),
-            heard: Heard::default(),
+            heard: KeySet::default(),
             retry: Retry::default(),
-            look: Arc::clone(self.look),
-            stop: self.stopped.clone(),
         };
         receivers.spawn(receiver.run());
-        let lease = self.options.lease;
         Some(Keeper {
-            destination: Arc::clone(self.destination),
+            listening: Arc::clone(self),
             subscription,
             channel,
-            is_hub_given: self.is_hub_given,
-            lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
-            reporter: self.reporter.clone(),
-            state: Arc::clone(self.state),
             check,
             is_verified: saved.is_verified,
-            is_found_later: found_at == FoundAt::Later,
-            first: self.first.clone(),
+            is_found_later,
         })
     }
 }
@@ -333,11 +328,7 @@ fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Liste
         asked: saved.asked.clone(),
         topic: Topic::new(topic),
         hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
-        kind: if saved.is_advertised() {
-            saved.memory.kind
-        } else {
-            None
-        },
+        kind: saved.advertised_by.as_ref().and(saved.memory.kind),
         capability_list: saved.advertised_by.clone().or(saved.memory.up.clone()),
     }
 }
@@ -498,16 +489,10 @@ fn of_output(ended: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure::plain(error)
-    }
-}
-
 /// Waits until it is to stop.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn stopped(stop: &watch::Receiver<bool>) {
     // An error means that the sender has ended, and so has everything else.
-    let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+    let _ = stop.clone().wait_for(|is_stopped| *is_stopped).await;
 }
 
 /// The signals that stop it. They count from the creation on.

@@ -61,8 +61,8 @@ pub async fn run(
     let mut signals = StopSignals::new().context("cannot wait for signals")?;
     let (settings, wanted) = wanted(name, file, options)?;
     let recipient = recipient(options);
-    let (stop, stopped) = watch::channel(false);
-    let mut reading = pin!(read(&settings, &wanted, &recipient, reporter, stopped));
+    let (stop, is_stopped) = watch::channel(false);
+    let mut reading = pin!(read(&settings, &wanted, &recipient, reporter, &is_stopped));
     tokio::select! {
         ended = &mut reading => return ended,
         () = signals.next() => {}
@@ -133,14 +133,14 @@ async fn read(
     wanted: &MessageSelection,
     recipient: &Recipient,
     reporter: &Reporter,
-    mut stop: watch::Receiver<bool>,
+    stop: &watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let destinations = wanted.destinations.join(" ");
     let mut was_open = false;
     let mut failures = 0;
     loop {
         let opened = tokio::select! {
-            () = stopped(&mut stop) => return Ok(()),
+            () = stopped(stop) => return Ok(()),
             opened = BrokerSubscription::open(settings, wanted) => opened,
         };
         let error = match opened {
@@ -152,7 +152,7 @@ async fn read(
                     hub: settings.name.as_str(),
                     lease_seconds: None,
                 });
-                let received = receive(&mut subscription, recipient, reporter, &mut stop).await;
+                let received = receive(&mut subscription, recipient, reporter, stop).await;
                 match received {
                     Ok(Some(error)) => error,
                     Ok(None) => {
@@ -176,7 +176,7 @@ async fn read(
             retry_seconds: Some(wait.as_secs()),
         });
         tokio::select! {
-            () = stopped(&mut stop) => return Ok(()),
+            () = stopped(stop) => return Ok(()),
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -188,7 +188,7 @@ async fn receive(
     subscription: &mut BrokerSubscription,
     recipient: &Recipient,
     reporter: &Reporter,
-    stop: &mut watch::Receiver<bool>,
+    stop: &watch::Receiver<bool>,
 ) -> io::Result<Option<BrokerError>> {
     loop {
         let message = tokio::select! {
@@ -234,9 +234,9 @@ impl ReceivedMessage {
     fn new(message: Frame) -> ReceivedMessage {
         let topic = message.header("topic").unwrap_or_default();
         let content = match message.header("format") {
-            Some("resourcesync") => Notification::parse(&message.body)
-                .ok()
-                .map(|notification| MessageContent::Notification(Handed::new(topic, notification))),
+            Some("resourcesync") => Notification::parse(&message.body).ok().map(|notification| {
+                MessageContent::Notification(Handed::new(topic, notification, &message.body))
+            }),
             // Other servers' messages may have no properties.
             Some("atom") | None => Feed::parse(&message.body).ok().map(MessageContent::Feed),
             Some(_) => None,
@@ -244,14 +244,6 @@ impl ReceivedMessage {
         ReceivedMessage {
             message,
             content: content.unwrap_or(MessageContent::Other),
-        }
-    }
-
-    /// Returns the notification that the message is.
-    fn handed(&self) -> Option<&Handed> {
-        match &self.content {
-            MessageContent::Notification(handed) => Some(handed),
-            MessageContent::Feed(_) | MessageContent::Other => None,
         }
     }
 
@@ -323,33 +315,25 @@ impl ReceivedMessage {
         command: &str,
         timeout: Duration,
         reporter: &Reporter,
-        stop: &mut watch::Receiver<bool>,
+        stop: &watch::Receiver<bool>,
     ) -> bool {
-        let header = |name: &str| self.message.header(name).unwrap_or_default().to_owned();
-        let text = |value: Option<&String>| value.cloned().unwrap_or_default();
-        let handed = self.handed();
-        let topic = header("topic");
+        let header = |name| self.message.header(name).unwrap_or_default();
+        let (topic, kind) = (header("topic"), header("kind"));
+        let handed = match &self.content {
+            MessageContent::Notification(handed) => Some(handed),
+            MessageContent::Feed(_) | MessageContent::Other => None,
+        };
         for failures in 0.. {
-            let run = Run {
-                input: format!("{}\n", self.json()),
-                environment: vec![
-                    ("RSNOTIFY_TOPIC", topic.clone()),
-                    ("RSNOTIFY_KIND", header("kind")),
-                    (
-                        "RSNOTIFY_FROM",
-                        text(handed.and_then(|handed| handed.from.as_ref())),
-                    ),
-                    (
-                        "RSNOTIFY_UNTIL",
-                        text(handed.and_then(|handed| handed.until.as_ref())),
-                    ),
-                ],
-            };
+            let run = Run::new(
+                format!("{}\n", self.json()),
+                (topic, kind),
+                (handed, handed),
+            );
             let Err(reason) = run.execute(command, timeout, stopped(stop)).await else {
                 return true;
             };
             reporter.report(&ListenEvent::CommandFailed {
-                topic: &topic,
+                topic,
                 reason: &reason,
             });
             tokio::select! {

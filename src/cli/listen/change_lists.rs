@@ -89,13 +89,16 @@ pub async fn missed(
     };
     patience.succeeded(up);
     let last = memory.known_until().and_then(time_span);
-    let mut unread = UnreadLists::new(last.map(|(start, _)| start));
+    let mut unread = UnreadLists {
+        last: last.map(|(start, _)| start),
+        ..UnreadLists::default()
+    };
     unread.add(lists);
     let mut selection = MissedSelection::new(memory, following, now);
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
     let mut starts = Vec::new();
-    while let Some(url) = unread.next() {
+    while let Some(url) = unread.urls.pop_front() {
         let listing = match read_list(&retriever, &url).await {
             Ok(listing) => listing,
             Err(error) if !error.may_return() && error.is_temporary() => return Err(error),
@@ -113,7 +116,7 @@ pub async fn missed(
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
             // The selected changes are handed over: another attempt would not read more.
-            if selection.len() > MAX_CHANGES {
+            if selection.missed.len() > MAX_CHANGES {
                 unread.is_cut = true;
                 break;
             }
@@ -154,13 +157,6 @@ struct UnreadLists {
 }
 
 impl UnreadLists {
-    fn new(last: Option<Timestamp>) -> UnreadLists {
-        UnreadLists {
-            last,
-            ..UnreadLists::default()
-        }
-    }
-
     /// Adds what a Capability List, index or archive names. Lists that ended before have nothing new: of an archive, most.
     /// If there are too many, the newest are added, as far as their times or their order say it.
     fn add(&mut self, entries: Vec<ListedEntry>) {
@@ -187,10 +183,6 @@ impl UnreadLists {
         }
         self.taken += added.len();
         self.urls.extend(added.into_iter().map(|(_, _, loc)| loc));
-    }
-
-    fn next(&mut self) -> Option<String> {
-        self.urls.pop_front()
     }
 }
 
@@ -510,13 +502,14 @@ mod tests {
     }
 
     fn waiting() -> UnreadLists {
-        UnreadLists::new("2026-11-20T10:00:00Z".parse().ok())
+        UnreadLists {
+            last: "2026-11-20T10:00:00Z".parse().ok(),
+            ..UnreadLists::default()
+        }
     }
 
-    fn all(mut unread: UnreadLists) -> (Vec<String>, bool) {
-        let is_cut = unread.is_cut;
-        let urls = std::iter::from_fn(|| unread.next());
-        (urls.collect(), is_cut)
+    fn all(unread: UnreadLists) -> (Vec<String>, bool) {
+        (unread.urls.into(), unread.is_cut)
     }
 
     #[test]

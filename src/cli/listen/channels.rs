@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use anyhow::Context;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::listing::{ListedEntry, Listing};
@@ -124,8 +125,7 @@ async fn channels_at(
                 }
             }
             if found.channels.is_empty() {
-                Err(reason(found.unusable)
-                    .unwrap_or_else(|| Failure::plain(no_channel(asked, kind))))
+                Err(reason(found.unusable).unwrap_or_else(|| no_channel(asked, kind).into()))
             } else {
                 Ok(found)
             }
@@ -133,7 +133,7 @@ async fn channels_at(
         listing => match discovered {
             Ok(found) => {
                 let channel = channel_of_topic(asked, &found, hub);
-                let channel = channel.ok_or_else(|| Failure::plain(no_hub(asked, listing)))?;
+                let channel = channel.ok_or_else(|| no_hub(asked, listing))?;
                 Ok(channel.into())
             }
             Err(error) => Err(error.into()),
@@ -187,7 +187,7 @@ impl Advertised {
         let topic = found.as_ref().map_or(&self.topic, |found| &found.self_uri);
         let of_topic = found.as_ref().ok().and_then(|found| found.hubs.first());
         let hub = hub.or(of_topic).or(self.hub.as_ref()).cloned();
-        let hub = hub.ok_or_else(|| Failure::plain(no_hub(topic.as_str(), None)))?;
+        let hub = hub.ok_or_else(|| no_hub(topic.as_str(), None))?;
         Ok(ListenedChannel {
             asked: asked.to_owned(),
             topic: topic.clone(),
@@ -240,9 +240,7 @@ async fn advertised(
 
 async fn read(url: &str, retriever: &Retriever) -> Result<Option<Listing>, Failure> {
     let body = retriever.get(url).await?;
-    Listing::parse(&body).map_err(|error| {
-        Failure::plain(anyhow::Error::new(error).context(format!("cannot read {url}")))
-    })
+    Ok(Listing::parse(&body).with_context(|| format!("cannot read {url}"))?)
 }
 
 /// Returns the reason why there is no channel: a failure that may pass, if there is one.

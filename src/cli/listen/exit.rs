@@ -16,14 +16,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure with the general exit code.
-    pub fn plain(error: anyhow::Error) -> Failure {
-        Failure {
-            error,
-            exit: Exit::Failure,
-        }
-    }
-
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
         self.exit == Exit::Temporary
@@ -36,6 +28,12 @@ impl Failure {
             Exit::Failure
         };
         Failure { error, exit }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::new(error, false)
     }
 }
 
