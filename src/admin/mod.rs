@@ -15,13 +15,12 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use resourcesync::escape::escaped_lines;
-use serde::Serialize;
 use tokio::sync::oneshot;
 use websub::host::is_addressed_to;
 
 use crate::admin::metrics::ExpositionFormat;
-use crate::report::JSON_VERSION;
 use crate::report::status::{Detail, Status};
+use crate::report::{JSON_VERSION, Versioned};
 
 /// Readiness of the daemon, as `/readyz` reports it.
 #[derive(Debug, Clone, Default)]
@@ -56,13 +55,6 @@ impl Readiness {
             None
         }
     }
-}
-
-#[derive(Serialize)]
-struct StatusPage<'a> {
-    version: u64,
-    #[serde(flatten)]
-    status: &'a Status,
 }
 
 /// Requests the status from the event loop, which answers through the sender.
@@ -160,9 +152,9 @@ impl Admin {
 
     async fn status_json(&self) -> Result<AdminResponse, Unanswered> {
         let status = self.status(Detail::Everything).await?;
-        let page = StatusPage {
+        let page = Versioned {
             version: JSON_VERSION,
-            status: &status,
+            message: &status,
         };
         Ok(match serde_json::to_string(&page) {
             Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),

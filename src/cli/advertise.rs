@@ -12,7 +12,6 @@ use resourcesync::document::Advertisement;
 use resourcesync::escape::escaped;
 use resourcesync::uri::Hub;
 use serde_json::{Value, json};
-use url::{Host, Url};
 
 use crate::cli::Exit;
 use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
@@ -23,6 +22,7 @@ use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{Output, print, say};
 use crate::config::Config;
 use crate::daemon::log::error_chain;
+use crate::diagnostics::{is_local, origin};
 use crate::report::documents::DocumentState;
 use crate::report::{self, JSON_VERSION};
 use crate::state::open::{StateFileError, copy_to_memory};
@@ -144,13 +144,7 @@ fn remedy(config: &Config, origin: &str) -> &'static str {
 
 /// Returns scheme, host and port of a URI whose host means another machine on each machine.
 fn local_origin(uri: &str) -> Option<String> {
-    let url = Url::parse(uri).ok()?;
-    let is_local = match url.host()? {
-        Host::Ipv4(address) => address.is_loopback() || address.is_unspecified(),
-        Host::Ipv6(address) => address.is_loopback() || address.is_unspecified(),
-        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
-    };
-    is_local.then(|| url.origin().ascii_serialization())
+    is_local(uri).then(|| origin(uri))
 }
 
 fn to_json(set: &AdvertisedSet) -> Value {

@@ -30,7 +30,7 @@ use crate::config::overrides::Overrides;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::hub::HubTable;
-use crate::diagnostics::{Diagnostic, Severity, changes, clock};
+use crate::diagnostics::{Diagnostic, Severity, clock, topic};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
 use crate::state;
@@ -254,10 +254,10 @@ fn tree(
     }
     let without_channel = report::channels::sets_without_channel(reader)?;
     tree.diagnostics
-        .extend(changes::changes_not_enabled(&without_channel));
+        .extend(topic::changes_not_enabled(&without_channel));
     let without_list = report::channels::channels_without_list(reader)?;
     tree.diagnostics
-        .extend(changes::no_change_list(&without_list));
+        .extend(topic::no_change_list(&without_list));
     for group in groups.iter().filter(|group| group.acknowledged) {
         let count = counted(group.count, "finding");
         let message = format!(

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, Args, Parser, Subcommand, ValueEnum};
 use resourcesync::channel_kind::ChannelKind;
 use url::Url;
 
@@ -20,7 +20,7 @@ use crate::report::status::Condition;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
-#[command(name = "rsnotify", version, arg_required_else_help = true)]
+#[command(name = "rsnotify", version, arg_required_else_help = true, mut_subcommands = with_variables)]
 pub struct Options {
     #[command(subcommand)]
     pub command: Command,
@@ -145,11 +145,11 @@ pub enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub struct TreeOptions {
     /// The directory that is published; replaces the file's sources by one named "main"
-    #[arg(long, value_name = "DIR", env = "RSNOTIFY_ROOT")]
+    #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 
     /// The URI that --root is published as [default: as its Capability Lists name it]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_URL")]
+    #[arg(long, value_name = "URI")]
     pub url: Option<String>,
 
     #[command(flatten)]
@@ -183,15 +183,15 @@ pub struct SourceOptions {
     pub tree: TreeOptions,
 
     /// The hub to notify; replaces the file's hubs [default: the embedded hub]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
+    #[arg(long, value_name = "URI")]
     pub hub: Option<String>,
 
     /// The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
 
     /// The public URL of --listen [default: http://LISTEN/]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
+    #[arg(long, value_name = "URI")]
     pub public_url: Option<String>,
 }
 
@@ -210,7 +210,7 @@ impl SourceOptions {
 #[derive(Debug, Clone, Default, Args)]
 pub struct StateOptions {
     /// The directory of the state file
-    #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
+    #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
 
@@ -225,12 +225,7 @@ pub struct TokenOptions {
     pub topics: Vec<String>,
 
     /// Add the publisher to the hub's configuration, have the running hub reload it, and print the Source's lines
-    #[arg(
-        long,
-        env = "RSNOTIFY_WRITE",
-        value_parser = FalseyValueParser::new(),
-        requires = "topics"
-    )]
+    #[arg(long, requires = "topics")]
     pub write: bool,
 
     #[command(flatten)]
@@ -241,7 +236,7 @@ pub struct TokenOptions {
 #[derive(Debug, Clone, Args)]
 pub struct OutputOptions {
     /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -251,7 +246,7 @@ pub struct RunOptions {
     pub keys: ConfigOptions,
 
     /// Print the requests that would be sent to hubs now; send and save nothing
-    #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub dry_run: bool,
 }
 
@@ -259,15 +254,15 @@ pub struct RunOptions {
 #[derive(Debug, Clone, Args)]
 pub struct DaemonOptions {
     /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    #[arg(long, value_name = "ADDR")]
     pub admin_listen: Option<String>,
 
     /// The format of log lines [default: human]
-    #[arg(long, value_enum, value_name = "FORMAT", env = "RSNOTIFY_LOG_FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 
     /// The lowest level to log, to standard error [default: info]
-    #[arg(long, value_enum, value_name = "LEVEL", env = "RSNOTIFY_LOG_LEVEL")]
+    #[arg(long, value_enum, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
 }
 
@@ -288,7 +283,7 @@ pub struct HubOptions {
     pub state: StateOptions,
 
     /// The address to serve the hub at [default: 127.0.0.1:8400]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
 
     #[command(flatten)]
@@ -310,11 +305,11 @@ pub struct CheckOptions {
     pub source: SourceOptions,
 
     /// Print each finding, instead of three of a kind and the number of others
-    #[arg(long, env = "RSNOTIFY_ALL", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub all: bool,
 
     /// Check the configuration only, not trees, machine, topics and hubs
-    #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub no_environment: bool,
 
     #[command(flatten)]
@@ -328,7 +323,7 @@ pub struct AcceptOptions {
     pub source: String,
 
     /// Print what would be accepted, by directory, and accept nothing
-    #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub dry_run: bool,
 
     #[command(flatten)]
@@ -352,7 +347,7 @@ pub struct ListenOptions {
     pub urls: Vec<String>,
 
     /// The broker of the configuration to read messages from, instead of subscribing to topics
-    #[arg(long, value_name = "NAME", env = "RSNOTIFY_BROKER",
+    #[arg(long, value_name = "NAME",
         conflicts_with_all = ["urls", "kind", "callback", "callback_listen", "hub", "exec_batch", "state", "lease"])]
     pub broker: Option<String>,
 
@@ -360,7 +355,6 @@ pub struct ListenOptions {
     #[arg(
         long,
         value_name = "DESTINATION",
-        env = "RSNOTIFY_DESTINATION",
         requires = "broker",
         conflicts_with = "urls"
     )]
@@ -370,7 +364,6 @@ pub struct ListenOptions {
     #[arg(
         long,
         value_name = "SELECTOR",
-        env = "RSNOTIFY_SELECTOR",
         requires = "broker",
         conflicts_with = "urls"
     )]
@@ -380,59 +373,51 @@ pub struct ListenOptions {
     #[arg(
         long,
         value_name = "NAME",
-        env = "RSNOTIFY_DURABLE",
         requires = "broker",
         conflicts_with = "urls"
     )]
     pub durable: Option<String>,
 
     /// Leave damaged and oversized messages at the broker, unacknowledged
-    #[arg(
-        long,
-        env = "RSNOTIFY_STRICT",
-        value_parser = FalseyValueParser::new(),
-        requires = "broker",
-        conflicts_with = "urls"
-    )]
+    #[arg(long, requires = "broker", conflicts_with = "urls")]
     pub strict: bool,
 
     /// The kind of channels to take from a Capability List or Source Description [default: both]
-    #[arg(long, value_parser = named(ChannelKind::ALL, described), value_name = "KIND", env = "RSNOTIFY_KIND")]
+    #[arg(long, value_parser = named(ChannelKind::ALL, described), value_name = "KIND")]
     pub kind: Option<ChannelKind>,
 
     /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
-    #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK", value_parser = callback)]
+    #[arg(long, value_name = "URL", value_parser = callback)]
     pub callback: Option<Url>,
 
     /// The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_CALLBACK_LISTEN", value_parser = address)]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub callback_listen: Option<SocketAddr>,
 
     /// The hub to subscribe at [default: the one that the topic names]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
+    #[arg(long, value_name = "URI")]
     pub hub: Option<String>,
 
     /// Print one line of JSON per notification and event
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub json: bool,
 
     /// Print the notifications as received instead of one line per change
-    #[arg(long, env = "RSNOTIFY_XML", value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "exec", "state"])]
+    #[arg(long, conflicts_with_all = ["json", "exec", "state"])]
     pub xml: bool,
 
     /// The command to run by the shell for each notification, with its JSON as input; instead of printing it
-    #[arg(long, value_name = "COMMAND", env = "RSNOTIFY_EXEC")]
+    #[arg(long, value_name = "COMMAND")]
     pub exec: Option<String>,
 
     /// Run the command once for all notifications of a topic that are waiting, a line each
-    #[arg(long, env = "RSNOTIFY_EXEC_BATCH", value_parser = FalseyValueParser::new(), requires = "exec")]
+    #[arg(long, requires = "exec")]
     pub exec_batch: bool,
 
     /// The time after which a run of the command is ended, and counts as failed
     #[arg(
         long,
         value_name = "DURATION",
-        env = "RSNOTIFY_EXEC_TIMEOUT",
         default_value = "10m",
         value_parser = positive_duration,
         requires = "exec"
@@ -440,11 +425,11 @@ pub struct ListenOptions {
     pub exec_timeout: Duration,
 
     /// The file that makes a restart the same subscriber: callbacks, secrets, and the last notification of each topic
-    #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
+    #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
     /// The lease to request [default: 3600]
-    #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
+    #[arg(long, value_name = "SECONDS")]
     pub lease: Option<NonZeroU64>,
 }
 
@@ -455,24 +440,19 @@ pub struct ResendOptions {
     pub broker: String,
 
     /// The destination to send to [default: the one of the configuration]
-    #[arg(long, value_name = "DESTINATION", env = "RSNOTIFY_DESTINATION")]
+    #[arg(long, value_name = "DESTINATION")]
     pub destination: Option<String>,
 
     /// Send only the resource with this URI, and those below it
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_UNDER")]
+    #[arg(long, value_name = "URI")]
     pub under: Option<String>,
 
     /// The number of resources to send in a second, at most
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        env = "RSNOTIFY_RATE",
-        default_value = "500"
-    )]
+    #[arg(long, value_name = "NUMBER", default_value = "500")]
     pub rate: NonZeroU32,
 
     /// The file that stores the position, to continue there [default: resend-BROKER.json in the state directory]
-    #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
+    #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
     #[command(flatten)]
@@ -493,7 +473,6 @@ pub struct ScanOptions {
         long,
         value_parser = named(DocumentState::ALL, |state| state.as_str().into()),
         value_name = "STATE",
-        env = "RSNOTIFY_STATE",
         value_delimiter = ','
     )]
     pub state: Vec<DocumentState>,
@@ -531,20 +510,15 @@ pub struct AdvertiseOptions {
     pub source: SourceOptions,
 
     /// Only the channels of this kind [default: both]
-    #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+    #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
     pub kind: Option<ChannelKind>,
 
     /// Print only the entries, for authors of generators
-    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub entry: bool,
 
     /// Write what is missing into the Capability Lists, each as a whole, instead of printing patches
-    #[arg(
-        long,
-        env = "RSNOTIFY_WRITE",
-        value_parser = FalseyValueParser::new(),
-        conflicts_with = "entry"
-    )]
+    #[arg(long, conflicts_with = "entry")]
     pub write: bool,
 
     #[command(flatten)]
@@ -557,18 +531,17 @@ pub struct HealthOptions {
     pub tree: TreeOptions,
 
     /// The address of the daemon's admin listener [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    #[arg(long, value_name = "ADDR")]
     pub admin_listen: Option<String>,
 
     /// Check readiness: all mounts were swept once, and the state can be saved
-    #[arg(long, env = "RSNOTIFY_READY", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub ready: bool,
 
     /// The timeout for the answer
     #[arg(
         long,
         value_name = "DURATION",
-        env = "RSNOTIFY_TIMEOUT",
         default_value = "2s",
         value_parser = duration::parse
     )]
@@ -592,7 +565,6 @@ pub enum OutboxCommand {
             long,
             value_parser = named(Condition::ALL, |state| state.as_str().into()),
             value_name = "STATE",
-            env = "RSNOTIFY_STATE",
             value_delimiter = ','
         )]
         state: Vec<Condition>,
@@ -607,7 +579,7 @@ pub enum OutboxCommand {
         channel: Option<String>,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
@@ -615,7 +587,7 @@ pub enum OutboxCommand {
         hub: Option<String>,
 
         /// Print the notification in flight too
-        #[arg(long, env = "RSNOTIFY_PAYLOAD", value_parser = FalseyValueParser::new())]
+        #[arg(long)]
         payload: bool,
 
         #[command(flatten)]
@@ -628,7 +600,7 @@ pub enum OutboxCommand {
         channel: Option<String>,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded" [default: all]
@@ -645,7 +617,7 @@ pub enum OutboxCommand {
         channel: String,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded"
@@ -653,7 +625,7 @@ pub enum OutboxCommand {
         hub: String,
 
         /// Drop them; without this flag, only print them
-        #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
+        #[arg(long)]
         yes: bool,
 
         #[command(flatten)]
@@ -689,7 +661,7 @@ pub enum SubscriptionsCommand {
         topic: Option<String>,
 
         /// Remove it; without this flag, only print it
-        #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
+        #[arg(long)]
         yes: bool,
 
         #[command(flatten)]
@@ -719,6 +691,24 @@ fn described(kind: ChannelKind) -> PossibleValue {
         ChannelKind::Framework => "Changes of documents: Resource Lists, Change Lists and others",
         ChannelKind::Change => "Changes of resources",
     })
+}
+
+/// Gives each flag of a command its environment variable.
+fn with_variables(command: clap::Command) -> clap::Command {
+    let with_variable = |flag: Arg| {
+        let Some(name) = flag.get_long() else {
+            return flag;
+        };
+        let name = name.to_uppercase().replace('-', "_");
+        let flag = flag.env(format!("RSNOTIFY_{name}"));
+        match flag.get_action() {
+            ArgAction::SetTrue => flag.value_parser(FalseyValueParser::new()),
+            _ => flag,
+        }
+    };
+    command
+        .mut_args(with_variable)
+        .mut_subcommands(with_variables)
 }
 
 fn callback(text: &str) -> Result<Url, String> {

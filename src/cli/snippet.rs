@@ -7,18 +7,18 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use ipnet::IpNet;
 
 use crate::cli::Exit;
+use crate::cli::health::reached;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::{SourceOptions, WebServer};
 use crate::cli::output::{print, say};
-use crate::cli::snippet::passing::{Behind, Passing, Site, passing};
+use crate::cli::snippet::passing::{Passing, Site, passing};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
@@ -28,7 +28,7 @@ use crate::report::channels::is_for_brokers_only;
 
 impl WebServer {
     /// Returns the lines for one site.
-    fn lines(self, site: &Site, behind: &Behind) -> String {
+    fn lines(self, site: &Site, behind: &Address) -> String {
         match self {
             WebServer::Nginx => servers::nginx(site, behind),
             WebServer::Apache => servers::apache(site, behind),
@@ -109,7 +109,7 @@ fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
 fn write(
     passing: &Passing,
     server: WebServer,
-    behind: &Behind,
+    behind: &Address,
     trust: Option<String>,
 ) -> anyhow::Result<Exit> {
     print(|out| {
@@ -130,38 +130,28 @@ fn write(
 }
 
 /// Returns the address at which the web server reaches rsnotify, from the same machine.
-fn behind(listen: &Address) -> anyhow::Result<Behind> {
+fn behind(listen: &Address) -> anyhow::Result<Address> {
     match listen {
-        Address::Tcp(address) => {
-            ensure!(
-                address.port() != 0,
-                "each start listens on another port: set server.listen to a port that the web server can know"
-            );
-            let mut address = *address;
-            match address.ip() {
-                IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-                IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-                _ => {}
-            }
-            Ok(Behind::Tcp(address))
-        }
+        Address::Tcp(address) => ensure!(
+            address.port() != 0,
+            "each start listens on another port: set server.listen to a port that the web server can know"
+        ),
         Address::Unix(path) => {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-            match path.to_str() {
-                Some(path) if path.chars().all(is_plain) => Ok(Behind::Unix(path.to_owned())),
-                _ => bail!(
-                    "{} cannot be written for every web server: choose a path of letters, digits, \"/\", \".\", \"_\", \
-                     \"-\" and \"+\"",
-                    path.display()
-                ),
-            }
+            ensure!(
+                path.to_str().is_some_and(|path| path.chars().all(is_plain)),
+                "{} cannot be written for every web server: choose a path of letters, digits, \"/\", \".\", \"_\", \
+                 \"-\" and \"+\"",
+                path.display()
+            );
         }
     }
+    Ok(reached(listen))
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn trust(table: &str, trusted: &[Written<IpNet>], behind: &Behind) -> Option<String> {
-    let Behind::Tcp(address) = behind else {
+fn trust(table: &str, trusted: &[Written<IpNet>], behind: &Address) -> Option<String> {
+    let Address::Tcp(address) = behind else {
         return None;
     };
     let ip = address.ip();

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
-use crate::report::outbox::AccountName;
-use crate::report::outbox::AccountView;
+use crate::report::Versioned;
+use crate::report::outbox::{AccountName, AccountView};
 use crate::report::status::{ChannelView, MissingView, Status};
 
 pub use crate::control::client::{ClientError, ask};
@@ -158,13 +158,6 @@ const VERSION: u64 = 1;
 const SOCKET: &str = "control.sock";
 /// The maximum length of a socket address that all known systems accept.
 const MAX_ADDRESS_BYTES: usize = 100;
-
-#[derive(Debug, Serialize)]
-struct Versioned<'a, T> {
-    version: u64,
-    #[serde(flatten)]
-    message: &'a T,
-}
 
 /// An error in a message.
 #[derive(Debug, thiserror::Error)]
