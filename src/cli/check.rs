@@ -29,7 +29,6 @@ use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
-use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::{Diagnostic, Severity, clock, topic};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
@@ -132,7 +131,7 @@ fn hub_sections(
     if is_running {
         let get = block_on(probe::hub_in_public(&hub.url))?;
         let get = get.context("cannot prepare requests")?;
-        of_hub.extend(about_hub::embedded(&hub.url, &get, HubTable::Hub));
+        of_hub.extend(about_hub::embedded(&hub.url, &get, "hub.url"));
     }
     sections.push(CheckSection::new("hub", of_hub));
     Ok(sections)

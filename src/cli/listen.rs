@@ -94,8 +94,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     let mut signals = StopSignals::new().context("cannot wait for signals")?;
     let state = ListenState::load(options.state.as_deref())?;
     let hub = options.hub.as_deref().map(Hub::new);
-    let WantedChannels { channels, unusable } =
-        wanted_channels(options, hub.as_ref(), &state, reporter).await?;
+    let (channels, unusable) = wanted_channels(options, hub.as_ref(), &state, reporter).await?;
     let destination = bind(options, &state).await?;
     save_subscriptions(&state, &channels, destination.address().port()).await?;
 
@@ -242,27 +241,17 @@ impl Listening {
     }
 }
 
-/// The channels of all URLs.
-struct WantedChannels {
-    /// By topic.
-    channels: BTreeMap<String, ListenedChannel>,
-    /// URLs of documents and topics that are reported as unusable, and read again later.
-    unusable: BTreeSet<String>,
-}
-
-/// Finds the channels of all URLs. Channels that cannot be read now and were known before stay as they were.
+/// Finds the channels of all URLs, by topic, and the URLs of documents and topics that are reported as unusable, to be read
+/// again later. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
     options: &ListenOptions,
     hub: Option<&Hub>,
     state: &ListenState,
     reporter: &Reporter,
-) -> Result<WantedChannels, Failure> {
+) -> Result<(BTreeMap<String, ListenedChannel>, BTreeSet<String>), Failure> {
     let kind = options.kind;
     let saved = state.saved();
-    let mut wanted = WantedChannels {
-        channels: BTreeMap::new(),
-        unusable: BTreeSet::new(),
-    };
+    let (mut wanted, mut all_unusable) = (BTreeMap::new(), BTreeSet::new());
     for asked in &options.urls {
         let of_asked = saved.subscriptions.iter();
         let of_asked = of_asked.filter(|(_, saved)| {
@@ -296,14 +285,14 @@ async fn wanted_channels(
         for Unusable { url, failure } in unusable {
             let wait = (!is_topic).then(|| wait_after(1));
             report_unusable(reporter, &url, &failure, wait);
-            wanted.unusable.insert(url);
+            all_unusable.insert(url);
         }
         for channel in found.into_iter().chain(known) {
             let topic = channel.topic.as_str().to_owned();
-            wanted.channels.entry(topic).or_insert(channel);
+            wanted.entry(topic).or_insert(channel);
         }
     }
-    Ok(wanted)
+    Ok((wanted, all_unusable))
 }
 
 fn report_unusable(reporter: &Reporter, url: &str, failure: &Failure, wait: Option<Duration>) {

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::{OutboxCommand, RequestOptions};
-use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
+use crate::cli::outbox::text::{Row, rows, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print_answer};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::outbox::{AccountName, AccountView};
@@ -76,13 +76,8 @@ fn list(daemon: &DaemonClient<'_>, states: &[Condition], as_json: bool) -> anyho
     let (ControlReply::Outbox(channels), is_running) = daemon.ask(ControlRequest::Outbox)? else {
         return Err(unexpected_answer());
     };
-    let mut rows: Vec<Row> = channels
-        .iter()
-        .flat_map(|channel| channel.hubs.iter().map(move |hub| Row { channel, hub }))
-        .collect();
     let is_all = states.is_empty();
-    rows.retain(|row| is_all || states.contains(&row.hub.state));
-    rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
+    let rows = rows(&channels, |hub| is_all || states.contains(&hub.state));
     let answer: Vec<_> = rows.iter().map(Row::as_json).collect();
     let answer = json!({ "outbox": answer });
     print_answer(as_json, (&answer, is_running), |out| {

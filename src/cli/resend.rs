@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
@@ -32,7 +31,7 @@ use crate::cli::no_broker;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
-use crate::cli::resend::position::{PositionFile, ResendPosition, ResendRequest};
+use crate::cli::resend::position::{PositionFile, ResendRequest};
 use crate::cli::resend::resources::{Current, List, ListError, OpenList, Set, sets};
 use crate::config::Config;
 use crate::config::broker::Broker;
@@ -68,9 +67,10 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             .join(format!("resend-{}.json", options.broker))
     };
     let path = options.state.clone().unwrap_or_else(default);
-    let (positions, position) = PositionFile::open(path, request)?;
-    if let Some(position) = position.as_ref().filter(|position| position.sent > 0) {
-        let sent = grouped(position.sent);
+    let batch = usize::try_from(options.rate.get()).map_or(BATCH, |rate| rate.min(BATCH));
+    let file = PositionFile::open(path, request, batch)?;
+    if file.position.sent > 0 {
+        let sent = grouped(file.position.sent);
         say(format_args!(
             "continuing after {sent} resources, which were sent before"
         ));
@@ -95,23 +95,21 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
-    let batch = usize::try_from(options.rate.get()).map_or(BATCH, |rate| rate.min(BATCH));
     let mut resending = Resending {
         brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
         runtime: &runtime,
         settings: &settings,
         rate: SendRate::new(options.rate, Instant::now()),
         under,
-        position: position.unwrap_or_else(|| ResendPosition::new(Timestamp::now(), batch)),
-        positions,
+        file,
         batch: Vec::new(),
         failure: None,
     };
-    resending.positions.begin(&resending.position)?;
+    resending.file.begin()?;
     let outcome = resending.run(&sets);
-    let sent = usize::try_from(resending.position.sent).unwrap_or(usize::MAX);
+    let sent = usize::try_from(resending.file.position.sent).unwrap_or(usize::MAX);
     if outcome.is_ok() {
-        resending.positions.remove()?;
+        resending.file.remove()?;
     }
     report(outcome, sent, sets.len(), &settings)
 }
@@ -181,8 +179,7 @@ struct Resending<'a> {
     settings: &'a BrokerSettings,
     rate: SendRate,
     under: Option<Uri>,
-    position: ResendPosition,
-    positions: PositionFile,
+    file: PositionFile,
     batch: Vec<Change>,
     failure: Option<ResendFailure>,
 }
@@ -198,7 +195,7 @@ impl Resending<'_> {
             }
             let mut current = current(set, None)?;
             for list in &set.lists {
-                if self.position.is_after(set, list) {
+                if self.file.position.is_after(set, list) {
                     continue;
                 }
                 self.send_list(set, list, &mut current)?;
@@ -234,7 +231,7 @@ impl Resending<'_> {
                     read => read?,
                 };
             }
-            let start = self.position.start_in(set, list, &version);
+            let start = self.file.position.start_in(set, list, &version);
             let read = file.each_resource(current, |at, change| {
                 if at >= start && self.failure.is_none() {
                     self.failure = self.take(set, at, change).err();
@@ -274,7 +271,7 @@ impl Resending<'_> {
             datetime: change.datetime.or_else(lastmod),
             ..change
         });
-        if self.batch.len() >= self.position.batch {
+        if self.batch.len() >= self.file.position.batch {
             self.flush(set, at + 1)
         } else {
             Ok(())
@@ -285,7 +282,7 @@ impl Resending<'_> {
     fn flush(&mut self, set: &Set, next: u32) -> Result<(), ResendFailure> {
         let count = self.batch.len() as u64;
         if count > 0 {
-            let began = self.position.began;
+            let began = self.file.position.began;
             let payload = ChangePayload {
                 up: Some(set.set.clone()),
                 from: began,
@@ -296,7 +293,7 @@ impl Resending<'_> {
                 channel: ChannelId(0),
                 hub: self.settings.name.clone(),
                 mode: Mode::Broker,
-                seq: self.position.transactions + 1,
+                seq: self.file.position.transactions + 1,
                 source: set.source.clone(),
                 kind: ChannelKind::Change,
                 topic: set.topic.clone(),
@@ -305,11 +302,11 @@ impl Resending<'_> {
                 outside: Vec::new(),
             };
             self.submit(&submission, count)?;
-            self.position.transactions += 1;
-            self.position.sent += count;
+            self.file.position.transactions += 1;
+            self.file.position.sent += count;
         }
-        self.position.next = next;
-        self.positions.save(&self.position)?;
+        self.file.position.next = next;
+        self.file.save()?;
         Ok(())
     }
 

@@ -101,7 +101,7 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
     let valid = HubConfig::load_text(&config.file, &after, &options.state.overrides());
     let written = valid
         .map_err(anyhow::Error::from)
-        .and_then(|_| Ok(replace(&path, before.as_bytes(), after.as_bytes())?));
+        .and_then(|_| replace(&path, before.as_bytes(), after.as_bytes()));
     if written.is_err() {
         let _ = fs::remove_file(&file);
     }

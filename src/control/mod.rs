@@ -122,17 +122,11 @@ impl ControlRequest {
 
     /// Returns true if it changes nothing.
     pub fn is_query(&self) -> bool {
-        matches!(
+        let is_remove = matches!(
             self,
-            ControlRequest::Missing { .. }
-                | ControlRequest::Status
-                | ControlRequest::Outbox
-                | ControlRequest::PublicUrl
-                | ControlRequest::Show { .. }
-                | ControlRequest::Subscriptions(
-                    SubscriptionsAction::List | SubscriptionsAction::Show(_)
-                )
-        )
+            ControlRequest::Subscriptions(SubscriptionsAction::Remove(_))
+        );
+        !self.is_action() && !is_remove && *self != ControlRequest::Reload
     }
 }
 

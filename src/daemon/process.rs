@@ -51,7 +51,7 @@ impl<I: Send + 'static> Process<I> {
             signals,
             inputs,
             received,
-            readiness: Readiness::new(),
+            readiness: Readiness::default(),
         })
     }
 

@@ -133,27 +133,8 @@ pub fn unverified(hub: &Hub) -> Diagnostic {
     )
 }
 
-/// The table that a configuration has for its hub.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HubTable {
-    /// `[embedded_hub]` of `rsnotify run`.
-    EmbeddedHub,
-    /// `[hub]` of `rsnotify hub`.
-    Hub,
-}
-
-impl HubTable {
-    /// Returns the key that the advertised address comes from.
-    fn address_key(self) -> &'static str {
-        match self {
-            HubTable::EmbeddedHub => "public_url",
-            HubTable::Hub => "hub.url",
-        }
-    }
-}
-
-/// Diagnoses a hub of this configuration by the reply to a `GET` at its advertised address.
-pub fn embedded(hub: &Hub, get: &ProbeResult, table: HubTable) -> Option<Diagnostic> {
+/// Diagnoses a hub of this configuration by the reply to a `GET` at its advertised address, which comes from `key`.
+pub fn embedded(hub: &Hub, get: &ProbeResult, key: &str) -> Option<Diagnostic> {
     let what = match get {
         Ok(reply)
             if reply.status == 405
@@ -167,8 +148,7 @@ pub fn embedded(hub: &Hub, get: &ProbeResult, table: HubTable) -> Option<Diagnos
     Some(Diagnostic::finding(
         format!("{hub}: the advertised address of this hub {what}"),
         format!(
-            "subscriptions are impossible; let the web server in front pass it on to server.listen, or correct {}",
-            table.address_key()
+            "subscriptions are impossible; let the web server in front pass it on to server.listen, or correct {key}"
         ),
     ))
 }

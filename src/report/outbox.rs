@@ -6,7 +6,6 @@ use crate::announce::event::Now;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use jiff::Timestamp;
-use resourcesync::change::Change;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::{Entry, Payload};
@@ -101,16 +100,6 @@ pub struct ResourceView {
     /// `created`, `updated` or `deleted`.
     pub change: String,
     pub datetime: Option<String>,
-}
-
-impl From<&Change> for ResourceView {
-    fn from(change: &Change) -> ResourceView {
-        ResourceView {
-            uri: change.loc.to_string(),
-            change: change.kind.as_str().to_owned(),
-            datetime: change.datetime.as_ref().map(ToString::to_string),
-        }
-    }
 }
 
 /// Returns the account that an operator means. Of several channels, a live one is meant, else the latest.
@@ -215,7 +204,12 @@ fn flight(
         let body = change_log::body(reader.db, (channel, hub.id), seq, entries)?;
         let payload = ChangePayload::parse(&body);
         let resources = payload.iter().flat_map(|payload| &payload.entries);
-        let resources = resources.map(ResourceView::from).collect();
+        let resources = resources.map(|change| ResourceView {
+            uri: change.loc.to_string(),
+            change: change.kind.as_str().to_owned(),
+            datetime: change.datetime.as_ref().map(ToString::to_string),
+        });
+        let resources = resources.collect();
         (seq, Vec::new(), resources, body)
     } else {
         let flying = reader.db.first::<(_, Vec<u8>, Arc<[u8]>)>(

@@ -67,7 +67,10 @@ impl AdvertisedSet {
         {
             match replace(path, before, after) {
                 Ok(()) => self.is_written = true,
-                Err(error) => self.outcome = failed(format!("is not written: {error}")),
+                Err(error) => {
+                    self.outcome =
+                        failed(format!("is not written: {}", error_chain(error.as_ref())))
+                }
             }
         }
     }

@@ -21,7 +21,6 @@ use crate::cli::block_on;
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
-use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::topic::{self, ExpectedTopic};
 use crate::diagnostics::{Diagnostic, clock, hub, origin};
 use crate::report;
@@ -99,7 +98,7 @@ pub(super) fn sections(
     of_hubs.extend(told(scan)?);
     of_hubs.extend(agreements);
     let judged = answers.embedded.iter();
-    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, HubTable::EmbeddedHub)));
+    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, "public_url")));
     let of_clocks = clocks(&answers);
     Ok([
         CheckSection::new("hubs", of_hubs),

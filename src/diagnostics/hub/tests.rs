@@ -196,8 +196,8 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
     };
     for answer in answers {
         for (table, key) in [
-            (HubTable::EmbeddedHub, "correct public_url"),
-            (HubTable::Hub, "correct hub.url"),
+            ("public_url", "correct public_url"),
+            ("hub.url", "correct hub.url"),
         ] {
             let found = shown(embedded(&Hub::new("https://e.org/hub"), &answer, table));
             assert!(found.starts_with(want), "{found}");
