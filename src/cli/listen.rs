@@ -40,9 +40,9 @@ use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::printer::{Printer, Text};
+use crate::cli::listen::printer::{Reporter, Text};
 use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
-use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::state::{ListenState, SavedState, SavedSubscription};
 use crate::cli::listen::watched::WatchedDocuments;
 use crate::cli::options::ListenOptions;
@@ -68,10 +68,7 @@ const STOP_PRINTING_AFTER: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Exit> {
-    let reporter = Reporter {
-        is_json: options.json,
-        printer: Printer::start().context("cannot start the thread that prints")?,
-    };
+    let reporter = Reporter::start(options.json).context("cannot start the thread that prints")?;
     block_on(async {
         let ended = match &options.broker {
             Some(name) => broker::run(name, file, options, &reporter).await,
@@ -80,12 +77,12 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
         let exit = ended.map_or_else(
             |failure| {
                 let reason = error_chain(failure.error.as_ref());
-                reporter.printer.report(Text::Message(reason));
+                reporter.print_later(Text::Message(reason));
                 failure.exit
             },
             |()| Exit::Fine,
         );
-        reporter.printer.finish().await;
+        reporter.finish().await;
         exit
     })
 }
@@ -513,8 +510,7 @@ impl StopSignals {
 #[cfg(test)]
 mod tests {
     use super::{
-        Duration, Exit, Failure, FirstFailure, Printer, Reporter, StopSignals, Undecided,
-        wait_after,
+        Duration, Exit, Failure, FirstFailure, Reporter, StopSignals, Undecided, wait_after,
     };
 
     fn failed(exit: Exit) -> Result<(), FirstFailure> {
@@ -528,10 +524,7 @@ mod tests {
 
     #[test]
     fn it_ends_only_if_every_first_request_fails() {
-        let reporter = Reporter {
-            is_json: false,
-            printer: Printer::start().unwrap(),
-        };
+        let reporter = Reporter::start(false).unwrap();
         let mut undecided = Undecided::new(2, &reporter);
         assert!(undecided.decided(failed(Exit::Refused)).is_none());
         let failure = undecided.decided(failed(Exit::Temporary)).unwrap();

@@ -21,7 +21,6 @@ mod replace;
 mod resend;
 mod run;
 mod scan;
-mod scan_file;
 mod snippet;
 mod status;
 mod subscriptions;

@@ -222,7 +222,8 @@ impl Resending<'_> {
                 Err(error) => return Err(error.into()),
             };
             let version = file.version();
-            if current.is_stale(list, &version) {
+            // Of another version, the entries are at other positions.
+            if current.versions.get(&list.number) != Some(&version) {
                 *current = match self::current(set, Some(&mut file)) {
                     Err(error) if error.is_stale() => {
                         stale = Some(error);

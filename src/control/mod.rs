@@ -20,8 +20,8 @@ use crate::report::Versioned;
 use crate::report::outbox::{AccountName, AccountView};
 use crate::report::status::{ChannelView, MissingView, Status};
 
-pub use crate::control::client::{ClientError, ask};
-pub use crate::control::server::{ControlServer, ControlSocket};
+pub use crate::control::client::ask;
+pub use crate::control::server::{ControlSocket, bind, serve};
 
 /// A request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,9 +22,9 @@ use crate::cli::Exit;
 use crate::cli::listen::command::Run;
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;
-use crate::cli::listen::printer::Text;
+use crate::cli::listen::printer::{Reporter, Text};
 use crate::cli::listen::receiver::Recipient;
-use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopped};
 use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
@@ -222,8 +222,7 @@ async fn receive(
             Recipient::Text => Text::Lines(received.text()),
             Recipient::Xml => Text::Document(received.message.body.clone()),
         };
-        let printer = &reporter.printer;
-        if !printer.print(text, stopped(stop)).await? {
+        if !reporter.print(text, stopped(stop)).await? {
             return Ok(None);
         }
         subscription.acknowledge(&received.message);

@@ -1,7 +1,6 @@
 //! The key of a change, by which it is recognised in notifications and Change Lists, and bounded sets of keys. Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt;
 
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
@@ -13,11 +12,6 @@ const DIGITS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Key(u64);
-
-/// The reason why a text is no key.
-#[derive(Debug, thiserror::Error)]
-#[error("\"{0}\" is no key of a change")]
-pub struct NotAKey(String);
 
 impl Key {
     pub fn of(change: &ReceivedChange) -> Key {
@@ -59,25 +53,19 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
 impl From<Key> for String {
     fn from(key: Key) -> String {
-        key.to_string()
+        format!("{:016x}", key.0)
     }
 }
 
 impl TryFrom<String> for Key {
-    type Error = NotAKey;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Key, NotAKey> {
+    fn try_from(text: String) -> Result<Key, String> {
         match u64::from_str_radix(&text, 16) {
             Ok(key) if text.len() == DIGITS => Ok(Key(key)),
-            _ => Err(NotAKey(text)),
+            _ => Err(format!("\"{text}\" is no key of a change")),
         }
     }
 }
@@ -143,16 +131,16 @@ impl From<KeySet> for String {
 }
 
 impl TryFrom<String> for KeySet {
-    type Error = NotAKey;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<KeySet, NotAKey> {
+    fn try_from(text: String) -> Result<KeySet, String> {
         let starts = (0..text.len()).step_by(DIGITS);
         let keys = starts.map(|start| {
             let key = text.get(start..start + DIGITS);
             Key::try_from(key.unwrap_or_default().to_owned())
         });
         let mut all = KeySet::default();
-        all.add(keys.collect::<Result<Vec<Key>, NotAKey>>()?);
+        all.add(keys.collect::<Result<Vec<Key>, String>>()?);
         Ok(all)
     }
 }

@@ -70,7 +70,6 @@ pub async fn missed(
     topic: &str,
     memory: &Memory,
     following: Option<&Following>,
-    now: Timestamp,
     patience: &mut Patience,
 ) -> Result<ReadChanges, Unreadable> {
     let mut read_changes = ReadChanges::default();
@@ -94,7 +93,7 @@ pub async fn missed(
         ..UnreadLists::default()
     };
     unread.add(lists);
-    let mut selection = MissedSelection::new(memory, following, now);
+    let mut selection = MissedSelection::new(memory, following, Timestamp::now());
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
     let mut starts = Vec::new();
@@ -323,7 +322,7 @@ mod tests {
 
     use super::{
         ATTEMPTS, Following, Instant, ListedEntry, MAX_DOCUMENTS, Memory, PATIENCE, Patience,
-        ReadChanges, Timestamp, UnreadLists, Unreadable, error_chain, missed,
+        ReadChanges, UnreadLists, Unreadable, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -383,7 +382,7 @@ mod tests {
         let up = format!("{base}/cl.xml");
         let mut memory = Memory::new(None, Some(&up));
         memory.until = Some("2026-11-20T10:00:00Z".to_owned());
-        missed(base, &memory, following, Timestamp::now(), patience).await
+        missed(base, &memory, following, patience).await
     }
 
     #[rstest]

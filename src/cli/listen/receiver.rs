@@ -365,9 +365,7 @@ impl Receiver {
         let topic = self.topic.as_str();
         let mut waits = READ_AGAIN_AFTER.into_iter();
         loop {
-            let now = Timestamp::now();
-            let error = match missed(topic, memory, following, now, &mut self.retry.patience).await
-            {
+            let error = match missed(topic, memory, following, &mut self.retry.patience).await {
                 Ok(read) => return Ok(read),
                 Err(error) => error,
             };
@@ -431,8 +429,8 @@ impl Receiver {
     }
 
     async fn print(&self, text: Text) -> io::Result<bool> {
-        let printer = &self.listening.reporter.printer;
-        printer.print(text, stopped(&self.listening.stop)).await
+        let Listening { reporter, stop, .. } = &*self.listening;
+        reporter.print(text, stopped(stop)).await
     }
 
     async fn execute(&self, command: &str, timeout: Duration, handed: &[Handed]) -> bool {
@@ -543,7 +541,7 @@ pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>
         return memory;
     }
     let mut patience = Patience::default();
-    match missed(topic.as_str(), &memory, None, now, &mut patience).await {
+    match missed(topic.as_str(), &memory, None, &mut patience).await {
         Ok(read) => memory.after_listed(&read.missed),
         Err(_) => memory,
     }
