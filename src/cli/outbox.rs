@@ -5,7 +5,7 @@ pub mod text;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use serde_json::json;
@@ -21,55 +21,50 @@ use crate::report::status::{ChannelView, Condition};
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
     let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
-    let name = |channel: &String, kind: &Option<ChannelKind>, hub: &String| AccountName {
-        channel: channel.clone(),
-        kind: *kind,
-        hub: hub.clone(),
-    };
+    let named = named(command);
     match command {
         OutboxCommand::List { state, ask } => list(&daemon(ask)?, state, ask.output.json),
         OutboxCommand::Show {
-            channel,
-            kind,
-            hub,
-            payload,
-            ask,
+            kind, payload, ask, ..
         } => {
             let daemon = daemon(ask)?;
-            let account = match channel.as_ref().zip(hub.as_ref()) {
-                Some((channel, hub)) => name(channel, kind, hub),
-                None => only_account(&daemon, *kind)?,
-            };
+            let account = named.map_or_else(|| only_account(&daemon, *kind), Ok)?;
             let (shown, is_running) = ask_for(&daemon, account, *payload)?;
             print_answer(ask.output.json, (&shown, is_running), |out| {
                 write_account(out, &shown)
             })
         }
-        OutboxCommand::Retry {
-            channel,
-            kind,
-            hub,
-            ask,
-        } => {
-            let only = channel.as_ref().zip(hub.as_ref());
-            let only = only.map(|(channel, hub)| name(channel, kind, hub));
-            retry(&daemon(ask)?, only, ask.output.json)
-        }
-        OutboxCommand::Drop {
-            channel,
-            kind,
-            hub,
-            yes,
-            ask,
-        } => {
-            let (daemon, account) = (daemon(ask)?, name(channel, kind, hub));
+        OutboxCommand::Retry { ask, .. } => retry(&daemon(ask)?, named, ask.output.json),
+        OutboxCommand::Drop { yes, ask, .. } => {
+            let account = named.context("no account is named")?;
             if *yes {
-                drop(&daemon, account, ask.output.json)
+                drop(&daemon(ask)?, account, ask.output.json)
             } else {
-                say_what_would_be_dropped(&daemon, account, ask.output.json)
+                say_what_would_be_dropped(&daemon(ask)?, account, ask.output.json)
             }
         }
     }
+}
+
+/// Returns the hub and the channel that a command names, if it does.
+fn named(command: &OutboxCommand) -> Option<AccountName> {
+    let (channel, kind, hub) = match command {
+        OutboxCommand::List { .. } => return None,
+        OutboxCommand::Show {
+            channel, kind, hub, ..
+        }
+        | OutboxCommand::Retry {
+            channel, kind, hub, ..
+        } => (channel.as_ref()?, kind, hub.as_ref()?),
+        OutboxCommand::Drop {
+            channel, kind, hub, ..
+        } => (channel, kind, hub),
+    };
+    Some(AccountName {
+        channel: channel.clone(),
+        kind: *kind,
+        hub: hub.clone(),
+    })
 }
 
 fn list(daemon: &DaemonClient<'_>, states: &[Condition], as_json: bool) -> anyhow::Result<Exit> {

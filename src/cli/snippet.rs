@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use ipnet::IpNet;
+use resourcesync::uri::Topic;
 
 use crate::cli::Exit;
 use crate::cli::health::reached;
@@ -24,7 +25,6 @@ use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::config::text::Written;
 use crate::report;
-use crate::report::channels::is_for_brokers_only;
 
 impl WebServer {
     /// Returns the lines for one site.
@@ -66,13 +66,9 @@ pub fn snippet(
         say(notice);
     }
     let reader = &scan.reader();
-    let mut topics = BTreeSet::new();
-    for channel in report::channels::outline(reader)? {
-        // A topic that only names notifications for brokers is not served.
-        if !is_for_brokers_only(reader, &channel.topic)? {
-            topics.insert(channel.topic);
-        }
-    }
+    // A topic that only names notifications for brokers is not served.
+    let channels = report::channels::with_topics(reader)?.into_iter();
+    let topics: BTreeSet<Topic> = channels.map(|channel| channel.topic).collect();
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.unadvertised_channels);
     let embedded = config.embedded_hub.as_ref();

@@ -47,13 +47,8 @@ pub(super) fn sections(
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[CheckSection; 4]> {
     let (plan, reader) = (&scan.engine.plan, &scan.reader());
-    let mut channels = Vec::new();
-    for channel in report::channels::outline(reader)? {
-        let is_name_only = report::channels::is_for_brokers_only(reader, &channel.topic)?;
-        if channel.retired.is_none() && !is_name_only {
-            channels.push(channel);
-        }
-    }
+    let mut channels = report::channels::with_topics(reader)?;
+    channels.retain(|channel| channel.retired.is_none());
     let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
     let embedded = embedded.map(|embedded| embedded.hub.clone());
 

@@ -111,17 +111,34 @@ async fn channels_at(
     match listing {
         Some(listing) if is_of_source(&listing) => {
             let (advertised, mut found) = advertised(asked, listing, &retriever).await;
-            let is_wanted =
-                |channel: &Advertised| kind.is_none_or(|kind| Some(kind) == channel.kind);
             let mut topics = BTreeSet::new();
-            for channel in advertised.into_iter().filter(is_wanted) {
-                let url = channel.topic.as_str().to_owned();
+            for (of, entry, list) in advertised {
+                let is_wanted = kind.is_none_or(|kind| kind == of);
+                let Some(url) = entry.loc.clone().filter(|_| is_wanted) else {
+                    continue;
+                };
                 if !topics.insert(url.clone()) {
                     continue;
                 }
-                match channel.resolved(asked, hub).await {
-                    Ok(channel) => found.channels.push(channel),
-                    Err(failure) => found.unusable.push(Unusable { url, failure }),
+                // As its topic describes it itself where that can be read.
+                let discovered = discover(&Topic::new(url.as_str())).await.ok();
+                let advertised = entry.targets("hub").next().map(Hub::new);
+                let of_topic = discovered.as_ref().and_then(|found| found.hubs.first());
+                let hub = hub.or(of_topic).or(advertised.as_ref()).cloned();
+                let topic =
+                    discovered.map_or_else(|| Topic::new(url.as_str()), |found| found.self_uri);
+                match hub {
+                    Some(hub) => found.channels.push(ListenedChannel {
+                        asked: asked.to_owned(),
+                        topic,
+                        hub,
+                        kind: Some(of),
+                        capability_list: Some(list),
+                    }),
+                    None => found.unusable.push(Unusable {
+                        url,
+                        failure: no_hub(topic.as_str(), None).into(),
+                    }),
                 }
             }
             if found.channels.is_empty() {
@@ -161,43 +178,6 @@ fn channel_of_topic(asked: &str, found: &Discovery, hub: Option<&Hub>) -> Option
     })
 }
 
-/// An entry of a Capability List that advertises a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Advertised {
-    topic: Topic,
-    hub: Option<Hub>,
-    kind: Option<ChannelKind>,
-    capability_list: String,
-}
-
-impl Advertised {
-    fn of(entry: &ListedEntry, capability_list: &str) -> Option<Advertised> {
-        let kind = ChannelKind::of_capability(entry.capability.as_deref()?)?;
-        Some(Advertised {
-            topic: Topic::new(entry.loc.as_deref()?),
-            hub: entry.targets("hub").next().map(Hub::new),
-            kind: Some(kind),
-            capability_list: capability_list.to_owned(),
-        })
-    }
-
-    /// Returns the channel, as its topic describes it itself where that can be read.
-    async fn resolved(self, asked: &str, hub: Option<&Hub>) -> Result<ListenedChannel, Failure> {
-        let found = discover(&self.topic).await;
-        let topic = found.as_ref().map_or(&self.topic, |found| &found.self_uri);
-        let of_topic = found.as_ref().ok().and_then(|found| found.hubs.first());
-        let hub = hub.or(of_topic).or(self.hub.as_ref()).cloned();
-        let hub = hub.ok_or_else(|| no_hub(topic.as_str(), None))?;
-        Ok(ListenedChannel {
-            asked: asked.to_owned(),
-            topic: topic.clone(),
-            hub,
-            kind: self.kind,
-            capability_list: Some(self.capability_list),
-        })
-    }
-}
-
 /// Returns true for a Source Description or Capability List, or an index of them.
 fn is_of_source(listing: &Listing) -> bool {
     matches!(
@@ -206,21 +186,24 @@ fn is_of_source(listing: &Listing) -> bool {
     )
 }
 
-/// Reads the channels that a document advertises, itself or by the Capability Lists that it names. They are not resolved
-/// yet.
+/// Reads the entries by which a document advertises channels, itself or by the Capability Lists that it names: each with
+/// the kind of its channel and its list.
 async fn advertised(
     asked: &str,
     first: Listing,
     retriever: &Retriever,
-) -> (Vec<Advertised>, FoundChannels) {
+) -> (Vec<(ChannelKind, ListedEntry, String)>, FoundChannels) {
     let mut channels = Vec::new();
     let mut found = FoundChannels::default();
     let mut known = BTreeSet::from([asked.to_owned()]);
     let mut waiting = VecDeque::from([(asked.to_owned(), first)]);
     while let Some((url, listing)) = waiting.pop_front() {
         if listing.is_list() && listing.known_capability() == Some(Capability::CapabilityList) {
-            let entries = listing.entries.iter();
-            channels.extend(entries.filter_map(|entry| Advertised::of(entry, &url)));
+            let entries = listing.entries.into_iter();
+            channels.extend(entries.filter_map(|entry| {
+                let kind = ChannelKind::of_capability(entry.capability.as_deref()?)?;
+                Some((kind, entry, url.clone()))
+            }));
             found.lists.insert(url);
             continue;
         }

@@ -81,8 +81,8 @@ pub struct Retry {
 struct HandOver {
     /// None if all of it was handed over before.
     handed: Option<Handed>,
-    /// The notification as received; none of missed changes from Change Lists.
-    body: Option<Vec<u8>>,
+    /// The notification as received; empty for missed changes from Change Lists.
+    body: Vec<u8>,
     /// The memory once it is handed over; none in the middle of missed changes.
     after: Option<Memory>,
 }
@@ -277,7 +277,7 @@ impl Receiver {
         *memory = memory.after(&handed);
         hand_overs.push(HandOver {
             handed: (!is_repeat).then_some(handed),
-            body: (!is_repeat).then(|| body.to_vec()),
+            body: body.to_vec(),
             after: Some(memory.clone()),
         });
         Ok(())
@@ -414,10 +414,7 @@ impl Receiver {
                     }
                     Recipient::Json => self.print(Text::Line(handed.json()?)).await?,
                     Recipient::Text => self.print(Text::Lines(handed.to_string())).await?,
-                    Recipient::Xml => {
-                        let body = hand_over.body.clone().unwrap_or_default();
-                        self.print(Text::Document(body)).await?
-                    }
+                    Recipient::Xml => self.print(Text::Document(hand_over.body.clone())).await?,
                 };
                 if !is_handed_over {
                     return Ok(false);
@@ -511,7 +508,7 @@ fn in_parts(
         };
         hand_overs.push(HandOver {
             handed: Some(handed),
-            body: None,
+            body: Vec::new(),
             after: is_last.then(|| after.clone()),
         });
         from = end.unwrap_or(from);
