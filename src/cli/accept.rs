@@ -19,7 +19,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     let source = options.source.as_str();
     if options.dry_run {
         let missing = missing(&daemon, source)?;
-        return write_missing(&missing, options.ask.output.json);
+        return write_missing(&missing, options.ask.json);
     }
     let request = ControlRequest::Accept {
         source: source.to_owned(),
@@ -41,7 +41,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     if resources > 0 {
         answer["resources"] = resources.into();
     }
-    print_answer(options.ask.output.json, (&answer, is_running), |out| {
+    print_answer(options.ask.json, (&answer, is_running), |out| {
         let accepted = missing_in_words(documents, resources);
         match (documents + resources, is_running) {
             (0, _) => write_nothing(out, source, is_running),

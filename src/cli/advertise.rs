@@ -76,7 +76,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         say(format_args!("{} {reason}", set.name()));
     }
     print(|out| {
-        if options.output.json {
+        if options.json {
             let sets: Vec<Value> = sets.iter().map(to_json).collect();
             let answer = json!({ "version": JSON_VERSION, "sets": sets });
             writeln!(out, "{answer:#}")
@@ -225,7 +225,7 @@ fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
             AdvertiseOutcome::NotInTheTree => NOT_IN_THE_TREE,
             AdvertiseOutcome::Failed { reason } => reason,
         };
-        write_note(out, &format!("{} {state}", set.list))?;
+        write_lines(out, &escaped(&format!("{} {state}", set.list)))?;
         for channel in &set.channels {
             if let AdvertiseOutcome::NotInTheTree | AdvertiseOutcome::Failed { .. } = set.outcome {
                 write_lines(out, entry(channel).trim_end())?;
@@ -238,10 +238,6 @@ fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
         writeln!(out)?;
     }
     Ok(())
-}
-
-fn write_note(out: &mut Output, text: &str) -> io::Result<()> {
-    write_lines(out, &escaped(text))
 }
 
 /// Writes lines that begin with `#`, so that none looks like a patch.

@@ -152,7 +152,7 @@ fn report_sections(
     let folded: usize = sections.iter().map(|section| section.folded).sum();
     let count = findings.len() + folded;
     print(|out| {
-        if options.output.json {
+        if options.json {
             let notes = of(Severity::Note);
             let answer = json!({
                 "version": JSON_VERSION,

@@ -232,14 +232,6 @@ pub struct TokenOptions {
     pub state: StateOptions,
 }
 
-/// The flag for output that programs read.
-#[derive(Debug, Clone, Args)]
-pub struct OutputOptions {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 #[derive(Debug, Clone, Args)]
 pub struct RunOptions {
     #[command(flatten)]
@@ -312,8 +304,9 @@ pub struct CheckOptions {
     #[arg(long)]
     pub no_environment: bool,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -336,8 +329,9 @@ pub struct RequestOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -477,8 +471,9 @@ pub struct ScanOptions {
     )]
     pub state: Vec<DocumentState>,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -521,8 +516,9 @@ pub struct AdvertiseOptions {
     #[arg(long, conflicts_with = "entry")]
     pub write: bool,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]

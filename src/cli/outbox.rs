@@ -23,24 +23,24 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
     let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
     let named = named(command);
     match command {
-        OutboxCommand::List { state, ask } => list(&daemon(ask)?, state, ask.output.json),
+        OutboxCommand::List { state, ask } => list(&daemon(ask)?, state, ask.json),
         OutboxCommand::Show {
             kind, payload, ask, ..
         } => {
             let daemon = daemon(ask)?;
             let account = named.map_or_else(|| only_account(&daemon, *kind), Ok)?;
             let (shown, is_running) = ask_for(&daemon, account, *payload)?;
-            print_answer(ask.output.json, (&shown, is_running), |out| {
+            print_answer(ask.json, (&shown, is_running), |out| {
                 write_account(out, &shown)
             })
         }
-        OutboxCommand::Retry { ask, .. } => retry(&daemon(ask)?, named, ask.output.json),
+        OutboxCommand::Retry { ask, .. } => retry(&daemon(ask)?, named, ask.json),
         OutboxCommand::Drop { yes, ask, .. } => {
             let account = named.context("no account is named")?;
             if *yes {
-                drop(&daemon(ask)?, account, ask.output.json)
+                drop(&daemon(ask)?, account, ask.json)
             } else {
-                say_what_would_be_dropped(&daemon(ask)?, account, ask.output.json)
+                say_what_would_be_dropped(&daemon(ask)?, account, ask.json)
             }
         }
     }

@@ -48,7 +48,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         read_changes(plan, document);
     }
     if let Some(path) = &options.file {
-        return explain_file(&config, &scan, &documents, path, options.output.json);
+        return explain_file(&config, &scan, &documents, path, options.json);
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
@@ -65,7 +65,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         say(notice);
     }
     print(|out| {
-        if options.output.json {
+        if options.json {
             let documents: Vec<Value> = documents.iter().map(to_json).collect();
             let answer = json!({ "version": JSON_VERSION, "documents": documents });
             return writeln!(out, "{answer:#}");

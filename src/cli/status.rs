@@ -31,7 +31,7 @@ pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<E
     let (ControlReply::Status(status), is_running) = daemon.ask(ControlRequest::Status)? else {
         return Err(unexpected_answer());
     };
-    print_answer(options.output.json, (&status, is_running), |out| {
+    print_answer(options.json, (&status, is_running), |out| {
         write_status(out, &status, is_running)
     })
 }

@@ -20,12 +20,12 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         topic: topic.clone(),
     };
     match command {
-        SubscriptionsCommand::List(ask) => list(&daemon(ask)?, ask.output.json),
+        SubscriptionsCommand::List(ask) => list(&daemon(ask)?, ask.json),
         SubscriptionsCommand::Show {
             callback,
             topic,
             ask,
-        } => show(&daemon(ask)?, name(callback, topic), ask.output.json),
+        } => show(&daemon(ask)?, name(callback, topic), ask.json),
         SubscriptionsCommand::Remove {
             callback,
             topic,
@@ -34,9 +34,9 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         } => {
             let (daemon, name) = (daemon(ask)?, name(callback, topic));
             if *yes {
-                remove(&daemon, name, ask.output.json)
+                remove(&daemon, name, ask.json)
             } else {
-                say_what_would_be_removed(&daemon, name, ask.output.json)
+                say_what_would_be_removed(&daemon, name, ask.json)
             }
         }
     }

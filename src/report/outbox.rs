@@ -27,18 +27,9 @@ const MAX_NAMES: usize = 10;
 /// The error for an account that cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownAccount {
-    #[error("no channel has the topic or the Capability List \"{name}\"; {known}")]
-    Channel { name: String, known: String },
-    #[error(
-        "{name} has a channel of each kind, {topics}: give the topic of the one that you mean, or --kind"
-    )]
-    Ambiguous { name: String, topics: String },
-    #[error("the channel {channel} is not told to \"{name}\"; {known}")]
-    Hub {
-        channel: String,
-        name: String,
-        known: String,
-    },
+    /// What no account has, and what there is.
+    #[error("{0}")]
+    Name(String),
     #[error(transparent)]
     State(#[from] StateError),
 }
@@ -161,19 +152,19 @@ fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize)
         let topics = named
             .iter()
             .map(|view| format!("{} ({})", view.topic, view.kind));
-        return Err(UnknownAccount::Ambiguous {
-            name: channel.to_owned(),
-            topics: topics.collect::<Vec<_>>().join(" and "),
-        });
+        let topics = topics.collect::<Vec<_>>().join(" and ");
+        return Err(UnknownAccount::Name(format!(
+            "{channel} has a channel of each kind, {topics}: give the topic of the one that you mean, or --kind"
+        )));
     }
     let meant = named
         .into_iter()
         .max_by_key(|view| (is_topic(view), view.id));
     let Some(meant) = meant else {
-        return Err(UnknownAccount::Channel {
-            name: channel.to_owned(),
-            known: offer(&topics),
-        });
+        let known = offer(&topics);
+        return Err(UnknownAccount::Name(format!(
+            "no channel has the topic or the Capability List \"{channel}\"; {known}"
+        )));
     };
     let is_meant = |view: &HubView| {
         view.hub.as_str() == *hub || (hub == EMBEDDED_NAME && view.mode == Mode::Embedded)
@@ -182,11 +173,10 @@ fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize)
         return Ok((meant, at));
     }
     let hubs = meant.hubs.iter().map(|view| view.hub.to_string());
-    Err(UnknownAccount::Hub {
-        channel: meant.topic.to_string(),
-        name: hub.to_owned(),
-        known: offer(&hubs.collect::<Vec<_>>()),
-    })
+    let (topic, known) = (&meant.topic, offer(&hubs.collect::<Vec<_>>()));
+    Err(UnknownAccount::Name(format!(
+        "the channel {topic} is not told to \"{hub}\"; {known}"
+    )))
 }
 
 fn flight(
