@@ -131,7 +131,7 @@ fn settings_for(broker: &Broker, options: &ResendOptions) -> anyhow::Result<Brok
 
 /// Prints the outcome after a number of resources was sent of some sets.
 fn report(
-    outcome: Result<(), ResendFailure>,
+    outcome: anyhow::Result<()>,
     sent: usize,
     sets: usize,
     settings: &BrokerSettings,
@@ -146,7 +146,8 @@ fn report(
             ));
             Ok(Exit::Fine)
         }
-        Err(ResendFailure::Broker(exit, reason)) => {
+        Err(error) => {
+            let NotTaken { exit, reason } = error.downcast()?;
             let (name, address) = (&settings.name, &settings.address);
             say(format_args!(
                 "broker {name} at {address} did not take the messages after {sent}: {reason}; the same \
@@ -154,21 +155,15 @@ fn report(
             ));
             Ok(exit)
         }
-        Err(ResendFailure::Other(error)) => Err(error),
     }
 }
 
-/// The reason why resending ends early.
-enum ResendFailure {
-    /// The broker did not take a transaction.
-    Broker(Exit, String),
-    Other(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for ResendFailure {
-    fn from(error: E) -> ResendFailure {
-        ResendFailure::Other(error.into())
-    }
+/// The error if the broker did not take a transaction.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+struct NotTaken {
+    exit: Exit,
+    reason: String,
 }
 
 /// A run that reads the lists one after the other, and sends their resources in transactions. In memory
@@ -181,11 +176,11 @@ struct Resending<'a> {
     under: Option<Uri>,
     file: PositionFile,
     batch: Vec<Change>,
-    failure: Option<ResendFailure>,
+    failure: Option<anyhow::Error>,
 }
 
 impl Resending<'_> {
-    fn run(&mut self, sets: &[Set]) -> Result<(), ResendFailure> {
+    fn run(&mut self, sets: &[Set]) -> anyhow::Result<()> {
         for set in sets {
             if set.lists.is_empty() {
                 say(format_args!(
@@ -205,12 +200,7 @@ impl Resending<'_> {
     }
 
     /// Sends the resources of a list. One that is replaced meanwhile is read again from its start.
-    fn send_list(
-        &mut self,
-        set: &Set,
-        list: &List,
-        current: &mut Current,
-    ) -> Result<(), ResendFailure> {
+    fn send_list(&mut self, set: &Set, list: &List, current: &mut Current) -> anyhow::Result<()> {
         let mut stale = None;
         for _ in 0..READINGS {
             let mut file = match list.open() {
@@ -251,14 +241,11 @@ impl Resending<'_> {
             }
         }
         let uri = stale.as_ref().map_or(&list.uri, |error| &error.uri);
-        Err(
-            anyhow::anyhow!("{uri} changes while it is read; the same command continues there")
-                .into(),
-        )
+        bail!("{uri} changes while it is read; the same command continues there")
     }
 
     /// Takes the resource at a position of the list.
-    fn take(&mut self, set: &Set, at: u32, change: Change) -> Result<(), ResendFailure> {
+    fn take(&mut self, set: &Set, at: u32, change: Change) -> anyhow::Result<()> {
         if self
             .under
             .as_ref()
@@ -280,7 +267,7 @@ impl Resending<'_> {
     }
 
     /// Sends the taken resources, and saves the position of the next one.
-    fn flush(&mut self, set: &Set, next: u32) -> Result<(), ResendFailure> {
+    fn flush(&mut self, set: &Set, next: u32) -> anyhow::Result<()> {
         let count = self.batch.len() as u64;
         if count > 0 {
             let began = self.file.position.began;
@@ -312,7 +299,7 @@ impl Resending<'_> {
     }
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
-    fn submit(&mut self, submission: &Submission, count: u64) -> Result<(), ResendFailure> {
+    fn submit(&mut self, submission: &Submission, count: u64) -> anyhow::Result<()> {
         let at = self.rate.next(count, Instant::now());
         self.runtime.block_on(async {
             tokio::time::sleep_until(at.into()).await;
@@ -330,7 +317,7 @@ impl Resending<'_> {
                     Answer::Status { excerpt, .. } => (Exit::Temporary, waits.next(), excerpt),
                 };
                 let Some(wait) = wait else {
-                    return Err(ResendFailure::Broker(exit, reason));
+                    return Err(NotTaken { exit, reason }.into());
                 };
                 say(format_args!(
                     "{}: {reason}; trying again in {wait} s",
