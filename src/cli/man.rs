@@ -6,11 +6,12 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Command, CommandFactory};
+use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::cli::Exit;
-use crate::cli::options::{Options, Shell};
+use crate::cli::options::Options;
 use crate::cli::output::print;
 
 /// Exit codes of all commands; the argument parser has that of wrong usage too.
@@ -117,13 +118,8 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
 }
 
 pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
-    let generator = match shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-        Shell::Fish => clap_complete::Shell::Fish,
-    };
     let mut script = Vec::new();
-    clap_complete::generate(generator, &mut Options::command(), "rsnotify", &mut script);
+    clap_complete::generate(shell, &mut Options::command(), "rsnotify", &mut script);
     print(|out| out.exact(&script))?;
     Ok(Exit::Fine)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use resourcesync::channel_kind::ChannelKind;
 use url::Url;
 
@@ -116,7 +117,10 @@ pub enum Command {
     #[command(display_order = 900)]
     Completions {
         /// The shell
-        #[arg(value_name = "SHELL", value_enum)]
+        #[arg(
+            value_name = "SHELL",
+            value_parser = named([Shell::Bash, Shell::Zsh, Shell::Fish], |shell| shell.to_string().into())
+        )]
         shell: Shell,
     },
     /// Print the manual page, or write all of them to a directory
@@ -542,14 +546,6 @@ pub struct HealthOptions {
         value_parser = duration::parse
     )]
     pub timeout: Duration,
-}
-
-/// The shells whose completions we package.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Shell {
-    Bash,
-    Zsh,
-    Fish,
 }
 
 #[derive(Debug, Clone, Subcommand)]
