@@ -35,7 +35,7 @@ use websub::subscriber::{CallbackKey, Destination};
 use crate::cli::Exit;
 use crate::cli::block_on;
 use crate::cli::listen::change_key::KeySet;
-use crate::cli::listen::channels::{ListenedChannel, Unusable, channels};
+use crate::cli::listen::channels::{ListenedChannel, channels};
 use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
@@ -259,7 +259,7 @@ async fn wanted_channels(
             .collect();
         let (found, unusable) = match channels(asked, kind, hub).await {
             Ok(found) => {
-                let is_unusable = |url: &str| found.unusable.iter().any(|one| one.url == url);
+                let is_unusable = |url: &str| found.unusable.iter().any(|(one, _)| one == url);
                 known.retain(|known| {
                     let list = known.capability_list.as_deref();
                     let is_unread = list.is_none_or(|list| !found.lists.contains(list));
@@ -272,14 +272,11 @@ async fn wanted_channels(
                 (found.channels, found.unusable)
             }
             Err(failure) if known.is_empty() => return Err(failure),
-            Err(failure) => {
-                let url = asked.clone();
-                (Vec::new(), vec![Unusable { url, failure }])
-            }
+            Err(failure) => (Vec::new(), vec![(asked.clone(), failure)]),
         };
         // A topic that was given itself is requested all the same, and not looked for again.
         let is_topic = found.is_empty() && known.iter().all(|known| known.kind.is_none());
-        for Unusable { url, failure } in unusable {
+        for (url, failure) in unusable {
             let wait = (!is_topic).then(|| wait_after(1));
             report_unusable(reporter, &url, &failure, wait);
             all_unusable.insert(url);

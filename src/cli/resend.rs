@@ -27,19 +27,17 @@ use crate::broker::client::Brokers;
 use crate::broker::feeds::message::INITIAL;
 use crate::broker::settings::{BrokerHeader, BrokerSettings};
 use crate::cli::Exit;
-use crate::cli::no_broker;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
 use crate::cli::resend::position::{PositionFile, ResendRequest};
 use crate::cli::resend::resources::{Current, List, ListError, OpenList, Set, sets};
+use crate::cli::{WAITS, no_broker};
 use crate::config::Config;
 use crate::config::broker::Broker;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
-/// Waits between attempts to send the same transaction, in seconds.
-const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 /// Maximum attempts to read a list that changes meanwhile.
 const READINGS: usize = 5;
 

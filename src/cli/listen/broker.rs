@@ -26,13 +26,10 @@ use crate::cli::listen::printer::{Reporter, Text};
 use crate::cli::listen::receiver::Recipient;
 use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopped};
-use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
+use crate::cli::{WAITS, no_broker};
 use crate::config::Config;
 use resourcesync::feed::{Feed, ItemChange};
-
-/// Waits between attempts to connect, or to run the command.
-const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 
 /// Properties of messages that a line of JSON has beside what is read of the payload.
 const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic", "user"];

@@ -44,15 +44,8 @@ pub struct FoundChannels {
     pub channels: Vec<ListenedChannel>,
     /// The Capability Lists that were read.
     pub lists: BTreeSet<String>,
-    /// Documents that could not be read, and topics without a hub, beside others.
-    pub unusable: Vec<Unusable>,
-}
-
-/// A document that cannot be read, or a topic that cannot be subscribed to.
-#[derive(Debug)]
-pub struct Unusable {
-    pub url: String,
-    pub failure: Failure,
+    /// Documents that could not be read, and topics without a hub, beside others, with the failures.
+    pub unusable: Vec<(String, Failure)>,
 }
 
 impl From<ListenedChannel> for FoundChannels {
@@ -135,10 +128,10 @@ async fn channels_at(
                         kind: Some(of),
                         capability_list: Some(list),
                     }),
-                    None => found.unusable.push(Unusable {
-                        url,
-                        failure: no_hub(topic.as_str(), None).into(),
-                    }),
+                    None => {
+                        let failure = no_hub(topic.as_str(), None).into();
+                        found.unusable.push((url, failure));
+                    }
                 }
             }
             if found.channels.is_empty() {
@@ -214,7 +207,7 @@ async fn advertised(
             match read(&loc, retriever).await {
                 Ok(Some(listing)) if is_of_source(&listing) => waiting.push_back((loc, listing)),
                 Ok(_) => {}
-                Err(failure) => found.unusable.push(Unusable { url: loc, failure }),
+                Err(failure) => found.unusable.push((loc, failure)),
             }
         }
     }
@@ -227,12 +220,11 @@ async fn read(url: &str, retriever: &Retriever) -> Result<Option<Listing>, Failu
 }
 
 /// Returns the reason why there is no channel: a failure that may pass, if there is one.
-fn reason(mut unusable: Vec<Unusable>) -> Option<Failure> {
-    let temporary = unusable
-        .iter()
-        .position(|unusable| unusable.failure.is_temporary());
+fn reason(mut unusable: Vec<(String, Failure)>) -> Option<Failure> {
+    let is_temporary = |(_, failure): &(String, Failure)| failure.is_temporary();
+    let temporary = unusable.iter().position(is_temporary);
     let first = temporary.or((!unusable.is_empty()).then_some(0))?;
-    Some(unusable.swap_remove(first).failure)
+    Some(unusable.swap_remove(first).1)
 }
 
 fn no_channel(asked: &str, kind: Option<ChannelKind>) -> anyhow::Error {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cli::listen::channels::{FoundChannels, ListenedChannel, Unusable, channels};
+use crate::cli::listen::channels::{FoundChannels, ListenedChannel, channels};
 use crate::cli::listen::memory::Memory;
 use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::{
@@ -91,7 +91,7 @@ impl WatchedDocuments {
                             all.channels.extend(found.channels);
                             all.unusable.extend(found.unusable);
                         }
-                        Err(failure) => all.unusable.push(Unusable { url, failure }),
+                        Err(failure) => all.unusable.push((url, failure)),
                     }
                 }
                 all
@@ -102,13 +102,13 @@ impl WatchedDocuments {
             channels, unusable, ..
         } = found.and_then(Result::ok).unwrap_or_default();
         let wait = wait_after(self.failures.saturating_add(1));
-        for Unusable { url, failure } in &unusable {
+        for (url, failure) in &unusable {
             // Once, and not at each look.
             if !self.unusable.contains(url) {
                 report_unusable(&self.listening.reporter, url, failure, Some(wait));
             }
         }
-        self.note_unusable(unusable.into_iter().map(|one| one.url).collect());
+        self.note_unusable(unusable.into_iter().map(|(url, _)| url).collect());
         channels
     }
 
