@@ -65,15 +65,15 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
 
 /// Returns the address at which this machine reaches a listener.
 pub fn reached(address: &Address) -> Address {
-    let everybody = match address {
+    let unspecified = match address {
         Address::Tcp(tcp) if tcp.ip().is_unspecified() => tcp,
         _ => return address.clone(),
     };
-    let ip = match everybody.ip() {
+    let ip = match unspecified.ip() {
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    Address::Tcp(SocketAddr::new(ip, everybody.port()))
+    Address::Tcp(SocketAddr::new(ip, unspecified.port()))
 }
 
 async fn ask(address: &Address, page: &str) -> anyhow::Result<Response<Bytes>> {

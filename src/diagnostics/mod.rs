@@ -9,9 +9,7 @@ pub mod hub;
 pub mod machine;
 pub mod topic;
 
-use std::net::IpAddr;
-
-use url::{Host, Url};
+use url::Url;
 
 /// A message to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,23 +65,25 @@ pub fn origin(url: &str) -> String {
 
 /// Returns true if the URL refers to the machine that resolves it.
 pub fn is_local(url: &str) -> bool {
-    has_host(url, |ip| ip.is_loopback() || ip.is_unspecified())
+    match Url::parse(url).ok().as_ref().and_then(Url::host) {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        None => false,
+    }
 }
 
 /// Returns true if the URL can be reached only from this machine or a private network.
 fn is_private(url: &str) -> bool {
-    has_host(url, |ip| match ip {
-        IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
-    })
-}
-
-/// Returns true if the host of the URL is this machine by its name, or has a meant address.
-fn has_host(url: &str, is_meant: impl Fn(IpAddr) -> bool) -> bool {
-    match Url::parse(url).ok().as_ref().and_then(Url::host) {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => is_meant(ip.into()),
-        Some(Host::Ipv6(ip)) => is_meant(ip.into()),
+    let Ok(url) = Url::parse(url) else {
+        return false;
+    };
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+        Some(url::Host::Ipv6(ip)) => {
+            ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
+        }
         None => false,
     }
 }
