@@ -16,7 +16,7 @@
 //! | [`control`] | requests of commands to a running daemon, over a socket |
 //! | [`config`] | the configuration: one definition per key, then values that are valid |
 //! | [`daemon`] | the event loop: takes an event, steps the engine, saves, then sends |
-//! | [`cli`] | one file per subcommand, and what they share |
+//! | [`cli`] | the commands, and what they share |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
 //! network, randomness or logging; adaptors (`tree`, `broker`, `admin`, `control`, and those of `websub`) never use

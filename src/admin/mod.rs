@@ -15,54 +15,37 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use resourcesync::escape::escaped_lines;
-use serde::Serialize;
 use tokio::sync::oneshot;
 use websub::headers::is_addressed_to;
 
 use crate::admin::metrics::ExpositionFormat;
-use crate::report::JSON_VERSION;
 use crate::report::status::{Detail, Status};
+use crate::report::{JSON_VERSION, Versioned};
 
 /// Readiness of the daemon, as `/readyz` reports it.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness {
-    flags: Arc<Flags>,
-}
-
-#[derive(Debug, Default)]
-struct Flags {
-    is_saved: AtomicBool,
-    is_settled: AtomicBool,
+    is_saved: Arc<AtomicBool>,
+    is_settled: Arc<AtomicBool>,
 }
 
 impl Readiness {
-    pub fn new() -> Readiness {
-        Readiness::default()
-    }
-
     /// Notes an iteration of the event loop: if the state is saved, and if what is there counts as known.
     pub fn update(&self, is_saved: bool, is_settled: bool) {
-        self.flags.is_saved.store(is_saved, Ordering::Relaxed);
-        self.flags.is_settled.store(is_settled, Ordering::Relaxed);
+        self.is_saved.store(is_saved, Ordering::Relaxed);
+        self.is_settled.store(is_settled, Ordering::Relaxed);
     }
 
     /// Returns the reason why the daemon is not ready.
     fn not_ready(&self) -> Option<&'static str> {
-        if !self.flags.is_settled.load(Ordering::Relaxed) {
+        if !self.is_settled.load(Ordering::Relaxed) {
             Some("not every mount was swept yet, or its Change Lists were not read")
-        } else if !self.flags.is_saved.load(Ordering::Relaxed) {
+        } else if !self.is_saved.load(Ordering::Relaxed) {
             Some("the state cannot be saved")
         } else {
             None
         }
     }
-}
-
-#[derive(Serialize)]
-struct StatusPage<'a> {
-    version: u64,
-    #[serde(flatten)]
-    status: &'a Status,
 }
 
 /// Requests the status from the event loop, which answers through the sender.
@@ -106,27 +89,26 @@ impl Admin {
             return plain(StatusCode::MISDIRECTED_REQUEST, message);
         }
         let uri = request.uri();
-        let Some((_, route)) = ROUTES.iter().find(|(path, _)| *path == uri.path()) else {
-            return empty(StatusCode::NOT_FOUND);
-        };
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if PAGES.contains(&uri.path()) && !is_read {
             let mut page = empty(StatusCode::METHOD_NOT_ALLOWED);
             let allowed = HeaderValue::from_static("GET,HEAD");
             page.headers_mut().insert(ALLOW, allowed);
             return page;
         }
         let query = uri.query().unwrap_or_default();
-        let answered = match route {
-            Route::Health => Ok(plain(StatusCode::OK, "alive\n")),
-            Route::Readiness => Ok(self.ready()),
-            Route::Metrics => self.metrics(request.headers()).await,
-            Route::Status => self.status_json().await,
-            Route::Overview => page::overview(self, query).await,
-            Route::Channels => page::channels(self, query).await,
-            Route::Channel => page::channel(self, query).await,
-            Route::Subscriptions => page::subscriptions(self).await,
-            Route::Payload => page::payload(self, query).await,
-            Route::Configuration => page::configuration(self).await,
+        let answered = match uri.path() {
+            "/healthz" => Ok(plain(StatusCode::OK, "alive\n")),
+            "/readyz" => Ok(self.ready()),
+            "/metrics" => self.metrics(request.headers()).await,
+            "/status.json" => self.status_json().await,
+            "/" => page::overview(self, query).await,
+            "/channels" => page::channels(self, query).await,
+            "/channel" => page::channel(self, query).await,
+            "/subscriptions" => page::subscriptions(self).await,
+            "/payload" => page::payload(self, query).await,
+            "/configuration" => page::configuration(self).await,
+            _ => Ok(empty(StatusCode::NOT_FOUND)),
         };
         answered.unwrap_or_else(|Unanswered| {
             let message = "the event loop does not answer\n";
@@ -160,9 +142,9 @@ impl Admin {
 
     async fn status_json(&self) -> Result<AdminResponse, Unanswered> {
         let status = self.status(Detail::Everything).await?;
-        let page = StatusPage {
+        let page = Versioned {
             version: JSON_VERSION,
-            status: &status,
+            message: &status,
         };
         Ok(match serde_json::to_string(&page) {
             Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
@@ -172,31 +154,17 @@ impl Admin {
 }
 
 /// The pages of the listener.
-#[derive(Debug, Clone, Copy)]
-enum Route {
-    Health,
-    Readiness,
-    Metrics,
-    Status,
-    Overview,
-    Channels,
-    Channel,
-    Subscriptions,
-    Payload,
-    Configuration,
-}
-
-const ROUTES: [(&str, Route); 10] = [
-    ("/healthz", Route::Health),
-    ("/readyz", Route::Readiness),
-    ("/metrics", Route::Metrics),
-    ("/status.json", Route::Status),
-    ("/", Route::Overview),
-    ("/channels", Route::Channels),
-    ("/channel", Route::Channel),
-    ("/subscriptions", Route::Subscriptions),
-    ("/payload", Route::Payload),
-    ("/configuration", Route::Configuration),
+const PAGES: [&str; 10] = [
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/status.json",
+    "/",
+    "/channels",
+    "/channel",
+    "/subscriptions",
+    "/payload",
+    "/configuration",
 ];
 
 /// A response whose body is in memory.

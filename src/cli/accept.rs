@@ -6,12 +6,11 @@ use std::path::Path;
 use resourcesync::escape::escaped;
 use serde_json::json;
 
+use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::exit::Exit;
 use crate::cli::options::AcceptOptions;
-use crate::cli::output::print;
+use crate::cli::output::print_answer;
 use crate::control::{ControlReply, ControlRequest};
-use crate::report::JSON_VERSION;
 use crate::report::status::MissingView;
 use crate::report::status::words::missing_in_words;
 
@@ -19,9 +18,8 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     let daemon = DaemonClient::new(file, &options.ask.tree)?;
     let source = options.source.as_str();
     if options.dry_run {
-        let (missing, is_running) = missing(&daemon, source)?;
-        print(|out| write_missing(out, &missing, is_running, options.ask.output.json))?;
-        return Ok(Exit::Fine);
+        let missing = missing(&daemon, source)?;
+        return write_missing(&missing, options.ask.json);
     }
     let request = ControlRequest::Accept {
         source: source.to_owned(),
@@ -39,19 +37,11 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
         0 => missing(&daemon, source)?.0.absent,
         _ => Vec::new(),
     };
-    print(|out| {
-        if options.ask.output.json {
-            let mut answer = json!({
-                "version": JSON_VERSION,
-                "source": source,
-                "accepted": documents,
-                "running": is_running,
-            });
-            if resources > 0 {
-                answer["resources"] = resources.into();
-            }
-            return writeln!(out, "{answer:#}");
-        }
+    let mut answer = json!({ "source": source, "accepted": documents });
+    if resources > 0 {
+        answer["resources"] = resources.into();
+    }
+    print_answer(options.ask.json, (&answer, is_running), |out| {
         let accepted = missing_in_words(documents, resources);
         match (documents + resources, is_running) {
             (0, _) => write_nothing(out, source, is_running),
@@ -62,8 +52,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
             ),
         }?;
         write_absent(out, &absent)
-    })?;
-    Ok(Exit::Fine)
+    })
 }
 
 fn missing(daemon: &DaemonClient, source: &str) -> anyhow::Result<(MissingView, bool)> {
@@ -78,45 +67,39 @@ fn missing(daemon: &DaemonClient, source: &str) -> anyhow::Result<(MissingView, 
 
 /// Prints what would be accepted.
 fn write_missing(
-    out: &mut impl Write,
-    missing: &MissingView,
-    is_running: bool,
+    (missing, is_running): &(MissingView, bool),
     as_json: bool,
-) -> io::Result<()> {
+) -> anyhow::Result<Exit> {
     let (source, documents) = (&missing.source, missing.documents);
     let resources = missing.sets.iter().map(|(_, missing, _)| missing).sum();
-    if as_json {
-        let mut answer = json!({
-            "version": JSON_VERSION,
-            "source": source,
-            "dry_run": true,
-            "accepted": 0,
-            "missing": documents,
-            "directories": missing.directories,
-            "absent": missing.absent,
-            "running": is_running,
-        });
-        if resources > 0 {
-            let sets = missing.sets.iter();
-            let sets =
-                sets.map(|(set, missing, of)| json!({"set": set, "missing": missing, "of": of}));
-            answer["resources"] = sets.collect();
+    let mut answer = json!({
+        "source": source,
+        "dry_run": true,
+        "accepted": 0,
+        "missing": documents,
+        "directories": missing.directories,
+        "absent": missing.absent,
+    });
+    if resources > 0 {
+        let sets = missing.sets.iter();
+        let sets = sets.map(|(set, missing, of)| json!({"set": set, "missing": missing, "of": of}));
+        answer["resources"] = sets.collect();
+    }
+    print_answer(as_json, (&answer, *is_running), |out| {
+        if documents + resources == 0 {
+            write_nothing(out, source, *is_running)?;
+        } else {
+            let missing = missing_in_words(documents, resources);
+            writeln!(out, "{missing} of {source} would be accepted as deleted:")?;
         }
-        return writeln!(out, "{answer:#}");
-    }
-    if documents + resources == 0 {
-        write_nothing(out, source, is_running)?;
-    } else {
-        let missing = missing_in_words(documents, resources);
-        writeln!(out, "{missing} of {source} would be accepted as deleted:")?;
-    }
-    for directory in &missing.directories {
-        writeln!(out, "  {}", escaped(&directory.to_string()))?;
-    }
-    for (set, missing, of) in &missing.sets {
-        writeln!(out, "  {missing} of {of} resources of {set}")?;
-    }
-    write_absent(out, &missing.absent)
+        for directory in &missing.directories {
+            writeln!(out, "  {}", escaped(&directory.to_string()))?;
+        }
+        for (set, missing, of) in &missing.sets {
+            writeln!(out, "  {missing} of {of} resources of {set}")?;
+        }
+        write_absent(out, &missing.absent)
+    })
 }
 
 fn write_nothing(out: &mut impl Write, source: &str, is_running: bool) -> io::Result<()> {

@@ -1,7 +1,6 @@
 //! `advertise`: the entries that Capability Lists lack to advertise their channels, and the commands of a Destination.
 
 mod patch;
-mod recipe;
 mod sets;
 
 use std::collections::BTreeSet;
@@ -9,33 +8,34 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use resourcesync::advertise::entry;
+use resourcesync::document::Advertisement;
 use resourcesync::escape::escaped;
 use resourcesync::uri::Hub;
 use serde_json::{Value, json};
-use url::{Host, Url};
 
-use crate::cli::advertise::recipe::recipe;
+use crate::cli::Exit;
 use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
 use crate::cli::daemon_client;
-use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{Output, print, say};
 use crate::config::Config;
 use crate::daemon::log::error_chain;
+use crate::diagnostics::{is_local, origin};
 use crate::report::documents::DocumentState;
 use crate::report::{self, JSON_VERSION};
 use crate::state::open::{StateFileError, copy_to_memory};
 use crate::{state, tree};
 
+/// A placeholder for a Destination's callback.
+const CALLBACK: &str = "https://destination.example.net/callback/";
 const NOT_IN_THE_TREE: &str = "is not in the tree: its generator has to add the entry";
 
 pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Result<Exit> {
     let mut config = Config::load(file, &with_url(file, options.source.overrides())?)?;
     // A running daemon knows its addresses, whatever its flags were; flags given here take precedence.
-    let is_given =
-        options.source.network.listen.is_some() || options.source.network.public_url.is_some();
+    let is_given = options.source.listen.is_some() || options.source.public_url.is_some();
     if !is_given && let Some(url) = daemon_client::public_url(&config) {
         config.server.public_url = Some(url);
     }
@@ -76,7 +76,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         say(format_args!("{} {reason}", set.name()));
     }
     print(|out| {
-        if options.output.json {
+        if options.json {
             let sets: Vec<Value> = sets.iter().map(to_json).collect();
             let answer = json!({ "version": JSON_VERSION, "sets": sets });
             writeln!(out, "{answer:#}")
@@ -144,13 +144,7 @@ fn remedy(config: &Config, origin: &str) -> &'static str {
 
 /// Returns scheme, host and port of a URI whose host means another machine on each machine.
 fn local_origin(uri: &str) -> Option<String> {
-    let url = Url::parse(uri).ok()?;
-    let is_local = match url.host()? {
-        Host::Ipv4(address) => address.is_loopback() || address.is_unspecified(),
-        Host::Ipv6(address) => address.is_loopback() || address.is_unspecified(),
-        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
-    };
-    is_local.then(|| url.origin().ascii_serialization())
+    is_local(uri).then(|| origin(uri))
 }
 
 fn to_json(set: &AdvertisedSet) -> Value {
@@ -231,7 +225,7 @@ fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
             AdvertiseOutcome::NotInTheTree => NOT_IN_THE_TREE,
             AdvertiseOutcome::Failed { reason } => reason,
         };
-        write_note(out, &format!("{} {state}", set.list))?;
+        write_lines(out, &escaped(&format!("{} {state}", set.list)))?;
         for channel in &set.channels {
             if let AdvertiseOutcome::NotInTheTree | AdvertiseOutcome::Failed { .. } = set.outcome {
                 write_lines(out, entry(channel).trim_end())?;
@@ -246,12 +240,91 @@ fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
     Ok(())
 }
 
-fn write_note(out: &mut Output, text: &str) -> io::Result<()> {
-    write_lines(out, &escaped(text))
-}
-
 /// Writes lines that begin with `#`, so that none looks like a patch.
 fn write_lines(out: &mut Output, text: &str) -> io::Result<()> {
     text.split('\n')
         .try_for_each(|line| writeln!(out, "{}", format!("# {line}").trim_end()))
+}
+
+/// Returns the channel's addresses, and the commands to discover it, to subscribe and to listen (WebSub sections 4 and
+/// 5).
+fn recipe(channel: &Advertisement) -> String {
+    let topic = channel.topic.as_str();
+    let mut recipe = format!("  topic      {topic} (kind {})\n", channel.kind);
+    for hub in &channel.hubs {
+        recipe += &format!("  hub        {hub}\n");
+    }
+    recipe += &format!("  discover   {}\n", curl(&["--head"], topic));
+    for hub in &channel.hubs {
+        let topic = format!("hub.topic={topic}");
+        let callback = format!("hub.callback={CALLBACK}");
+        let mut form = vec!["--data", "hub.mode=subscribe"];
+        form.extend(["--data-urlencode", &topic, "--data-urlencode", &callback]);
+        recipe += &format!("  subscribe  {}\n", curl(&form, hub.as_str()));
+    }
+    recipe + &format!("  listen     rsnotify listen {}", shell_quoted(topic))
+}
+
+fn curl(arguments: &[&str], uri: &str) -> String {
+    let mut command = "curl".to_owned();
+    // Otherwise these are patterns of several URIs.
+    if uri.contains(['[', ']', '{', '}']) {
+        command += " --globoff";
+    }
+    for argument in arguments.iter().chain([&uri]) {
+        command.push(' ');
+        command += &shell_quoted(argument);
+    }
+    command
+}
+
+/// Quotes a word for a shell.
+fn shell_quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use insta::assert_snapshot;
+    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::document::Advertisement;
+    use resourcesync::uri::{Hub, Topic};
+
+    use super::{recipe, shell_quoted};
+
+    #[test]
+    fn a_channel_is_discovered_subscribed_to_and_watched() {
+        let channel = Advertisement {
+            kind: ChannelKind::Framework,
+            topic: Topic::new("https://e.org/t/?a=1&b='"),
+            hubs: vec![Hub::new("https://h.example/"), Hub::new("http://[::1]/hub")],
+        };
+        assert_snapshot!(recipe(&channel), @r"
+        topic      https://e.org/t/?a=1&b=' (kind framework)
+        hub        https://h.example/
+        hub        http://[::1]/hub
+        discover   curl --head 'https://e.org/t/?a=1&b='\'''
+        subscribe  curl --data hub.mode=subscribe --data-urlencode 'hub.topic=https://e.org/t/?a=1&b='\''' --data-urlencode hub.callback=https://destination.example.net/callback/ https://h.example/
+        subscribe  curl --globoff --data hub.mode=subscribe --data-urlencode 'hub.topic=https://e.org/t/?a=1&b='\''' --data-urlencode hub.callback=https://destination.example.net/callback/ 'http://[::1]/hub'
+        listen     rsnotify listen 'https://e.org/t/?a=1&b='\'''
+        ");
+    }
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        for word in [
+            "plain", "a b", "it's", "$HOME", "`x`", "a&b;c", "é\"\\", "*", "~", "#",
+        ] {
+            let script = format!("printf %s {}", shell_quoted(word));
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+    }
 }

@@ -18,8 +18,8 @@ use websub::publisher::settings::PublishSettings;
 
 use crate::announce::finding::Finding;
 use crate::announce::steps::findings::EXAMPLES;
+use crate::cli::Exit;
 use crate::cli::block_on;
-use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::CheckOptions;
@@ -29,8 +29,7 @@ use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
-use crate::diagnostics::hub::HubTable;
-use crate::diagnostics::{Diagnostic, Severity, changes, clock};
+use crate::diagnostics::{Diagnostic, Severity, clock, topic};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
 use crate::state;
@@ -132,7 +131,7 @@ fn hub_sections(
     if is_running {
         let get = block_on(probe::hub_in_public(&hub.url))?;
         let get = get.context("cannot prepare requests")?;
-        of_hub.extend(about_hub::embedded(&hub.url, &get, HubTable::Hub));
+        of_hub.extend(about_hub::embedded(&hub.url, &get, "hub.url"));
     }
     sections.push(CheckSection::new("hub", of_hub));
     Ok(sections)
@@ -153,7 +152,7 @@ fn report_sections(
     let folded: usize = sections.iter().map(|section| section.folded).sum();
     let count = findings.len() + folded;
     print(|out| {
-        if options.output.json {
+        if options.json {
             let notes = of(Severity::Note);
             let answer = json!({
                 "version": JSON_VERSION,
@@ -254,10 +253,10 @@ fn tree(
     }
     let without_channel = report::channels::sets_without_channel(reader)?;
     tree.diagnostics
-        .extend(changes::changes_not_enabled(&without_channel));
+        .extend(topic::changes_not_enabled(&without_channel));
     let without_list = report::channels::channels_without_list(reader)?;
     tree.diagnostics
-        .extend(changes::no_change_list(&without_list));
+        .extend(topic::no_change_list(&without_list));
     for group in groups.iter().filter(|group| group.acknowledged) {
         let count = counted(group.count, "finding");
         let message = format!(

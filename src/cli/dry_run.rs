@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use websub::hub::delivery::{headers, signature};
-use websub::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
+use websub::hub::{Relay, RelayId, SavedHub, Subscription};
 use websub::publisher::preview::Preview;
 use websub::publisher::settings::PublishSettings;
 use websub::retry::MAX_RETRY_AFTER;
@@ -15,11 +15,11 @@ use websub::secret::MASKED;
 
 use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
-use crate::announce::plan::{Mode, Plan};
+use crate::announce::plan::Mode;
 use crate::announce::time::later;
 use crate::broker::client::{messages, send_frame};
 use crate::broker::settings::BrokerSettings;
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{counted, print, say};
 use crate::cli::play_forward::play_forward;
@@ -53,9 +53,18 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     };
     let planned = play_forward(&mut scan.engine, scan.begun, take, now, until)?;
 
-    let embedded = EmbeddedDeliveries::new(&plan, &saved.subscriptions);
-    // Requests as text, each below a line that describes it.
-    let mut shown = embedded.owed(&relays, now);
+    let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
+    let embedded = embedded.map(|embedded| &embedded.hub);
+    // Requests as text, each below a line that describes it; first the deliveries owed since an earlier run.
+    let mut shown = Vec::new();
+    for relay in &relays {
+        for (subscription, progress) in &saved.subscriptions {
+            let at = progress.next_try.map_or(now, |at| at.max(now));
+            if progress.heard < relay.id {
+                shown.extend(delivery(embedded, relay, subscription, (at, now)));
+            }
+        }
+    }
     for (at, submission) in &planned {
         let wait = wait(*at, now);
         if let Some(broker) = brokers.iter().find(|broker| broker.name == submission.hub) {
@@ -64,7 +73,13 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         }
         match hubs.iter().find(|hub| hub.hub == submission.hub) {
             Some(hub) => shown.push(format!("# {wait}: {}", submitted(submission, hub))),
-            None => shown.extend(embedded.relayed(submission, *at, now)),
+            None => {
+                let relay = relay_of(submission);
+                let subscriptions = saved.subscriptions.iter();
+                shown.extend(subscriptions.filter_map(|(subscription, _)| {
+                    delivery(embedded, &relay, subscription, (*at, now))
+                }));
+            }
         }
     }
     for notice in scan.notices {
@@ -128,74 +143,37 @@ fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
     format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")
 }
 
-/// The deliveries of the embedded hub to its subscribers.
-struct EmbeddedDeliveries<'a> {
-    hub: Option<Hub>,
-    subscriptions: &'a [(Subscription, DeliveryProgress)],
+/// Returns a submission to the embedded hub, as it would relay it.
+fn relay_of(submission: &Submission) -> Relay {
+    let notification = submission.relayed();
+    Relay {
+        id: RelayId(u64::MAX),
+        topic: notification.topic,
+        seq: notification.seq,
+        body: notification.body,
+        headers: notification.headers,
+    }
 }
 
-impl<'a> EmbeddedDeliveries<'a> {
-    fn new(
-        plan: &Plan,
-        subscriptions: &'a [(Subscription, DeliveryProgress)],
-    ) -> EmbeddedDeliveries<'a> {
-        let hubs = plan.hubs.iter();
-        let mut embedded = hubs.filter(|hub| hub.mode == Mode::Embedded);
-        EmbeddedDeliveries {
-            hub: embedded.next().map(|hub| hub.hub.clone()),
-            subscriptions,
-        }
+/// Returns the delivery of the embedded hub to a subscriber, if there is one at that time.
+fn delivery(
+    hub: Option<&Hub>,
+    relay: &Relay,
+    subscription: &Subscription,
+    (at, now): (Timestamp, Timestamp),
+) -> Option<String> {
+    if subscription.topic != relay.topic || !subscription.is_live(at) {
+        return None;
     }
-
-    /// Deliveries owed since an earlier run.
-    fn owed(&self, relays: &[Relay], now: Timestamp) -> Vec<String> {
-        let mut shown = Vec::new();
-        for relay in relays {
-            for (subscription, progress) in self.subscriptions {
-                let at = progress.next_try.map_or(now, |at| at.max(now));
-                if progress.heard < relay.id {
-                    shown.extend(self.shown(relay, subscription, at, now));
-                }
-            }
-        }
-        shown
-    }
-
-    fn relayed(&self, submission: &Submission, at: Timestamp, now: Timestamp) -> Vec<String> {
-        let notification = submission.relayed();
-        let relay = Relay {
-            id: RelayId(u64::MAX),
-            topic: notification.topic,
-            seq: notification.seq,
-            body: notification.body,
-            headers: notification.headers,
-        };
-        let subscriptions = self.subscriptions.iter();
-        subscriptions
-            .filter_map(|(subscription, _)| self.shown(&relay, subscription, at, now))
-            .collect()
-    }
-
-    fn shown(
-        &self,
-        relay: &Relay,
-        subscription: &Subscription,
-        at: Timestamp,
-        now: Timestamp,
-    ) -> Option<String> {
-        if subscription.topic != relay.topic || !subscription.is_live(at) {
-            return None;
-        }
-        let secret = subscription.secret.as_ref();
-        let signature = secret.map(|secret| signature(secret, &relay.body));
-        let Relay { seq, topic, .. } = relay;
-        let headers = headers(topic, &relay.headers, self.hub.as_ref()?, signature);
-        let (wait, callback) = (wait(at, now), &subscription.callback);
-        let request = Preview::new(callback.as_str(), headers, &relay.body);
-        Some(format!(
-            "# {wait}: notification {seq} of {topic}, to the subscriber {callback}\n{request}"
-        ))
-    }
+    let secret = subscription.secret.as_ref();
+    let signature = secret.map(|secret| signature(secret, &relay.body));
+    let Relay { seq, topic, .. } = relay;
+    let headers = headers(topic, &relay.headers, hub?, signature);
+    let (wait, callback) = (wait(at, now), &subscription.callback);
+    let request = Preview::new(callback.as_str(), headers, &relay.body);
+    Some(format!(
+        "# {wait}: notification {seq} of {topic}, to the subscriber {callback}\n{request}"
+    ))
 }
 
 /// Returns the time until then in words.

@@ -4,7 +4,7 @@
 //! and no secret, only the address of the admin listener.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -19,8 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use crate::cli::Exit;
 use crate::cli::block_on;
-use crate::cli::exit::Exit;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
 use crate::config::address::Address;
@@ -36,7 +36,14 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
         admin_listen: options.admin_listen.clone(),
         ..options.tree.overrides()
     };
-    let address = reached(admin_address(file, &overrides)?)?;
+    let address = admin_address(file, &overrides)?;
+    if matches!(address, Address::Tcp(tcp) if tcp.port() == 0) {
+        bail!(
+            "the admin listener takes any free port, and only the daemon's log says which: give it one in \
+             server.admin_listen"
+        );
+    }
+    let address = reached(&address);
     let page = if options.ready { "/readyz" } else { "/healthz" };
     let patience = duration::display(options.timeout);
     let answered = block_on(async { timeout(options.timeout, ask(&address, page)).await })?;
@@ -57,23 +64,16 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
 }
 
 /// Returns the address at which this machine reaches a listener.
-fn reached(address: Address) -> anyhow::Result<Address> {
-    let Address::Tcp(mut tcp) = address else {
-        return Ok(address);
+pub fn reached(address: &Address) -> Address {
+    let unspecified = match address {
+        Address::Tcp(tcp) if tcp.ip().is_unspecified() => tcp,
+        _ => return address.clone(),
     };
-    if tcp.port() == 0 {
-        bail!(
-            "the admin listener takes any free port, and only the daemon's log says which: give it one in \
-             server.admin_listen"
-        );
-    }
-    if tcp.ip().is_unspecified() {
-        tcp.set_ip(match tcp.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    Ok(Address::Tcp(tcp))
+    let ip = match unspecified.ip() {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    Address::Tcp(SocketAddr::new(ip, unspecified.port()))
 }
 
 async fn ask(address: &Address, page: &str) -> anyhow::Result<Response<Bytes>> {
@@ -113,7 +113,7 @@ mod tests {
             ("unix:/run/a.sock", "unix:/run/a.sock"),
         ] {
             let address = Address::parse(listens).unwrap();
-            assert_eq!(reached(address).unwrap().to_string(), reached_at);
+            assert_eq!(reached(&address).to_string(), reached_at);
         }
     }
 }

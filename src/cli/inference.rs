@@ -1,7 +1,7 @@
 //! The prefix that `--root` is published as, without `--url`: the Capability Lists in it name their documents.
 
+use std::fs;
 use std::path::Path;
-use std::{fs, io};
 
 use crate::announce::steps::naming::Naming;
 use crate::cli::one_shot_scan::scan_beside;
@@ -16,12 +16,8 @@ const MAX_OFFERED: usize = 5;
 
 /// The error if the prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]
-pub enum NoUrl {
-    #[error("cannot read the directory {root}: {reason}; correct --root")]
-    Unreadable { root: String, reason: io::Error },
-    #[error("cannot tell what {root} is published as: {reason}; give --url URI")]
-    Unknown { root: String, reason: String },
-}
+#[error("{0}")]
+pub struct NoUrl(String);
 
 /// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
 pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
@@ -34,8 +30,9 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     };
     let config = Config::load(file, &with(UNKNOWN))?;
     if let Err(reason) = fs::read_dir(root) {
-        let root = root.display().to_string();
-        return Err(NoUrl::Unreadable { root, reason }.into());
+        let root = root.display();
+        let error = format!("cannot read the directory {root}: {reason}; correct --root");
+        return Err(NoUrl(error).into());
     }
     let scan = scan_beside(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
@@ -45,9 +42,9 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
         .map(|mount| Naming::of(scan.engine.db(), source, mount));
     let naming = naming.transpose()?.unwrap_or_default();
     let Some(prefix) = naming.majority() else {
-        let root = root.display().to_string();
-        let reason = reason(&naming, &scan.notices);
-        return Err(NoUrl::Unknown { root, reason }.into());
+        let (root, reason) = (root.display(), reason(&naming, &scan.notices));
+        let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
+        return Err(NoUrl(error).into());
     };
     say(format_args!(
         "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",

@@ -10,7 +10,6 @@ mod keeper;
 mod memory;
 mod missed;
 mod notification;
-mod patience;
 mod printer;
 mod receiver;
 mod report;
@@ -33,20 +32,20 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use websub::subscriber::{CallbackKey, Destination};
 
+use crate::cli::Exit;
 use crate::cli::block_on;
-use crate::cli::exit::Exit;
-use crate::cli::listen::change_key::Heard;
-use crate::cli::listen::channels::{ListenedChannel, Unusable, channels};
+use crate::cli::listen::change_key::KeySet;
+use crate::cli::listen::channels::{ListenedChannel, channels};
 use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::printer::{Printer, Text};
+use crate::cli::listen::printer::{Reporter, Text};
 use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
-use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::state::{ListenState, SavedState, SavedSubscription};
 use crate::cli::listen::watched::WatchedDocuments;
-use crate::cli::options::{ListenKind, ListenOptions};
+use crate::cli::options::ListenOptions;
 use crate::daemon::log::error_chain;
 
 /// Lease to request, unless another is given.
@@ -69,10 +68,7 @@ const STOP_PRINTING_AFTER: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Exit> {
-    let reporter = Reporter {
-        is_json: options.json,
-        printer: Printer::start().context("cannot start the thread that prints")?,
-    };
+    let reporter = Reporter::start(options.json).context("cannot start the thread that prints")?;
     block_on(async {
         let ended = match &options.broker {
             Some(name) => broker::run(name, file, options, &reporter).await,
@@ -81,51 +77,53 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
         let exit = ended.map_or_else(
             |failure| {
                 let reason = error_chain(failure.error.as_ref());
-                reporter.printer.report(Text::Message(reason));
+                reporter.print_later(Text::Message(reason));
                 failure.exit
             },
             |()| Exit::Fine,
         );
-        reporter.printer.finish().await;
+        reporter.finish().await;
         exit
     })
 }
 
 async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure> {
     let mut signals = StopSignals::new().context("cannot wait for signals")?;
-    let state = Arc::new(ListenState::load(options.state.as_deref())?);
+    let state = ListenState::load(options.state.as_deref())?;
     let hub = options.hub.as_deref().map(Hub::new);
-    let WantedChannels { channels, unusable } =
-        wanted_channels(options, hub.as_ref(), &state, reporter).await?;
-    let destination = Arc::new(bind(options, &state).await?);
+    let (channels, unusable) = wanted_channels(options, hub.as_ref(), &state, reporter).await?;
+    let destination = bind(options, &state).await?;
     save_subscriptions(&state, &channels, destination.address.port()).await?;
 
-    let (stop, stopped) = watch::channel(false);
+    let (stop, is_stopped) = watch::channel(false);
     let (first, mut firsts) = mpsc::unbounded_channel();
-    let look = Arc::new(Notify::new());
-    let mut watched = WatchedDocuments::new(options, hub.as_ref(), &state, &channels, reporter);
-    watched.note_unusable(unusable);
-    let opening = SubscriptionOpener {
-        options,
-        is_hub_given: hub.is_some(),
-        reporter,
-        state: &state,
-        destination: &destination,
+    let lease = options.lease;
+    let listening = Arc::new(Listening {
+        kind: options.kind,
+        hub,
+        lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
+        recipient: recipient(options),
+        reporter: reporter.clone(),
+        state,
+        destination,
         first,
-        look: &look,
-        stopped,
-    };
+        look: Notify::new(),
+        stop: is_stopped,
+    });
+    let destination = &listening.destination;
+    let mut watched = WatchedDocuments::new(&listening, &channels);
+    watched.note_unusable(unusable);
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in channels.into_values() {
-        keepers.extend(opening.open(channel, FoundAt::Start, &mut receivers));
+        keepers.extend(listening.open(channel, false, &mut receivers));
     }
     // All callbacks are known by now.
     destination.serve();
     let mut undecided = Undecided::new(keepers.len(), reporter);
     let mut subscriptions = JoinSet::new();
     for keeper in keepers {
-        subscriptions.spawn(keeper.run(opening.stopped.clone()));
+        subscriptions.spawn(keeper.run());
     }
     let outcome = loop {
         tokio::select! {
@@ -140,13 +138,13 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
                 Ok(()) => {}
                 ended => break of_output(ended),
             },
-            () = look.notified() => watched.look_soon(),
+            () = listening.look.notified() => watched.look_soon(),
             found = watched.found() => {
                 let port = destination.address.port();
                 for channel in watched.save(found, port) {
                     undecided.left += 1;
-                    if let Some(keeper) = opening.open(channel, FoundAt::Later, &mut receivers) {
-                        subscriptions.spawn(keeper.run(opening.stopped.clone()));
+                    if let Some(keeper) = listening.open(channel, true, &mut receivers) {
+                        subscriptions.spawn(keeper.run());
                     }
                 }
             }
@@ -154,7 +152,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     };
     // An error means that all have ended.
     let _ = stop.send(true);
-    finish(subscriptions, receivers, &destination, &mut signals).await;
+    finish(subscriptions, receivers, destination, &mut signals).await;
     outcome
 }
 
@@ -182,32 +180,33 @@ async fn finish(
     }
 }
 
-/// The parts of which each subscription is made.
-struct SubscriptionOpener<'a> {
-    options: &'a ListenOptions,
-    is_hub_given: bool,
-    reporter: &'a Reporter,
-    state: &'a Arc<ListenState>,
-    destination: &'a Arc<Destination>,
+/// The parts that all subscriptions share.
+#[derive(Debug)]
+struct Listening {
+    kind: Option<ChannelKind>,
+    /// The hub of the command line, whatever the topics name.
+    hub: Option<Hub>,
+    /// The lease to request.
+    lease: Duration,
+    recipient: Recipient,
+    reporter: Reporter,
+    state: ListenState,
+    destination: Destination,
+    /// Receives the outcome of each first request.
     first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
-    look: &'a Arc<Notify>,
-    stopped: watch::Receiver<bool>,
+    /// Notified when a document that advertises channels has changed.
+    look: Notify,
+    /// True once nothing more is to be handed over.
+    stop: watch::Receiver<bool>,
 }
 
-/// The time when a channel was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FoundAt {
-    Start,
-    Later,
-}
-
-impl SubscriptionOpener<'_> {
+impl Listening {
     /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
     /// which is to be run.
     fn open(
-        &self,
+        self: &Arc<Self>,
         channel: ListenedChannel,
-        found_at: FoundAt,
+        is_found_later: bool,
         receivers: &mut JoinSet<io::Result<()>>,
     ) -> Option<Keeper> {
         let saved = self.state.saved();
@@ -219,57 +218,37 @@ impl SubscriptionOpener<'_> {
         let (subscription, received) = self.destination.open(&key, &channel.topic);
         let check = Arc::new(Notify::new());
         let receiver = Receiver {
+            listening: Arc::clone(self),
             topic: channel.topic.clone(),
             received,
             check: Arc::clone(&check),
-            recipient: recipient(self.options),
-            reporter: self.reporter.clone(),
-            state: Arc::clone(self.state),
             memory: saved.memory.clone(),
-            heard: Heard::default(),
+            heard: KeySet::default(),
             retry: Retry::default(),
-            look: Arc::clone(self.look),
-            stop: self.stopped.clone(),
         };
         receivers.spawn(receiver.run());
-        let lease = self.options.lease;
         Some(Keeper {
-            destination: Arc::clone(self.destination),
+            listening: Arc::clone(self),
             subscription,
             channel,
-            is_hub_given: self.is_hub_given,
-            lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
-            reporter: self.reporter.clone(),
-            state: Arc::clone(self.state),
             check,
             is_verified: saved.is_verified,
-            is_found_later: found_at == FoundAt::Later,
-            first: self.first.clone(),
+            is_found_later,
         })
     }
 }
 
-/// The channels of all URLs.
-struct WantedChannels {
-    /// By topic.
-    channels: BTreeMap<String, ListenedChannel>,
-    /// URLs of documents and topics that are reported as unusable, and read again later.
-    unusable: BTreeSet<String>,
-}
-
-/// Finds the channels of all URLs. Channels that cannot be read now and were known before stay as they were.
+/// Finds the channels of all URLs, by topic, and the URLs of documents and topics that are reported as unusable, to be read
+/// again later. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
     options: &ListenOptions,
     hub: Option<&Hub>,
     state: &ListenState,
     reporter: &Reporter,
-) -> Result<WantedChannels, Failure> {
-    let kind = kind(options);
+) -> Result<(BTreeMap<String, ListenedChannel>, BTreeSet<String>), Failure> {
+    let kind = options.kind;
     let saved = state.saved();
-    let mut wanted = WantedChannels {
-        channels: BTreeMap::new(),
-        unusable: BTreeSet::new(),
-    };
+    let (mut wanted, mut all_unusable) = (BTreeMap::new(), BTreeSet::new());
     for asked in &options.urls {
         let of_asked = saved.subscriptions.iter();
         let of_asked = of_asked.filter(|(_, saved)| {
@@ -280,7 +259,7 @@ async fn wanted_channels(
             .collect();
         let (found, unusable) = match channels(asked, kind, hub).await {
             Ok(found) => {
-                let is_unusable = |url: &str| found.unusable.iter().any(|one| one.url == url);
+                let is_unusable = |url: &str| found.unusable.iter().any(|(one, _)| one == url);
                 known.retain(|known| {
                     let list = known.capability_list.as_deref();
                     let is_unread = list.is_none_or(|list| !found.lists.contains(list));
@@ -293,24 +272,21 @@ async fn wanted_channels(
                 (found.channels, found.unusable)
             }
             Err(failure) if known.is_empty() => return Err(failure),
-            Err(failure) => {
-                let url = asked.clone();
-                (Vec::new(), vec![Unusable { url, failure }])
-            }
+            Err(failure) => (Vec::new(), vec![(asked.clone(), failure)]),
         };
         // A topic that was given itself is requested all the same, and not looked for again.
         let is_topic = found.is_empty() && known.iter().all(|known| known.kind.is_none());
-        for Unusable { url, failure } in unusable {
+        for (url, failure) in unusable {
             let wait = (!is_topic).then(|| wait_after(1));
             report_unusable(reporter, &url, &failure, wait);
-            wanted.unusable.insert(url);
+            all_unusable.insert(url);
         }
         for channel in found.into_iter().chain(known) {
             let topic = channel.topic.as_str().to_owned();
-            wanted.channels.entry(topic).or_insert(channel);
+            wanted.entry(topic).or_insert(channel);
         }
     }
-    Ok(wanted)
+    Ok((wanted, all_unusable))
 }
 
 fn report_unusable(reporter: &Reporter, url: &str, failure: &Failure, wait: Option<Duration>) {
@@ -329,25 +305,13 @@ fn wait_after(failures: u32) -> Duration {
         .min(LOOK_AGAIN_AFTER)
 }
 
-/// Returns the kind of channels that is wanted; none if both are.
-fn kind(options: &ListenOptions) -> Option<ChannelKind> {
-    options.kind.map(|kind| match kind {
-        ListenKind::Framework => ChannelKind::Framework,
-        ListenKind::Change => ChannelKind::Change,
-    })
-}
-
 /// Returns the channel of an earlier run.
 fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> ListenedChannel {
     ListenedChannel {
         asked: saved.asked.clone(),
         topic: Topic::new(topic),
         hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
-        kind: if saved.is_advertised() {
-            saved.memory.kind
-        } else {
-            None
-        },
+        kind: saved.advertised_by.as_ref().and(saved.memory.kind),
         capability_list: saved.advertised_by.clone().or(saved.memory.up.clone()),
     }
 }
@@ -508,16 +472,10 @@ fn of_output(ended: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure::plain(error)
-    }
-}
-
 /// Waits until it is to stop.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn stopped(stop: &watch::Receiver<bool>) {
     // An error means that the sender has ended, and so has everything else.
-    let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+    let _ = stop.clone().wait_for(|is_stopped| *is_stopped).await;
 }
 
 /// The signals that stop it. They count from the creation on.
@@ -549,8 +507,7 @@ impl StopSignals {
 #[cfg(test)]
 mod tests {
     use super::{
-        Duration, Exit, Failure, FirstFailure, Printer, Reporter, StopSignals, Undecided,
-        wait_after,
+        Duration, Exit, Failure, FirstFailure, Reporter, StopSignals, Undecided, wait_after,
     };
 
     fn failed(exit: Exit) -> Result<(), FirstFailure> {
@@ -564,10 +521,7 @@ mod tests {
 
     #[test]
     fn it_ends_only_if_every_first_request_fails() {
-        let reporter = Reporter {
-            is_json: false,
-            printer: Printer::start().unwrap(),
-        };
+        let reporter = Reporter::start(false).unwrap();
         let mut undecided = Undecided::new(2, &reporter);
         assert!(undecided.decided(failed(Exit::Refused)).is_none());
         let failure = undecided.decided(failed(Exit::Temporary)).unwrap();

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Command, CommandFactory};
+use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-use crate::cli::exit::Exit;
-use crate::cli::options::{CompletionsOptions, ManOptions, Options, Shell};
+use crate::cli::Exit;
+use crate::cli::options::Options;
 use crate::cli::output::print;
 
 /// Exit codes of all commands; the argument parser has that of wrong usage too.
@@ -98,11 +99,11 @@ const FILES: [(&str, &str); 3] = [
     ),
 ];
 
-pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
+pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
     // `help` repeats what each page says.
     let mut command = Options::command().disable_help_subcommand(true);
     command.build();
-    match &options.directory {
+    match directory {
         Some(directory) => {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -116,14 +117,9 @@ pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-pub fn completions(options: &CompletionsOptions) -> anyhow::Result<Exit> {
-    let generator = match options.shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-        Shell::Fish => clap_complete::Shell::Fish,
-    };
+pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(generator, &mut Options::command(), "rsnotify", &mut script);
+    clap_complete::generate(shell, &mut Options::command(), "rsnotify", &mut script);
     print(|out| out.exact(&script))?;
     Ok(Exit::Fine)
 }

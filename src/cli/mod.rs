@@ -1,13 +1,11 @@
-//! The command line: one file per subcommand.
+//! The command line: its commands, and their exit codes.
 
 mod accept;
 mod advertise;
-mod backup;
 mod check;
 mod config;
 mod daemon_client;
 mod dry_run;
-pub mod exit;
 mod health;
 mod inference;
 mod listen;
@@ -19,17 +17,16 @@ mod outbox;
 mod output;
 mod play_forward;
 mod progress;
-mod reload;
 mod replace;
 mod resend;
 mod run;
 mod scan;
-mod scan_file;
 mod snippet;
 mod status;
 mod subscriptions;
 mod token;
-mod variables;
+
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
@@ -37,7 +34,6 @@ use resourcesync::escape::escaped_lines;
 use websub::publisher::settings::PublishSettingsError;
 
 use crate::broker::settings::BrokerSettingsError;
-use crate::cli::exit::Exit;
 use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
 use crate::config::Config;
@@ -45,10 +41,47 @@ use crate::config::file::ConfigError;
 use crate::config::log::{Log, LogFormat, LogLevel};
 use crate::daemon::log::error_chain;
 
+/// Waits between attempts to reach a broker, or to hand its message to a command, in seconds.
+const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
+
+/// The result of a command. The argument parser itself exits with 2 for wrong usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Fine = 0,
+    /// Something was found, or failed.
+    Failure = 1,
+    /// The command line lacks something.
+    Usage = 2,
+    /// A hub refuses a subscription request, or a broker a message.
+    Refused = 69,
+    /// A hub, topic or broker fails in a way that may pass.
+    Temporary = 75,
+    /// A hub does not verify a subscription.
+    NotVerified = 76,
+    /// A hub denies a subscription.
+    Denied = 77,
+    /// The configuration is wrong. No other error has this code, and a service manager need not try again.
+    Configuration = 78,
+}
+
+impl Exit {
+    /// Returns the code, from 69 on as `sysexits.h` has them.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
 /// Runs the command that the arguments name, and reports its error.
 pub fn main() -> Exit {
     let options = Options::parse();
-    if let Some(error) = variables::unknown(std::env::vars_os().map(|(name, _)| name)) {
+    if let Some(error) = config::unknown_variable(std::env::vars_os().map(|(name, _)| name)) {
         eprintln!("rsnotify: {}", escaped_lines(&error));
         return Exit::Configuration;
     }
@@ -73,15 +106,15 @@ pub fn main() -> Exit {
         Command::Listen(listen) => listen::listen(file, listen),
         Command::Resend(resend) => resend::resend(file, resend),
         Command::Advertise(advertise) => advertise::advertise(file, advertise),
-        Command::Backup(backup) => backup::backup(file, backup),
+        Command::Backup { to, state } => run::backup(file, to, state),
         Command::Token(token) => token::token(file, token),
-        Command::Reload(state) => reload::reload(file, state),
+        Command::Reload(state) => run::reload(file, state),
         Command::Health(health) => health::health(file, health),
-        Command::Completions(completions) => man::completions(completions),
-        Command::Man(man) => man::man(man),
+        Command::Completions { shell } => man::completions(*shell),
+        Command::Man { directory } => man::man(directory.as_deref()),
         Command::Config(config) => config::config(file, config),
         Command::Schema => config::schema(),
-        Command::Snippet(snippet) => snippet::snippet(file, snippet),
+        Command::Snippet { server, source } => snippet::snippet(file, *server, source),
     };
     match outcome {
         Ok(exit) => exit,

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use jiff::Timestamp;
-use resourcesync::uri::Uri;
 use rusqlite::Connection;
 use websub::http::Clock;
 
@@ -95,7 +94,14 @@ impl OneShotScan {
 
 /// Returns the plan of a configuration.
 pub fn plan(config: &Config) -> anyhow::Result<Plan> {
-    Ok(config.plan(&public_url(config)?))
+    let public_url = match (config.server.known_public_url(), &config.server.listen) {
+        (Some(url), _) => url,
+        (None, Address::Tcp(address)) => config.server.public_url_at(*address),
+        (None, Address::Unix(_)) => {
+            anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url")
+        }
+    };
+    Ok(config.plan(&public_url))
 }
 
 /// Sweeps every mount once, with the saved state.
@@ -239,18 +245,5 @@ impl OneShotScan {
             "SELECT mount, path FROM document WHERE presence BETWEEN 1 AND 3 UNION SELECT mount, path FROM trouble",
             (),
         )
-    }
-}
-
-/// Returns the public URL.
-fn public_url(config: &Config) -> anyhow::Result<Uri> {
-    if let Some(url) = config.server.known_public_url() {
-        return Ok(url);
-    }
-    match &config.server.listen {
-        Address::Tcp(address) => Ok(config.server.public_url_at(*address)),
-        Address::Unix(_) => {
-            anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url")
-        }
     }
 }

@@ -7,8 +7,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use resourcesync::channel_kind::ChannelKind;
 use url::Url;
 
@@ -20,7 +21,7 @@ use crate::report::status::Condition;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
-#[command(name = "rsnotify", version, arg_required_else_help = true)]
+#[command(name = "rsnotify", version, arg_required_else_help = true, mut_subcommands = with_variables)]
 pub struct Options {
     #[command(subcommand)]
     pub command: Command,
@@ -97,7 +98,14 @@ pub enum Command {
     /// Write a copy of the state to a new file, while the daemon runs or not
     ///
     /// The copy has the secrets of the embedded hub's subscribers: only its user may read it.
-    Backup(BackupOptions),
+    Backup {
+        /// The file to write, which must not exist
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+
+        #[command(flatten)]
+        state: StateOptions,
+    },
     /// Have the running daemon reload its configuration, and wait for the outcome
     ///
     /// Prints what that changes. If the new configuration is wrong, the daemon keeps the previous one, and the exit status
@@ -107,27 +115,45 @@ pub enum Command {
     Health(HealthOptions),
     /// Print completions for a shell
     #[command(display_order = 900)]
-    Completions(CompletionsOptions),
+    Completions {
+        /// The shell
+        #[arg(
+            value_name = "SHELL",
+            value_parser = named([Shell::Bash, Shell::Zsh, Shell::Fish], |shell| shell.to_string().into())
+        )]
+        shell: Shell,
+    },
     /// Print the manual page, or write all of them to a directory
     #[command(display_order = 900)]
-    Man(ManOptions),
+    Man {
+        /// The directory to write all pages to [default: print the page of rsnotify alone]
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
     /// Print the effective configuration, with defaults and without secrets
     Config(ConfigOptions),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
     /// Print the configuration of a reverse proxy for topics and the embedded hub
-    Snippet(SnippetOptions),
+    Snippet {
+        /// The web server in front
+        #[arg(value_enum, value_name = "SERVER")]
+        server: WebServer,
+
+        #[command(flatten)]
+        source: SourceOptions,
+    },
 }
 
 /// Flags that name a tree, in place of the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TreeOptions {
     /// The directory that is published; replaces the file's sources by one named "main"
-    #[arg(long, value_name = "DIR", env = "RSNOTIFY_ROOT")]
+    #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 
     /// The URI that --root is published as [default: as its Capability Lists name it]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_URL")]
+    #[arg(long, value_name = "URI")]
     pub url: Option<String>,
 
     #[command(flatten)]
@@ -154,46 +180,33 @@ impl TreeOptions {
     }
 }
 
-/// Flags that name topics and hubs, in place of the configuration file.
-#[derive(Debug, Clone, Default, Args)]
-pub struct NetworkOptions {
-    /// The hub to notify; replaces the file's hubs [default: the embedded hub]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
-    pub hub: Option<String>,
-
-    /// The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
-    pub listen: Option<String>,
-
-    /// The public URL of --listen [default: http://LISTEN/]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
-    pub public_url: Option<String>,
-}
-
-impl NetworkOptions {
-    pub fn overrides(&self, rest: Overrides) -> Overrides {
-        Overrides {
-            hub: self.hub.clone(),
-            listen: self.listen.clone(),
-            public_url: self.public_url.clone(),
-            ..rest
-        }
-    }
-}
-
 /// Flags that name a Source, in place of the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SourceOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    #[command(flatten)]
-    pub network: NetworkOptions,
+    /// The hub to notify; replaces the file's hubs [default: the embedded hub]
+    #[arg(long, value_name = "URI")]
+    pub hub: Option<String>,
+
+    /// The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+
+    /// The public URL of --listen [default: http://LISTEN/]
+    #[arg(long, value_name = "URI")]
+    pub public_url: Option<String>,
 }
 
 impl SourceOptions {
     pub fn overrides(&self) -> Overrides {
-        self.network.overrides(self.tree.overrides())
+        Overrides {
+            hub: self.hub.clone(),
+            listen: self.listen.clone(),
+            public_url: self.public_url.clone(),
+            ..self.tree.overrides()
+        }
     }
 }
 
@@ -201,7 +214,7 @@ impl SourceOptions {
 #[derive(Debug, Clone, Default, Args)]
 pub struct StateOptions {
     /// The directory of the state file
-    #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
+    #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
 
@@ -216,42 +229,11 @@ pub struct TokenOptions {
     pub topics: Vec<String>,
 
     /// Add the publisher to the hub's configuration, have the running hub reload it, and print the Source's lines
-    #[arg(
-        long,
-        env = "RSNOTIFY_WRITE",
-        value_parser = FalseyValueParser::new(),
-        requires = "topics"
-    )]
+    #[arg(long, requires = "topics")]
     pub write: bool,
 
     #[command(flatten)]
     pub state: StateOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct BackupOptions {
-    /// The file to write, which must not exist
-    #[arg(value_name = "FILE")]
-    pub to: PathBuf,
-
-    #[command(flatten)]
-    pub state: StateOptions,
-}
-
-/// The flag that names the admin listener.
-#[derive(Debug, Clone, Args)]
-pub struct AdminOptions {
-    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
-}
-
-/// The flag for output that programs read.
-#[derive(Debug, Clone, Args)]
-pub struct OutputOptions {
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -260,28 +242,33 @@ pub struct RunOptions {
     pub keys: ConfigOptions,
 
     /// Print the requests that would be sent to hubs now; send and save nothing
-    #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Flags about the log of a daemon.
+/// Flags of daemons alone.
 #[derive(Debug, Clone, Args)]
-pub struct LogOptions {
+pub struct DaemonOptions {
+    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR")]
+    pub admin_listen: Option<String>,
+
     /// The format of log lines [default: human]
-    #[arg(long, value_enum, value_name = "FORMAT", env = "RSNOTIFY_LOG_FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 
     /// The lowest level to log, to standard error [default: info]
-    #[arg(long, value_enum, value_name = "LEVEL", env = "RSNOTIFY_LOG_LEVEL")]
+    #[arg(long, value_enum, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
 }
 
-impl LogOptions {
-    pub fn overrides(&self, rest: Overrides) -> Overrides {
+impl DaemonOptions {
+    pub fn overrides(&self, others: Overrides) -> Overrides {
         Overrides {
+            admin_listen: self.admin_listen.clone(),
             log_format: self.log_format,
             log_level: self.log_level,
-            ..rest
+            ..others
         }
     }
 }
@@ -292,23 +279,18 @@ pub struct HubOptions {
     pub state: StateOptions,
 
     /// The address to serve the hub at [default: 127.0.0.1:8400]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
 
     #[command(flatten)]
-    pub admin: AdminOptions,
-
-    #[command(flatten)]
-    pub log: LogOptions,
+    pub daemon: DaemonOptions,
 }
 
 impl HubOptions {
     pub fn overrides(&self) -> Overrides {
-        self.log.overrides(Overrides {
-            state_dir: self.state.state_dir.clone(),
+        self.daemon.overrides(Overrides {
             listen: self.listen.clone(),
-            admin_listen: self.admin.admin_listen.clone(),
-            ..Overrides::default()
+            ..self.state.overrides()
         })
     }
 }
@@ -319,15 +301,16 @@ pub struct CheckOptions {
     pub source: SourceOptions,
 
     /// Print each finding, instead of three of a kind and the number of others
-    #[arg(long, env = "RSNOTIFY_ALL", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub all: bool,
 
     /// Check the configuration only, not trees, machine, topics and hubs
-    #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub no_environment: bool,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -337,7 +320,7 @@ pub struct AcceptOptions {
     pub source: String,
 
     /// Print what would be accepted, by directory, and accept nothing
-    #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub dry_run: bool,
 
     #[command(flatten)]
@@ -350,8 +333,9 @@ pub struct RequestOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -361,7 +345,7 @@ pub struct ListenOptions {
     pub urls: Vec<String>,
 
     /// The broker of the configuration to read messages from, instead of subscribing to topics
-    #[arg(long, value_name = "NAME", env = "RSNOTIFY_BROKER",
+    #[arg(long, value_name = "NAME",
         conflicts_with_all = ["urls", "kind", "callback", "callback_listen", "hub", "exec_batch", "state", "lease"])]
     pub broker: Option<String>,
 
@@ -369,7 +353,6 @@ pub struct ListenOptions {
     #[arg(
         long,
         value_name = "DESTINATION",
-        env = "RSNOTIFY_DESTINATION",
         requires = "broker",
         conflicts_with = "urls"
     )]
@@ -379,7 +362,6 @@ pub struct ListenOptions {
     #[arg(
         long,
         value_name = "SELECTOR",
-        env = "RSNOTIFY_SELECTOR",
         requires = "broker",
         conflicts_with = "urls"
     )]
@@ -389,59 +371,51 @@ pub struct ListenOptions {
     #[arg(
         long,
         value_name = "NAME",
-        env = "RSNOTIFY_DURABLE",
         requires = "broker",
         conflicts_with = "urls"
     )]
     pub durable: Option<String>,
 
     /// Leave damaged and oversized messages at the broker, unacknowledged
-    #[arg(
-        long,
-        env = "RSNOTIFY_STRICT",
-        value_parser = FalseyValueParser::new(),
-        requires = "broker",
-        conflicts_with = "urls"
-    )]
+    #[arg(long, requires = "broker", conflicts_with = "urls")]
     pub strict: bool,
 
     /// The kind of channels to take from a Capability List or Source Description [default: both]
-    #[arg(long, value_name = "KIND", env = "RSNOTIFY_KIND")]
-    pub kind: Option<ListenKind>,
+    #[arg(long, value_parser = named(ChannelKind::ALL, described), value_name = "KIND")]
+    pub kind: Option<ChannelKind>,
 
     /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
-    #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK", value_parser = callback)]
+    #[arg(long, value_name = "URL", value_parser = callback)]
     pub callback: Option<Url>,
 
     /// The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_CALLBACK_LISTEN", value_parser = address)]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub callback_listen: Option<SocketAddr>,
 
     /// The hub to subscribe at [default: the one that the topic names]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
+    #[arg(long, value_name = "URI")]
     pub hub: Option<String>,
 
     /// Print one line of JSON per notification and event
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub json: bool,
 
     /// Print the notifications as received instead of one line per change
-    #[arg(long, env = "RSNOTIFY_XML", value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "exec", "state"])]
+    #[arg(long, conflicts_with_all = ["json", "exec", "state"])]
     pub xml: bool,
 
     /// The command to run by the shell for each notification, with its JSON as input; instead of printing it
-    #[arg(long, value_name = "COMMAND", env = "RSNOTIFY_EXEC")]
+    #[arg(long, value_name = "COMMAND")]
     pub exec: Option<String>,
 
     /// Run the command once for all notifications of a topic that are waiting, a line each
-    #[arg(long, env = "RSNOTIFY_EXEC_BATCH", value_parser = FalseyValueParser::new(), requires = "exec")]
+    #[arg(long, requires = "exec")]
     pub exec_batch: bool,
 
     /// The time after which a run of the command is ended, and counts as failed
     #[arg(
         long,
         value_name = "DURATION",
-        env = "RSNOTIFY_EXEC_TIMEOUT",
         default_value = "10m",
         value_parser = positive_duration,
         requires = "exec"
@@ -449,11 +423,11 @@ pub struct ListenOptions {
     pub exec_timeout: Duration,
 
     /// The file that makes a restart the same subscriber: callbacks, secrets, and the last notification of each topic
-    #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
+    #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
     /// The lease to request [default: 3600]
-    #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
+    #[arg(long, value_name = "SECONDS")]
     pub lease: Option<NonZeroU64>,
 }
 
@@ -464,37 +438,23 @@ pub struct ResendOptions {
     pub broker: String,
 
     /// The destination to send to [default: the one of the configuration]
-    #[arg(long, value_name = "DESTINATION", env = "RSNOTIFY_DESTINATION")]
+    #[arg(long, value_name = "DESTINATION")]
     pub destination: Option<String>,
 
     /// Send only the resource with this URI, and those below it
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_UNDER")]
+    #[arg(long, value_name = "URI")]
     pub under: Option<String>,
 
     /// The number of resources to send in a second, at most
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        env = "RSNOTIFY_RATE",
-        default_value = "500"
-    )]
+    #[arg(long, value_name = "NUMBER", default_value = "500")]
     pub rate: NonZeroU32,
 
     /// The file that stores the position, to continue there [default: resend-BROKER.json in the state directory]
-    #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
+    #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
     #[command(flatten)]
     pub tree: TreeOptions,
-}
-
-/// The kind of channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ListenKind {
-    /// Changes of documents: Resource Lists, Change Lists and others
-    Framework,
-    /// Changes of resources
-    Change,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -509,25 +469,15 @@ pub struct ScanOptions {
     /// Print only documents in these states, separated by commas
     #[arg(
         long,
-        value_parser = named(DocumentState::ALL, DocumentState::as_str),
+        value_parser = named(DocumentState::ALL, |state| state.as_str().into()),
         value_name = "STATE",
-        env = "RSNOTIFY_STATE",
         value_delimiter = ','
     )]
     pub state: Vec<DocumentState>,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct SnippetOptions {
-    /// The web server in front
-    #[arg(value_enum, value_name = "SERVER")]
-    pub server: WebServer,
-
-    #[command(flatten)]
-    pub source: SourceOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -544,18 +494,12 @@ pub struct ConfigOptions {
     pub source: SourceOptions,
 
     #[command(flatten)]
-    pub admin: AdminOptions,
-
-    #[command(flatten)]
-    pub log: LogOptions,
+    pub daemon: DaemonOptions,
 }
 
 impl ConfigOptions {
     pub fn overrides(&self) -> Overrides {
-        self.log.overrides(Overrides {
-            admin_listen: self.admin.admin_listen.clone(),
-            ..self.source.overrides()
-        })
+        self.daemon.overrides(self.source.overrides())
     }
 }
 
@@ -565,24 +509,20 @@ pub struct AdvertiseOptions {
     pub source: SourceOptions,
 
     /// Only the channels of this kind [default: both]
-    #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
+    #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
     pub kind: Option<ChannelKind>,
 
     /// Print only the entries, for authors of generators
-    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub entry: bool,
 
     /// Write what is missing into the Capability Lists, each as a whole, instead of printing patches
-    #[arg(
-        long,
-        env = "RSNOTIFY_WRITE",
-        value_parser = FalseyValueParser::new(),
-        conflicts_with = "entry"
-    )]
+    #[arg(long, conflicts_with = "entry")]
     pub write: bool,
 
-    #[command(flatten)]
-    pub output: OutputOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -591,162 +531,98 @@ pub struct HealthOptions {
     pub tree: TreeOptions,
 
     /// The address of the daemon's admin listener [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    #[arg(long, value_name = "ADDR")]
     pub admin_listen: Option<String>,
 
     /// Check readiness: all mounts were swept once, and the state can be saved
-    #[arg(long, env = "RSNOTIFY_READY", value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub ready: bool,
 
     /// The timeout for the answer
     #[arg(
         long,
         value_name = "DURATION",
-        env = "RSNOTIFY_TIMEOUT",
         default_value = "2s",
         value_parser = duration::parse
     )]
     pub timeout: Duration,
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct CompletionsOptions {
-    /// The shell
-    #[arg(value_name = "SHELL", value_enum)]
-    pub shell: Shell,
-}
-
-/// The shells whose completions we package.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct ManOptions {
-    /// The directory to write all pages to [default: print the page of rsnotify alone]
-    #[arg(value_name = "DIR")]
-    pub directory: Option<PathBuf>,
-}
-
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {
     /// Print one line for each channel and hub, failing ones first
-    List(OutboxListOptions),
+    List {
+        /// Print only hubs in these states, separated by commas
+        #[arg(
+            long,
+            value_parser = named(Condition::ALL, |state| state.as_str().into()),
+            value_name = "STATE",
+            value_delimiter = ','
+        )]
+        state: Vec<Condition>,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Print the pending changes of a hub on a channel, and its last answer
-    Show(OutboxShowOptions),
+    Show {
+        /// The channel: the URI of its topic, or of its Capability List [default: the only one]
+        #[arg(value_name = "CHANNEL", requires = "hub")]
+        channel: Option<String>,
+
+        /// The kind of the channel, if its Capability List has one of each
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
+        kind: Option<ChannelKind>,
+
+        /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
+        #[arg(value_name = "HUB")]
+        hub: Option<String>,
+
+        /// Print the notification in flight too
+        #[arg(long)]
+        payload: bool,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Retry now, without waiting for the next attempt
-    Retry(OutboxRetryOptions),
+    Retry {
+        /// The channel: the URI of its topic, or of its Capability List [default: all]
+        #[arg(value_name = "CHANNEL", requires = "hub")]
+        channel: Option<String>,
+
+        /// The kind of the channel, if its Capability List has one of each
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
+        kind: Option<ChannelKind>,
+
+        /// The hub: its URI as it is advertised, or "embedded" [default: all]
+        #[arg(value_name = "HUB")]
+        hub: Option<String>,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Drop the pending changes of a hub on a channel: they count as told
-    Drop(OutboxDropOptions),
-}
+    Drop {
+        /// The channel: the URI of its topic, or of its Capability List
+        #[arg(value_name = "CHANNEL")]
+        channel: String,
 
-#[derive(Debug, Clone, Args)]
-pub struct OutboxListOptions {
-    /// Print only hubs in these states, separated by commas
-    #[arg(
-        long,
-        value_parser = named(Condition::ALL, Condition::as_str),
-        value_name = "STATE",
-        env = "RSNOTIFY_STATE",
-        value_delimiter = ','
-    )]
-    pub state: Vec<Condition>,
+        /// The kind of the channel, if its Capability List has one of each
+        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
+        kind: Option<ChannelKind>,
 
-    #[command(flatten)]
-    pub ask: RequestOptions,
-}
+        /// The hub: its URI as it is advertised, or "embedded"
+        #[arg(value_name = "HUB")]
+        hub: String,
 
-/// Parses a value by its name in configuration and reports.
-fn named<T: Copy + Send + Sync + 'static, const N: usize>(
-    all: [T; N],
-    name: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.map(name)).map(move |word| {
-        let found = all.into_iter().find(|one| name(*one) == word);
-        found.expect("a possible value")
-    })
-}
+        /// Drop them; without this flag, only print them
+        #[arg(long)]
+        yes: bool,
 
-/// Parses a kind of channel.
-fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
-    named(ChannelKind::ALL, ChannelKind::as_str)
-}
-
-/// The flag that tells the channels of one Capability List apart.
-#[derive(Debug, Clone, Args)]
-pub struct KindOptions {
-    /// The kind of the channel, if its Capability List has one of each
-    #[arg(long, value_parser = channel_kind(), value_name = "KIND", env = "RSNOTIFY_KIND")]
-    pub kind: Option<ChannelKind>,
-}
-
-/// A hub on a channel.
-#[derive(Debug, Clone, Args)]
-pub struct AccountOptions {
-    /// The channel: the URI of its topic, or of its Capability List
-    #[arg(value_name = "CHANNEL")]
-    pub channel: String,
-
-    #[command(flatten)]
-    pub kind: KindOptions,
-
-    /// The hub: its URI as it is advertised, or "embedded"
-    #[arg(value_name = "HUB")]
-    pub hub: String,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct OutboxShowOptions {
-    /// The channel: the URI of its topic, or of its Capability List [default: the only one]
-    #[arg(value_name = "CHANNEL", requires = "hub")]
-    pub channel: Option<String>,
-
-    #[command(flatten)]
-    pub kind: KindOptions,
-
-    /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
-    #[arg(value_name = "HUB")]
-    pub hub: Option<String>,
-
-    /// Print the notification in flight too
-    #[arg(long, env = "RSNOTIFY_PAYLOAD", value_parser = FalseyValueParser::new())]
-    pub payload: bool,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct OutboxRetryOptions {
-    /// The channel: the URI of its topic, or of its Capability List [default: all]
-    #[arg(value_name = "CHANNEL", requires = "hub")]
-    pub channel: Option<String>,
-
-    #[command(flatten)]
-    pub kind: KindOptions,
-
-    /// The hub: its URI as it is advertised, or "embedded" [default: all]
-    #[arg(value_name = "HUB")]
-    pub hub: Option<String>,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct OutboxDropOptions {
-    #[command(flatten)]
-    pub account: AccountOptions,
-
-    /// Drop them; without this flag, only print them
-    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
-    pub yes: bool,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -754,43 +630,77 @@ pub enum SubscriptionsCommand {
     /// Print one line for each subscription, failing ones first
     List(RequestOptions),
     /// Print the details of a subscription
-    Show(SubscriptionShowOptions),
+    Show {
+        /// The digest of its callback, as the log and the list show it
+        #[arg(value_name = "CALLBACK_DIGEST")]
+        callback: String,
+
+        /// The topic, if that callback subscribes to several
+        #[arg(value_name = "TOPIC")]
+        topic: Option<String>,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
     /// Remove a subscription, and notify its subscriber
-    Remove(SubscriptionRemoveOptions),
+    Remove {
+        /// The digest of its callback, as the log and the list show it
+        #[arg(value_name = "CALLBACK_DIGEST")]
+        callback: String,
+
+        /// The topic, if that callback subscribes to several
+        #[arg(value_name = "TOPIC")]
+        topic: Option<String>,
+
+        /// Remove it; without this flag, only print it
+        #[arg(long)]
+        yes: bool,
+
+        #[command(flatten)]
+        ask: RequestOptions,
+    },
 }
 
-/// A subscription.
-#[derive(Debug, Clone, Args)]
-pub struct SubscriptionOptions {
-    /// The digest of its callback, as the log and the list show it
-    #[arg(value_name = "CALLBACK_DIGEST")]
-    pub callback: String,
-
-    /// The topic, if that callback subscribes to several
-    #[arg(value_name = "TOPIC")]
-    pub topic: Option<String>,
+/// Parses a value by its name in configuration and reports.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    value: fn(T) -> PossibleValue,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(value)).map(move |word| {
+        let found = all.into_iter().find(|one| value(*one).get_name() == word);
+        found.expect("a possible value")
+    })
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct SubscriptionShowOptions {
-    #[command(flatten)]
-    pub name: SubscriptionOptions,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
+/// Parses a kind of channel.
+fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
+    named(ChannelKind::ALL, |kind| kind.as_str().into())
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct SubscriptionRemoveOptions {
-    #[command(flatten)]
-    pub name: SubscriptionOptions,
+/// Describes a kind of channel in the help text.
+fn described(kind: ChannelKind) -> PossibleValue {
+    PossibleValue::new(kind.as_str()).help(match kind {
+        ChannelKind::Framework => "Changes of documents: Resource Lists, Change Lists and others",
+        ChannelKind::Change => "Changes of resources",
+    })
+}
 
-    /// Remove it; without this flag, only print it
-    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
-    pub yes: bool,
-
-    #[command(flatten)]
-    pub ask: RequestOptions,
+/// Gives each flag of a command its environment variable.
+fn with_variables(command: clap::Command) -> clap::Command {
+    let with_variable = |flag: Arg| {
+        let Some(name) = flag.get_long() else {
+            return flag;
+        };
+        let name = name.to_uppercase().replace('-', "_");
+        let flag = flag.env(format!("RSNOTIFY_{name}"));
+        match flag.get_action() {
+            ArgAction::SetTrue => flag.value_parser(FalseyValueParser::new()),
+            _ => flag,
+        }
+    };
+    command
+        .mut_args(with_variable)
+        .mut_subcommands(with_variables)
 }
 
 fn callback(text: &str) -> Result<Url, String> {

@@ -5,47 +5,77 @@ pub mod text;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
 use serde_json::json;
 
+use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::exit::Exit;
-use crate::cli::options::{
-    AccountOptions, OutboxCommand, OutboxDropOptions, OutboxListOptions, OutboxRetryOptions,
-    OutboxShowOptions, RequestOptions,
-};
-use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
+use crate::cli::options::{OutboxCommand, RequestOptions};
+use crate::cli::outbox::text::{Row, rows, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print_answer};
 use crate::control::{ControlReply, ControlRequest};
-use crate::report::outbox::AccountName;
-use crate::report::outbox::AccountView;
-use crate::report::status::ChannelView;
+use crate::report::outbox::{AccountName, AccountView};
+use crate::report::status::{ChannelView, Condition};
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
     let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
+    let named = named(command);
     match command {
-        OutboxCommand::List(options) => list(&daemon(&options.ask)?, options),
-        OutboxCommand::Show(options) => show(&daemon(&options.ask)?, options),
-        OutboxCommand::Retry(options) => retry(&daemon(&options.ask)?, options),
-        OutboxCommand::Drop(options) => drop(&daemon(&options.ask)?, options),
+        OutboxCommand::List { state, ask } => list(&daemon(ask)?, state, ask.json),
+        OutboxCommand::Show {
+            kind, payload, ask, ..
+        } => {
+            let daemon = daemon(ask)?;
+            let account = named.map_or_else(|| only_account(&daemon, *kind), Ok)?;
+            let (shown, is_running) = ask_for(&daemon, account, *payload)?;
+            print_answer(ask.json, (&shown, is_running), |out| {
+                write_account(out, &shown)
+            })
+        }
+        OutboxCommand::Retry { ask, .. } => retry(&daemon(ask)?, named, ask.json),
+        OutboxCommand::Drop { yes, ask, .. } => {
+            let account = named.context("no account is named")?;
+            if *yes {
+                drop(&daemon(ask)?, account, ask.json)
+            } else {
+                say_what_would_be_dropped(&daemon(ask)?, account, ask.json)
+            }
+        }
     }
 }
 
-fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Result<Exit> {
+/// Returns the hub and the channel that a command names, if it does.
+fn named(command: &OutboxCommand) -> Option<AccountName> {
+    let (channel, kind, hub) = match command {
+        OutboxCommand::List { .. } => return None,
+        OutboxCommand::Show {
+            channel, kind, hub, ..
+        }
+        | OutboxCommand::Retry {
+            channel, kind, hub, ..
+        } => (channel.as_ref()?, kind, hub.as_ref()?),
+        OutboxCommand::Drop {
+            channel, kind, hub, ..
+        } => (channel, kind, hub),
+    };
+    Some(AccountName {
+        channel: channel.clone(),
+        kind: *kind,
+        hub: hub.clone(),
+    })
+}
+
+fn list(daemon: &DaemonClient<'_>, states: &[Condition], as_json: bool) -> anyhow::Result<Exit> {
     let (ControlReply::Outbox(channels), is_running) = daemon.ask(ControlRequest::Outbox)? else {
         return Err(unexpected_answer());
     };
-    let mut rows: Vec<Row> = channels
-        .iter()
-        .flat_map(|channel| channel.hubs.iter().map(move |hub| Row { channel, hub }))
-        .collect();
-    let is_all = options.state.is_empty();
-    rows.retain(|row| is_all || options.state.contains(&row.hub.state));
-    rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
+    let is_all = states.is_empty();
+    let rows = rows(&channels, |hub| is_all || states.contains(&hub.state));
     let answer: Vec<_> = rows.iter().map(Row::as_json).collect();
     let answer = json!({ "outbox": answer });
-    print_answer(options.ask.output.json, (&answer, is_running), |out| {
+    print_answer(as_json, (&answer, is_running), |out| {
         if rows.is_empty() && !is_all {
             return writeln!(out, "no hub is in this state on any channel");
         }
@@ -54,23 +84,11 @@ fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Resul
     })
 }
 
-fn show(daemon: &DaemonClient<'_>, options: &OutboxShowOptions) -> anyhow::Result<Exit> {
-    let account = shown_account(daemon, options)?;
-    let (shown, is_running) = ask_for(daemon, account, options.payload)?;
-    print_answer(options.ask.output.json, (&shown, is_running), |out| {
-        write_account(out, &shown)
-    })
-}
-
-/// Returns the hub and the channel that are named, or of which there is one only.
-fn shown_account(
+/// Returns the hub and the channel of which there is one only.
+fn only_account(
     daemon: &DaemonClient<'_>,
-    options: &OutboxShowOptions,
+    kind: Option<ChannelKind>,
 ) -> anyhow::Result<AccountName> {
-    let kind = options.kind.kind;
-    if let Some((channel, hub)) = options.channel.clone().zip(options.hub.clone()) {
-        return Ok(AccountName { channel, kind, hub });
-    }
     let (ControlReply::Outbox(channels), _) = daemon.ask(ControlRequest::Outbox)? else {
         return Err(unexpected_answer());
     };
@@ -102,13 +120,11 @@ fn ask_for(
     }
 }
 
-fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Result<Exit> {
-    let only = options.channel.clone().zip(options.hub.clone());
-    let only = only.map(|(channel, hub)| AccountName {
-        channel,
-        kind: options.kind.kind,
-        hub,
-    });
+fn retry(
+    daemon: &DaemonClient<'_>,
+    only: Option<AccountName>,
+    as_json: bool,
+) -> anyhow::Result<Exit> {
     let (ControlReply::Retried { notifications }, is_running) =
         daemon.ask(ControlRequest::Retry { only })?
     else {
@@ -116,7 +132,7 @@ fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Res
     };
     let answer = json!({ "tried": notifications });
     let counted = counted(notifications, "notification");
-    print_answer(options.ask.output.json, (&answer, is_running), |out| {
+    print_answer(as_json, (&answer, is_running), |out| {
         if notifications == 0 {
             writeln!(out, "nothing to retry: all is accepted, or in flight")
         } else if is_running {
@@ -130,11 +146,7 @@ fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Res
     })
 }
 
-fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Result<Exit> {
-    if !options.yes {
-        return say_what_would_be_dropped(daemon, options);
-    }
-    let account = options.account.name();
+fn drop(daemon: &DaemonClient<'_>, account: AccountName, as_json: bool) -> anyhow::Result<Exit> {
     let request = ControlRequest::Drop {
         account: account.clone(),
     };
@@ -143,29 +155,26 @@ fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Resul
     };
     let AccountName { channel, hub, .. } = account;
     let answer = json!({ "channel": channel, "hub": hub, "dropped": changes });
-    print_answer(
-        options.ask.output.json,
-        (&answer, is_running),
-        |out| match changes {
-            0 => writeln!(out, "nothing is due to {hub} on {channel}"),
-            _ => writeln!(
-                out,
-                "dropped: {} that {hub} was due on {channel}; they count as told",
-                counted(changes, "change")
-            ),
-        },
-    )
+    print_answer(as_json, (&answer, is_running), |out| match changes {
+        0 => writeln!(out, "nothing is due to {hub} on {channel}"),
+        _ => writeln!(
+            out,
+            "dropped: {} that {hub} was due on {channel}; they count as told",
+            counted(changes, "change")
+        ),
+    })
 }
 
 fn say_what_would_be_dropped(
     daemon: &DaemonClient<'_>,
-    options: &OutboxDropOptions,
+    account: AccountName,
+    as_json: bool,
 ) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(daemon, options.account.name(), false)?;
-    let AccountOptions { channel, hub, .. } = &options.account;
+    let (shown, is_running) = ask_for(daemon, account.clone(), false)?;
+    let AccountName { channel, hub, .. } = account;
     let due = shown.hub.due;
     let answer = json!({ "dropped": null, "channel": channel, "hub": hub, "due": due });
-    print_answer(options.ask.output.json, (&answer, is_running), |out| {
+    print_answer(as_json, (&answer, is_running), |out| {
         let (hub, topic) = (&shown.hub.hub, &shown.topic);
         if due == 0 {
             return writeln!(out, "nothing is due to {hub} on {topic}");
@@ -185,14 +194,4 @@ fn say_what_would_be_dropped(
         0 => Exit::Fine,
         _ => Exit::Failure,
     })
-}
-
-impl AccountOptions {
-    fn name(&self) -> AccountName {
-        AccountName {
-            channel: self.channel.clone(),
-            kind: self.kind.kind,
-            hub: self.hub.clone(),
-        }
-    }
 }

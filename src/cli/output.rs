@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use resourcesync::escape::{escaped, escaped_lines};
 use serde::Serialize;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::report::JSON_VERSION;
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
@@ -68,30 +68,26 @@ pub fn print_answer(
     text: impl FnOnce(&mut Output) -> io::Result<()>,
 ) -> anyhow::Result<Exit> {
     if as_json {
-        print_json(running, answer)?;
+        let printed = Printed {
+            version: JSON_VERSION,
+            running,
+            answer,
+        };
+        let json = serde_json::to_string_pretty(&printed)?;
+        print(|out| writeln!(out, "{json}"))?;
     } else {
         print(text)?;
     }
     Ok(Exit::Fine)
 }
 
+/// An answer with the version of its shape, and whether a daemon gave it.
 #[derive(Serialize)]
 struct Printed<'a, T> {
     version: u64,
     running: bool,
     #[serde(flatten)]
     answer: &'a T,
-}
-
-/// Prints an answer as JSON: with the version of its shape, and whether a daemon gave it.
-fn print_json<T: Serialize>(running: bool, answer: &T) -> anyhow::Result<()> {
-    let printed = Printed {
-        version: JSON_VERSION,
-        running,
-        answer,
-    };
-    let text = serde_json::to_string_pretty(&printed)?;
-    Ok(print(|out| writeln!(out, "{text}"))?)
 }
 
 /// Lines in columns; `numbers` are the right-aligned columns.

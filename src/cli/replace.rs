@@ -3,36 +3,28 @@
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context, anyhow};
 use uuid::Uuid;
 
-/// An error that leaves the file as it was.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplaceError {
-    #[error("it has changed meanwhile; run this again")]
-    Changed,
-    #[error("cannot write {0}: {1}")]
-    Write(PathBuf, io::Error),
-    #[error("cannot give {0} its owner and mode: {1}; run this as its owner, or as root")]
-    Owner(PathBuf, io::Error),
-    #[error("cannot put {0} in its place: {1}")]
-    Rename(PathBuf, io::Error),
-}
-
 /// Replaces the content `before` of a file by `after`, and keeps owner and mode. The path leads through no link.
-pub fn replace(path: &Path, before: &[u8], after: &[u8]) -> Result<(), ReplaceError> {
+///
+/// # Errors
+///
+/// If it has changed meanwhile, or cannot be replaced. The file is left as it was.
+pub fn replace(path: &Path, before: &[u8], after: &[u8]) -> anyhow::Result<()> {
+    let changed = "it has changed meanwhile; run this again";
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Hidden files are not published as documents, and another run has another name.
     let new = path.with_file_name(format!(".{name}.{}", Uuid::new_v4().simple()));
-    let model = fs::metadata(path).map_err(|_| ReplaceError::Changed)?;
+    let model = fs::metadata(path).map_err(|_| anyhow!(changed))?;
     create(&new, after, &model, model.mode() & 0o7777)?;
     // Last, since generators know nothing of us.
     let replaced = match fs::read(path) {
-        Ok(content) if content == before => {
-            fs::rename(&new, path).map_err(|error| ReplaceError::Rename(new.clone(), error))
-        }
-        _ => Err(ReplaceError::Changed),
+        Ok(content) if content == before => fs::rename(&new, path)
+            .with_context(|| format!("cannot put {} in its place", new.display())),
+        _ => Err(anyhow!(changed)),
     };
     replaced.inspect_err(|_| {
         let _ = fs::remove_file(&new);
@@ -40,21 +32,21 @@ pub fn replace(path: &Path, before: &[u8], after: &[u8]) -> Result<(), ReplaceEr
 }
 
 /// Writes a new file with the owner of another one and a mode of its own.
-pub fn create(
-    path: &Path,
-    content: &[u8],
-    model: &Metadata,
-    mode: u32,
-) -> Result<(), ReplaceError> {
-    let failed = |error| ReplaceError::Write(path.to_owned(), error);
+pub fn create(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> anyhow::Result<()> {
+    let shown = path.display();
+    let failed = || format!("cannot write {shown}");
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(path).map_err(failed)?;
-    let written = file.write_all(content).map_err(failed);
+    let mut file = options.open(path).with_context(failed)?;
+    let written = file.write_all(content).with_context(failed);
     let written = written.and_then(|()| {
-        own(&file, model, mode).map_err(|error| ReplaceError::Owner(path.to_owned(), error))
+        own(&file, model, mode).map_err(|error| {
+            anyhow!(
+                "cannot give {shown} its owner and mode: {error}; run this as its owner, or as root"
+            )
+        })
     });
-    let written = written.and_then(|()| file.sync_all().map_err(failed));
+    let written = written.and_then(|()| file.sync_all().with_context(failed));
     written.inspect_err(|_| {
         let _ = fs::remove_file(path);
     })
@@ -73,7 +65,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    use super::{ReplaceError, replace};
+    use super::replace;
 
     #[test]
     fn a_replaced_file_keeps_its_owner_and_mode() {
@@ -98,8 +90,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.xml");
         fs::write(&path, "newer").unwrap();
-        let refused = replace(&path, b"1", b"2");
-        assert!(matches!(refused, Err(ReplaceError::Changed)), "{refused:?}");
+        let refused = replace(&path, b"1", b"2").unwrap_err().to_string();
+        assert_eq!(refused, "it has changed meanwhile; run this again");
         assert_eq!(fs::read(&path).unwrap(), b"newer");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }

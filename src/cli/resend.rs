@@ -3,14 +3,13 @@
 
 mod position;
 mod resources;
-mod send_rate;
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
@@ -26,22 +25,19 @@ use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
 use crate::broker::feeds::message::INITIAL;
 use crate::broker::settings::{BrokerHeader, BrokerSettings};
-use crate::cli::exit::Exit;
-use crate::cli::no_broker;
+use crate::cli::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
-use crate::cli::resend::position::{PositionFile, ResendPosition, ResendRequest};
+use crate::cli::resend::position::{PositionFile, ResendRequest};
 use crate::cli::resend::resources::{Current, List, ListError, OpenList, Set, sets};
-use crate::cli::resend::send_rate::SendRate;
+use crate::cli::{WAITS, no_broker};
 use crate::config::Config;
 use crate::config::broker::Broker;
 use crate::state::ChannelId;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
-/// Waits between attempts to send the same transaction, in seconds.
-const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 /// Maximum attempts to read a list that changes meanwhile.
 const READINGS: usize = 5;
 
@@ -69,9 +65,10 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             .join(format!("resend-{}.json", options.broker))
     };
     let path = options.state.clone().unwrap_or_else(default);
-    let (positions, position) = PositionFile::open(path, request)?;
-    if let Some(position) = position.as_ref().filter(|position| position.sent > 0) {
-        let sent = grouped(position.sent);
+    let batch = usize::try_from(options.rate.get()).map_or(BATCH, |rate| rate.min(BATCH));
+    let file = PositionFile::open(path, request, batch)?;
+    if file.position.sent > 0 {
+        let sent = grouped(file.position.sent);
         say(format_args!(
             "continuing after {sent} resources, which were sent before"
         ));
@@ -96,23 +93,21 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
-    let batch = usize::try_from(options.rate.get()).map_or(BATCH, |rate| rate.min(BATCH));
     let mut resending = Resending {
         brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
         runtime: &runtime,
         settings: &settings,
         rate: SendRate::new(options.rate, Instant::now()),
         under,
-        position: position.unwrap_or_else(|| ResendPosition::new(Timestamp::now(), batch)),
-        positions,
+        file,
         batch: Vec::new(),
         failure: None,
     };
-    resending.positions.begin(&resending.position)?;
+    resending.file.begin()?;
     let outcome = resending.run(&sets);
-    let sent = usize::try_from(resending.position.sent).unwrap_or(usize::MAX);
+    let sent = usize::try_from(resending.file.position.sent).unwrap_or(usize::MAX);
     if outcome.is_ok() {
-        resending.positions.remove()?;
+        resending.file.remove()?;
     }
     report(outcome, sent, sets.len(), &settings)
 }
@@ -134,7 +129,7 @@ fn settings_for(broker: &Broker, options: &ResendOptions) -> anyhow::Result<Brok
 
 /// Prints the outcome after a number of resources was sent of some sets.
 fn report(
-    outcome: Result<(), ResendFailure>,
+    outcome: anyhow::Result<()>,
     sent: usize,
     sets: usize,
     settings: &BrokerSettings,
@@ -149,7 +144,8 @@ fn report(
             ));
             Ok(Exit::Fine)
         }
-        Err(ResendFailure::Broker(exit, reason)) => {
+        Err(error) => {
+            let NotTaken { exit, reason } = error.downcast()?;
             let (name, address) = (&settings.name, &settings.address);
             say(format_args!(
                 "broker {name} at {address} did not take the messages after {sent}: {reason}; the same \
@@ -157,21 +153,15 @@ fn report(
             ));
             Ok(exit)
         }
-        Err(ResendFailure::Other(error)) => Err(error),
     }
 }
 
-/// The reason why resending ends early.
-enum ResendFailure {
-    /// The broker did not take a transaction.
-    Broker(Exit, String),
-    Other(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for ResendFailure {
-    fn from(error: E) -> ResendFailure {
-        ResendFailure::Other(error.into())
-    }
+/// The error if the broker did not take a transaction.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+struct NotTaken {
+    exit: Exit,
+    reason: String,
 }
 
 /// A run that reads the lists one after the other, and sends their resources in transactions. In memory
@@ -182,14 +172,13 @@ struct Resending<'a> {
     settings: &'a BrokerSettings,
     rate: SendRate,
     under: Option<Uri>,
-    position: ResendPosition,
-    positions: PositionFile,
+    file: PositionFile,
     batch: Vec<Change>,
-    failure: Option<ResendFailure>,
+    failure: Option<anyhow::Error>,
 }
 
 impl Resending<'_> {
-    fn run(&mut self, sets: &[Set]) -> Result<(), ResendFailure> {
+    fn run(&mut self, sets: &[Set]) -> anyhow::Result<()> {
         for set in sets {
             if set.lists.is_empty() {
                 say(format_args!(
@@ -199,7 +188,7 @@ impl Resending<'_> {
             }
             let mut current = current(set, None)?;
             for list in &set.lists {
-                if self.position.is_after(set, list) {
+                if self.file.position.is_after(set, list) {
                     continue;
                 }
                 self.send_list(set, list, &mut current)?;
@@ -209,12 +198,7 @@ impl Resending<'_> {
     }
 
     /// Sends the resources of a list. One that is replaced meanwhile is read again from its start.
-    fn send_list(
-        &mut self,
-        set: &Set,
-        list: &List,
-        current: &mut Current,
-    ) -> Result<(), ResendFailure> {
+    fn send_list(&mut self, set: &Set, list: &List, current: &mut Current) -> anyhow::Result<()> {
         let mut stale = None;
         for _ in 0..READINGS {
             let mut file = match list.open() {
@@ -226,7 +210,8 @@ impl Resending<'_> {
                 Err(error) => return Err(error.into()),
             };
             let version = file.version();
-            if current.is_stale(list, &version) {
+            // Of another version, the entries are at other positions.
+            if current.versions.get(&list.number) != Some(&version) {
                 *current = match self::current(set, Some(&mut file)) {
                     Err(error) if error.is_stale() => {
                         stale = Some(error);
@@ -235,7 +220,7 @@ impl Resending<'_> {
                     read => read?,
                 };
             }
-            let start = self.position.start_in(set, list, &version);
+            let start = self.file.position.start_in(set, list, &version);
             let read = file.each_resource(current, |at, change| {
                 if at >= start && self.failure.is_none() {
                     self.failure = self.take(set, at, change).err();
@@ -254,14 +239,11 @@ impl Resending<'_> {
             }
         }
         let uri = stale.as_ref().map_or(&list.uri, |error| &error.uri);
-        Err(
-            anyhow::anyhow!("{uri} changes while it is read; the same command continues there")
-                .into(),
-        )
+        bail!("{uri} changes while it is read; the same command continues there")
     }
 
     /// Takes the resource at a position of the list.
-    fn take(&mut self, set: &Set, at: u32, change: Change) -> Result<(), ResendFailure> {
+    fn take(&mut self, set: &Set, at: u32, change: Change) -> anyhow::Result<()> {
         if self
             .under
             .as_ref()
@@ -275,7 +257,7 @@ impl Resending<'_> {
             datetime: change.datetime.or_else(lastmod),
             ..change
         });
-        if self.batch.len() >= self.position.batch {
+        if self.batch.len() >= self.file.position.batch {
             self.flush(set, at + 1)
         } else {
             Ok(())
@@ -283,10 +265,10 @@ impl Resending<'_> {
     }
 
     /// Sends the taken resources, and saves the position of the next one.
-    fn flush(&mut self, set: &Set, next: u32) -> Result<(), ResendFailure> {
+    fn flush(&mut self, set: &Set, next: u32) -> anyhow::Result<()> {
         let count = self.batch.len() as u64;
         if count > 0 {
-            let began = self.position.began;
+            let began = self.file.position.began;
             let payload = ChangePayload {
                 up: Some(set.set.clone()),
                 from: began,
@@ -297,7 +279,7 @@ impl Resending<'_> {
                 channel: ChannelId(0),
                 hub: self.settings.name.clone(),
                 mode: Mode::Broker,
-                seq: self.position.transactions + 1,
+                seq: self.file.position.transactions + 1,
                 source: set.source.clone(),
                 kind: ChannelKind::Change,
                 topic: set.topic.clone(),
@@ -306,16 +288,16 @@ impl Resending<'_> {
                 outside: Vec::new(),
             };
             self.submit(&submission, count)?;
-            self.position.transactions += 1;
-            self.position.sent += count;
+            self.file.position.transactions += 1;
+            self.file.position.sent += count;
         }
-        self.position.next = next;
-        self.positions.save(&self.position)?;
+        self.file.position.next = next;
+        self.file.save()?;
         Ok(())
     }
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
-    fn submit(&mut self, submission: &Submission, count: u64) -> Result<(), ResendFailure> {
+    fn submit(&mut self, submission: &Submission, count: u64) -> anyhow::Result<()> {
         let at = self.rate.next(count, Instant::now());
         self.runtime.block_on(async {
             tokio::time::sleep_until(at.into()).await;
@@ -336,7 +318,7 @@ impl Resending<'_> {
                     } => (Exit::Temporary, waits.next(), reason),
                 };
                 let Some(wait) = wait else {
-                    return Err(ResendFailure::Broker(exit, reason));
+                    return Err(NotTaken { exit, reason }.into());
                 };
                 say(format_args!(
                     "{}: {reason}; trying again in {wait} s",
@@ -357,4 +339,54 @@ fn current<'a>(set: &'a Set, mut open: Option<&mut OpenList<'a>>) -> Result<Curr
         }
     }
     set.current(open)
+}
+
+/// A rate, and the time before which it allows nothing more.
+#[derive(Debug)]
+pub struct SendRate {
+    /// Resources per second.
+    rate: NonZeroU32,
+    not_before: Instant,
+}
+
+impl SendRate {
+    pub fn new(rate: NonZeroU32, now: Instant) -> SendRate {
+        SendRate {
+            rate,
+            not_before: now,
+        }
+    }
+
+    /// Returns the time at which so many resources may be sent. An unused part of the rate is lost, so that nothing is
+    /// sent in a burst.
+    pub fn next(&mut self, count: u64, now: Instant) -> Instant {
+        let at = self.not_before.max(now);
+        let duration = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));
+        self.not_before = at + duration;
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Instant, NonZeroU32, SendRate};
+
+    #[test]
+    fn transactions_are_even_and_a_pause_is_not_made_up_for() {
+        let rate = NonZeroU32::new(100).unwrap();
+        let start = Instant::now();
+        let second = |seconds: f64| start + Duration::from_secs_f64(seconds);
+        let mut rate = SendRate::new(rate, start);
+        for (count, now, want) in [
+            (50, 0.0, 0.0),
+            (50, 0.1, 0.5),
+            // It took longer than it may; then the broker was away.
+            (10, 1.2, 1.2),
+            (50, 90.0, 90.0),
+            (50, 90.0, 90.5),
+            (50, 90.5, 91.0),
+        ] {
+            assert_eq!(rate.next(count, second(now)), second(want), "at {now} s");
+        }
+    }
 }

@@ -1,15 +1,25 @@
-//! The daemons: `run` watches and announces, `hub` is a hub for many Sources, both until stopped.
+//! `run` and `hub`: the daemons, which run until stopped. `reload` and `backup`: one that may be running.
 
+use std::io::Write;
 use std::path::Path;
 
+use anyhow::{Context, bail, ensure};
+use resourcesync::escape::{escaped, escaped_lines};
+
+use crate::cli::Exit;
+use crate::cli::daemon_client::unexpected_answer;
 use crate::cli::dry_run::dry_run;
-use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::logging;
-use crate::cli::options::{HubOptions, RunOptions};
+use crate::cli::options::{HubOptions, RunOptions, StateOptions};
+use crate::cli::output::print;
 use crate::config::Config;
 use crate::config::hub_config::HubConfig;
+use crate::config::partial::state_dir;
+use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon;
+use crate::state::lock;
+use crate::state::open::back_up;
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
     let overrides = with_url(file, options.keys.overrides())?;
@@ -30,4 +40,38 @@ pub fn hub(file: Option<&Path>, options: &HubOptions) -> anyhow::Result<Exit> {
     let _logging = logging::start(config.log);
     daemon::run_hub(config, load, logging::set_level)?;
     Ok(Exit::Fine)
+}
+
+/// Copies the state, while the daemon runs or not.
+pub fn backup(file: Option<&Path>, to: &Path, options: &StateOptions) -> anyhow::Result<Exit> {
+    let state_dir = state_dir(file, &options.overrides())?;
+    let from = state_dir.display();
+    ensure!(back_up(&state_dir, to)?, "there is no state in {from}");
+    print(|out| writeln!(out, "copied the state in {from} to {}", to.display()))?;
+    Ok(Exit::Fine)
+}
+
+/// Has the running daemon put its configuration into effect as it is now, or say why not.
+pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exit> {
+    let state_dir = state_dir(file, &options.overrides())?;
+    let Some(changes) = reloaded(&state_dir)? else {
+        bail!("no rsnotify is running with {}", state_dir.display());
+    };
+    print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))?;
+    Ok(Exit::Fine)
+}
+
+/// Has the daemon reload its configuration. Returns what that changed, or nothing if no daemon runs.
+pub fn reloaded(state_dir: &Path) -> anyhow::Result<Option<String>> {
+    if !lock::is_in_use(state_dir).context("cannot look for the daemon")? {
+        return Ok(None);
+    }
+    match control::ask(state_dir, &ControlRequest::Reload)? {
+        ControlReply::Reloaded { changes } => Ok(Some(changes)),
+        ControlReply::Error(error) => bail!(
+            "configuration not reloaded, the daemon keeps the previous one: {}",
+            escaped_lines(&error)
+        ),
+        _ => Err(unexpected_answer()),
+    }
 }

@@ -1,24 +1,31 @@
-//! `scan`: every document in the tree, with its state.
+//! `scan`: every document in the tree, with its state. `scan FILE`: one file explained: the glob that matches it, its place
+//! in the framework, and why it is no document.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, bail};
+use jiff::Timestamp;
 use resourcesync::escape::escaped;
 use serde_json::{Value, json};
 
+use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::finding::Finding;
+use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Plan;
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::scan_once;
+use crate::cli::one_shot_scan::{OneShotScan, scan_once};
 use crate::cli::options::ScanOptions;
 use crate::cli::output::{grouped, print, say};
-use crate::cli::scan_file::explain_file;
 use crate::config::Config;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
+use crate::state::Db;
+use crate::state::open::open_to_read;
 use crate::tree::change_list::ChangeListFile;
-use crate::tree::file_path;
+use crate::tree::{self, file_path};
 
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
@@ -41,7 +48,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         read_changes(plan, document);
     }
     if let Some(path) = &options.file {
-        return explain_file(&config, &scan, &documents, path, options.output.json);
+        return explain_file(&config, &scan, &documents, path, options.json);
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
@@ -58,7 +65,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         say(notice);
     }
     print(|out| {
-        if options.output.json {
+        if options.json {
             let documents: Vec<Value> = documents.iter().map(to_json).collect();
             let answer = json!({ "version": JSON_VERSION, "documents": documents });
             return writeln!(out, "{answer:#}");
@@ -86,7 +93,7 @@ fn read_changes(plan: &Plan, document: &mut DocumentView) {
     }
 }
 
-pub fn to_json(document: &DocumentView) -> Value {
+fn to_json(document: &DocumentView) -> Value {
     json!({
         "uri": document.uri.as_str(),
         "path": document.path.text(),
@@ -126,4 +133,132 @@ fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
         [] => writeln!(out),
         notes => writeln!(out, "  ({})", notes.join("; ")),
     }
+}
+
+/// Prints what is known of the file at `path`. The exit status is 1 if it is no document.
+fn explain_file(
+    config: &Config,
+    scan: &OneShotScan,
+    documents: &[DocumentView],
+    path: &Path,
+    as_json: bool,
+) -> anyhow::Result<Exit> {
+    let plan = &scan.engine.plan;
+    let file = std::path::absolute(path).context("cannot tell the current directory")?;
+    let (source, place) = place(plan, &file)?;
+    let settings = &plan.sources[source];
+    let uri = settings.uri_of(&place);
+    let published = settings.mount(place.mount).map(|mount| mount.published());
+    let published = published.unwrap_or_default();
+    let glob = matching(&settings.candidates, &published, &place);
+    let looked = match open_to_read(&config.state_dir)? {
+        Some(state) => Db(&state).first::<Timestamp>(
+            "SELECT looked FROM document WHERE mount = ?1 AND path = ?2 AND presence > 0 AND looked > 0",
+            &place,
+        )?,
+        None => None,
+    };
+    let document = documents.iter().find(|document| document.path == place);
+    let reason = match document {
+        Some(document) => document.reason.clone(),
+        None => {
+            let tree = config.sources[source].tree(settings);
+            let why = tree::explain(&tree, &place).map(|why| why.to_string());
+            why.or(uri
+                .is_none()
+                .then(|| "another mount has its URI".to_owned()))
+        }
+    };
+    let file = file.to_string_lossy().into_owned();
+    print(|out| {
+        if as_json {
+            let answer = json!({
+                "version": JSON_VERSION,
+                "file": file,
+                "uri": uri.as_ref().map(|uri| uri.as_str()),
+                "include": glob,
+                "read": looked,
+                "document": document.map(to_json),
+                "reason": reason,
+            });
+            return writeln!(out, "{answer:#}");
+        }
+        let mut row = |name: &str, value: Option<String>| match value {
+            Some(value) => writeln!(out, "{name:<9} {}", escaped(&value)),
+            None => Ok(()),
+        };
+        row("file", Some(file.clone()))?;
+        row("URI", uri.as_ref().map(ToString::to_string))?;
+        row("include", glob.clone())?;
+        row("read", looked.map(|at| format!("{at:.0} by the daemon")))?;
+        let Some(document) = document else {
+            row("state", Some("no document".to_owned()))?;
+            return row("reason", reason.clone());
+        };
+        let kind = document.kind;
+        let kind = kind.map(|(capability, form)| format!("{capability} {}", form.as_str()));
+        row("kind", kind)?;
+        row("index", document.index.as_ref().map(ToString::to_string))?;
+        for set in &document.sets {
+            row("set", Some(set.to_string()))?;
+        }
+        for topic in &document.channels {
+            row("channel", Some(topic.to_string()))?;
+        }
+        row("state", Some(document.state.as_str().to_owned()))?;
+        row("reason", reason.clone())
+    })?;
+    Ok(match document {
+        Some(_) => Exit::Fine,
+        None => Exit::Failure,
+    })
+}
+
+/// Returns the position of the source that has a file, and its place there.
+fn place(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPath)> {
+    let mut found: Option<(&PathBuf, usize, DocumentPath)> = None;
+    for (position, source) in plan.sources.iter().enumerate() {
+        for mount in &source.mounts {
+            let Ok(below) = file.strip_prefix(&mount.directory) else {
+                continue;
+            };
+            let is_longer =
+                |(of, ..): &(&PathBuf, _, _)| of.as_os_str() < mount.directory.as_os_str();
+            if found.as_ref().is_none_or(is_longer) {
+                let below = below.as_os_str().as_bytes().into();
+                let place = DocumentPath {
+                    mount: mount.id,
+                    below,
+                };
+                found = Some((&mount.directory, position, place));
+            }
+        }
+    }
+    let Some((_, position, place)) = found.filter(|(.., place)| !place.below.is_empty()) else {
+        let mounts = plan.sources.iter().flat_map(|source| &source.mounts);
+        let mounts: Vec<String> = mounts
+            .map(|mount| mount.directory.display().to_string())
+            .collect();
+        bail!(
+            "{} lies below no mount; these are {}",
+            file.display(),
+            mounts.join(", ")
+        );
+    };
+    Ok((position, place))
+}
+
+/// Returns the first include glob that matches a file, if it is a candidate.
+fn matching(
+    candidates: &Candidates,
+    published: &PublishedPath,
+    place: &DocumentPath,
+) -> Option<String> {
+    let mut globs = candidates.include.iter();
+    let matches = |glob: &&String| {
+        let exclude = candidates.exclude.clone();
+        let alone = Candidates::new(vec![(*glob).clone()], exclude);
+        alone.is_ok_and(|alone| alone.accepts(published, &place.below))
+    };
+    globs.find(matches).cloned()
 }

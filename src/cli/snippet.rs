@@ -7,28 +7,28 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use ipnet::IpNet;
+use resourcesync::uri::Topic;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
+use crate::cli::health::reached;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
-use crate::cli::options::{SnippetOptions, WebServer};
+use crate::cli::options::{SourceOptions, WebServer};
 use crate::cli::output::{print, say};
-use crate::cli::snippet::passing::{Behind, Passing, Site, passing};
+use crate::cli::snippet::passing::{Passing, Site, passing};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::config::text::Written;
 use crate::report;
-use crate::report::channels::is_for_brokers_only;
 
 impl WebServer {
     /// Returns the lines for one site.
-    fn lines(self, site: &Site, behind: &Behind) -> String {
+    fn lines(self, site: &Site, behind: &Address) -> String {
         match self {
             WebServer::Nginx => servers::nginx(site, behind),
             WebServer::Apache => servers::apache(site, behind),
@@ -46,10 +46,14 @@ impl WebServer {
     }
 }
 
-pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<Exit> {
-    let overrides = options.source.overrides();
+pub fn snippet(
+    file: Option<&Path>,
+    server: WebServer,
+    source: &SourceOptions,
+) -> anyhow::Result<Exit> {
+    let overrides = source.overrides();
     if HubConfig::is_at(file, &overrides) {
-        return of_hub(&HubConfig::load(file, &overrides)?, options.server);
+        return of_hub(&HubConfig::load(file, &overrides)?, server);
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
     let public_url = config.server.public_url.as_ref();
@@ -62,13 +66,9 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
         say(notice);
     }
     let reader = &scan.reader();
-    let mut topics = BTreeSet::new();
-    for channel in report::channels::outline(reader)? {
-        // A topic that only names notifications for brokers is not served.
-        if !is_for_brokers_only(reader, &channel.topic)? {
-            topics.insert(channel.topic);
-        }
-    }
+    // A topic that only names notifications for brokers is not served.
+    let channels = report::channels::with_topics(reader)?.into_iter();
+    let topics: BTreeSet<Topic> = channels.map(|channel| channel.topic).collect();
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.unadvertised_channels);
     let embedded = config.embedded_hub.as_ref();
@@ -88,7 +88,7 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     }
     let embedded = config.embedded_hub.as_ref();
     let trust = embedded.and_then(|hub| trust("embedded_hub", &hub.trusted_proxies, &behind));
-    write(&passing, options.server, &behind, trust)
+    write(&passing, server, &behind, trust)
 }
 
 /// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
@@ -105,7 +105,7 @@ fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
 fn write(
     passing: &Passing,
     server: WebServer,
-    behind: &Behind,
+    behind: &Address,
     trust: Option<String>,
 ) -> anyhow::Result<Exit> {
     print(|out| {
@@ -126,38 +126,28 @@ fn write(
 }
 
 /// Returns the address at which the web server reaches rsnotify, from the same machine.
-fn behind(listen: &Address) -> anyhow::Result<Behind> {
+fn behind(listen: &Address) -> anyhow::Result<Address> {
     match listen {
-        Address::Tcp(address) => {
-            ensure!(
-                address.port() != 0,
-                "each start listens on another port: set server.listen to a port that the web server can know"
-            );
-            let mut address = *address;
-            match address.ip() {
-                IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-                IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-                _ => {}
-            }
-            Ok(Behind::Tcp(address))
-        }
+        Address::Tcp(address) => ensure!(
+            address.port() != 0,
+            "each start listens on another port: set server.listen to a port that the web server can know"
+        ),
         Address::Unix(path) => {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-            match path.to_str() {
-                Some(path) if path.chars().all(is_plain) => Ok(Behind::Unix(path.to_owned())),
-                _ => bail!(
-                    "{} cannot be written for every web server: choose a path of letters, digits, \"/\", \".\", \"_\", \
-                     \"-\" and \"+\"",
-                    path.display()
-                ),
-            }
+            ensure!(
+                path.to_str().is_some_and(|path| path.chars().all(is_plain)),
+                "{} cannot be written for every web server: choose a path of letters, digits, \"/\", \".\", \"_\", \
+                 \"-\" and \"+\"",
+                path.display()
+            );
         }
     }
+    Ok(reached(listen))
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn trust(table: &str, trusted: &[Written<IpNet>], behind: &Behind) -> Option<String> {
-    let Behind::Tcp(address) = behind else {
+fn trust(table: &str, trusted: &[Written<IpNet>], behind: &Address) -> Option<String> {
+    let Address::Tcp(address) = behind else {
         return None;
     };
     let ip = address.ip();

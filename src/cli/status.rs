@@ -9,10 +9,10 @@ use resourcesync::escape::{escaped, excerpt};
 
 use crate::announce::history::NotificationView;
 use crate::announce::plan::Mode;
+use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::exit::Exit;
 use crate::cli::options::RequestOptions;
-use crate::cli::outbox::text::{Row, write_rows};
+use crate::cli::outbox::text::{rows, write_rows};
 use crate::cli::output::{counted, grouped, print_answer, relative, when};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{Health, Part, more_directories};
@@ -31,7 +31,7 @@ pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<E
     let (ControlReply::Status(status), is_running) = daemon.ask(ControlRequest::Status)? else {
         return Err(unexpected_answer());
     };
-    print_answer(options.output.json, (&status, is_running), |out| {
+    print_answer(options.json, (&status, is_running), |out| {
         write_status(out, &status, is_running)
     })
 }
@@ -258,14 +258,10 @@ fn write_hub(out: &mut impl Write, hub: &HubSummary<'_>, status: &Status) -> io:
 }
 
 fn write_troubled(out: &mut impl Write, status: &Status) -> io::Result<()> {
-    let channels = status.channels.iter();
-    let rows =
-        channels.flat_map(|channel| channel.hubs.iter().map(move |hub| Row { channel, hub }));
-    let mut rows: Vec<Row<'_>> = rows.filter(|row| row.hub.state.is_trouble()).collect();
+    let rows = rows(&status.channels, |hub| hub.state.is_trouble());
     if rows.is_empty() {
         return Ok(());
     }
-    rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
     let shown = &rows[..rows.len().min(MAX_LINES)];
     writeln!(
         out,

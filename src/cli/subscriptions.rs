@@ -7,21 +7,38 @@ use jiff::Timestamp;
 use serde_json::json;
 use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
+use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::exit::Exit;
-use crate::cli::options::{
-    RequestOptions, SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions,
-    SubscriptionsCommand,
-};
+use crate::cli::options::{RequestOptions, SubscriptionsCommand};
 use crate::cli::output::{aligned, counted, next_try, print_answer, relative, when};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
     let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
+    let name = |callback: &String, topic: &Option<String>| SubscriptionName {
+        callback: callback.clone(),
+        topic: topic.clone(),
+    };
     match command {
-        SubscriptionsCommand::List(ask) => list(&daemon(ask)?, ask.output.json),
-        SubscriptionsCommand::Show(options) => show(&daemon(&options.ask)?, options),
-        SubscriptionsCommand::Remove(options) => remove(&daemon(&options.ask)?, options),
+        SubscriptionsCommand::List(ask) => list(&daemon(ask)?, ask.json),
+        SubscriptionsCommand::Show {
+            callback,
+            topic,
+            ask,
+        } => show(&daemon(ask)?, name(callback, topic), ask.json),
+        SubscriptionsCommand::Remove {
+            callback,
+            topic,
+            yes,
+            ask,
+        } => {
+            let (daemon, name) = (daemon(ask)?, name(callback, topic));
+            if *yes {
+                remove(&daemon, name, ask.json)
+            } else {
+                say_what_would_be_removed(&daemon, name, ask.json)
+            }
+        }
     }
 }
 
@@ -35,37 +52,45 @@ fn list(daemon: &DaemonClient<'_>, as_json: bool) -> anyhow::Result<Exit> {
     })
 }
 
-fn show(daemon: &DaemonClient<'_>, options: &SubscriptionShowOptions) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(daemon, &options.name)?;
-    print_answer(options.ask.output.json, (&shown, is_running), |out| {
+fn show(daemon: &DaemonClient<'_>, name: SubscriptionName, as_json: bool) -> anyhow::Result<Exit> {
+    let (shown, is_running) = ask_for(daemon, name)?;
+    print_answer(as_json, (&shown, is_running), |out| {
         write_one(out, &shown, Timestamp::now())
     })
 }
 
 fn ask_for(
     daemon: &DaemonClient<'_>,
-    name: &SubscriptionOptions,
+    name: SubscriptionName,
 ) -> anyhow::Result<(Box<SubscriptionView>, bool)> {
-    let request = ControlRequest::Subscriptions(SubscriptionsAction::Show(name.name()));
+    let request = ControlRequest::Subscriptions(SubscriptionsAction::Show(name));
     match daemon.ask(request)? {
         (ControlReply::Subscription(shown), is_running) => Ok((shown, is_running)),
         _ => Err(unexpected_answer()),
     }
 }
 
-fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> anyhow::Result<Exit> {
-    let as_json = options.ask.output.json;
-    if !options.yes {
-        let (shown, is_running) = ask_for(daemon, &options.name)?;
-        let answer = json!({ "removed": null, "found": shown });
-        print_answer(as_json, (&answer, is_running), |out| {
-            writeln!(out, "this subscription would be removed:\n")?;
-            write_one(out, &shown, Timestamp::now())?;
-            writeln!(out, "\nnothing was removed; --yes removes it")
-        })?;
-        return Ok(Exit::Failure);
-    }
-    let request = ControlRequest::Subscriptions(SubscriptionsAction::Remove(options.name.name()));
+fn say_what_would_be_removed(
+    daemon: &DaemonClient<'_>,
+    name: SubscriptionName,
+    as_json: bool,
+) -> anyhow::Result<Exit> {
+    let (shown, is_running) = ask_for(daemon, name)?;
+    let answer = json!({ "removed": null, "found": shown });
+    print_answer(as_json, (&answer, is_running), |out| {
+        writeln!(out, "this subscription would be removed:\n")?;
+        write_one(out, &shown, Timestamp::now())?;
+        writeln!(out, "\nnothing was removed; --yes removes it")
+    })?;
+    Ok(Exit::Failure)
+}
+
+fn remove(
+    daemon: &DaemonClient<'_>,
+    name: SubscriptionName,
+    as_json: bool,
+) -> anyhow::Result<Exit> {
+    let request = ControlRequest::Subscriptions(SubscriptionsAction::Remove(name));
     let (ControlReply::Removed(removed), is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
@@ -84,15 +109,6 @@ fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> any
             counted(removed.owed, "notification")
         )
     })
-}
-
-impl SubscriptionOptions {
-    fn name(&self) -> SubscriptionName {
-        SubscriptionName {
-            callback: self.callback.clone(),
-            topic: self.topic.clone(),
-        }
-    }
 }
 
 fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> io::Result<()> {

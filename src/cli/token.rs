@@ -8,11 +8,11 @@ use anyhow::{Context, anyhow, ensure};
 use toml::Value;
 use uuid::Uuid;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::options::TokenOptions;
 use crate::cli::output::{print, say};
-use crate::cli::reload::reloaded;
 use crate::cli::replace::{create, replace};
+use crate::cli::run::reloaded;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher::check_name;
@@ -101,7 +101,7 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
     let valid = HubConfig::load_text(&config.file, &after, &options.state.overrides());
     let written = valid
         .map_err(anyhow::Error::from)
-        .and_then(|_| Ok(replace(&path, before.as_bytes(), after.as_bytes())?));
+        .and_then(|_| replace(&path, before.as_bytes(), after.as_bytes()));
     if written.is_err() {
         let _ = fs::remove_file(&file);
     }

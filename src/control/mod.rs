@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
-use crate::report::outbox::AccountName;
-use crate::report::outbox::AccountView;
+use crate::report::Versioned;
+use crate::report::outbox::{AccountName, AccountView};
 use crate::report::status::{ChannelView, MissingView, Status};
 
-pub use crate::control::client::{ClientError, ask};
-pub use crate::control::server::{ControlServer, ControlSocket};
+pub use crate::control::client::ask;
+pub use crate::control::server::{ControlSocket, bind, serve};
 
 /// A request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,17 +122,11 @@ impl ControlRequest {
 
     /// Returns true if it changes nothing.
     pub fn is_query(&self) -> bool {
-        matches!(
+        let is_remove = matches!(
             self,
-            ControlRequest::Missing { .. }
-                | ControlRequest::Status
-                | ControlRequest::Outbox
-                | ControlRequest::PublicUrl
-                | ControlRequest::Show { .. }
-                | ControlRequest::Subscriptions(
-                    SubscriptionsAction::List | SubscriptionsAction::Show(_)
-                )
-        )
+            ControlRequest::Subscriptions(SubscriptionsAction::Remove(_))
+        );
+        !self.is_action() && !is_remove && *self != ControlRequest::Reload
     }
 }
 
@@ -158,13 +152,6 @@ const VERSION: u64 = 1;
 const SOCKET: &str = "control.sock";
 /// The maximum length of a socket address that all known systems accept.
 const MAX_ADDRESS_BYTES: usize = 100;
-
-#[derive(Debug, Serialize)]
-struct Versioned<'a, T> {
-    version: u64,
-    #[serde(flatten)]
-    message: &'a T,
-}
 
 /// An error in a message.
 #[derive(Debug, thiserror::Error)]

@@ -25,12 +25,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout for the loop's reply.
 const LOOP_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// The bound control socket of a daemon.
-#[derive(Debug)]
-pub struct ControlServer {
-    listener: UnixListener,
-}
-
 /// The socket file, removed when dropped. It is dropped before the lock of the state directory, so that it is never the next
 /// daemon's.
 #[derive(Debug)]
@@ -45,42 +39,32 @@ impl Drop for ControlSocket {
     }
 }
 
-impl ControlServer {
-    /// Binds the socket. The caller holds the lock of the state directory, so an existing socket is left over from a process
-    /// that died. The new one gets its mode in a private directory before it is renamed.
-    pub fn bind(state_dir: &Path) -> io::Result<(ControlServer, ControlSocket)> {
-        let private = state_dir.join(PRIVATE);
-        match fs::remove_dir_all(&private) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => DirBuilder::new().mode(0o700).create(&private)?,
-        }
-        let listener = reach(&private, |path| UnixListener::bind(path))?;
-        let path = state_dir.join(SOCKET);
-        fs::set_permissions(private.join(SOCKET), Permissions::from_mode(0o600))?;
-        fs::rename(private.join(SOCKET), &path)?;
-        fs::remove_dir(&private)?;
-        Ok((ControlServer { listener }, ControlSocket { path }))
+/// Binds the socket. The caller holds the lock of the state directory, so an existing socket is left over from a process that
+/// died. The new one gets its mode in a private directory before it is renamed.
+pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, ControlSocket)> {
+    let private = state_dir.join(PRIVATE);
+    match fs::remove_dir_all(&private) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => DirBuilder::new().mode(0o700).create(&private)?,
     }
+    let listener = reach(&private, |path| UnixListener::bind(path))?;
+    let path = state_dir.join(SOCKET);
+    fs::set_permissions(private.join(SOCKET), Permissions::from_mode(0o600))?;
+    fs::rename(private.join(SOCKET), &path)?;
+    fs::remove_dir(&private)?;
+    Ok((listener, ControlSocket { path }))
+}
 
-    /// Passes each request on with a sender for its reply, until `shutdown`.
-    pub async fn serve(
-        self,
-        ask: impl Fn(ControlRequest, oneshot::Sender<ControlReply>) + Clone + Send + Sync + 'static,
-        shutdown: impl Future<Output = ()>,
-    ) {
-        tokio::select! {
-            () = self.accept(ask) => {}
-            () = shutdown => {}
-        }
-    }
-
-    async fn accept(
-        self,
-        ask: impl Fn(ControlRequest, oneshot::Sender<ControlReply>) + Clone + Send + Sync + 'static,
-    ) {
+/// Passes each request on with a sender for its reply, until `shutdown`.
+pub async fn serve(
+    listener: UnixListener,
+    ask: impl Fn(ControlRequest, oneshot::Sender<ControlReply>) + Clone + Send + Sync + 'static,
+    shutdown: impl Future<Output = ()>,
+) {
+    let accept = async {
         let slots = Arc::new(Semaphore::new(CONNECTIONS));
         while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-            match self.listener.accept().await {
+            match listener.accept().await {
                 Ok((stream, _)) => {
                     let ask = ask.clone();
                     tokio::spawn(async move {
@@ -92,6 +76,10 @@ impl ControlServer {
                 Err(_) => sleep(TIMEOUT).await,
             }
         }
+    };
+    tokio::select! {
+        () = accept => {}
+        () = shutdown => {}
     }
 }
 

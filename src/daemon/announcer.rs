@@ -171,7 +171,9 @@ impl Announcer {
             let directory = mount.directory.to_string_lossy().into_owned();
             let sweeps = parts.counts.mounts.entry((source.name.clone(), directory));
             let now = Timestamp::now();
-            sweeps.or_default().ended(*took, *files, *unwatched, now);
+            let sweeps = sweeps.or_default();
+            sweeps.took.observe(*took);
+            (sweeps.last, sweeps.files, sweeps.unwatched) = (now, *files, *unwatched);
         }
     }
 

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::admin::{Admin, Readiness};
 use crate::config::server::ServerSettings;
-use crate::control::{ControlServer, ControlSocket};
+use crate::control::{self, ControlSocket};
 use crate::daemon::event_loop::Input;
 use crate::daemon::listen::{ServedListener, until_dropped};
 
@@ -58,15 +58,15 @@ pub fn serve_commands<I: Send + 'static>(
     inputs: &Sender<Input<I>>,
     tasks: &mut JoinSet<()>,
 ) -> Option<(ControlSocket, watch::Sender<()>)> {
-    match ControlServer::bind(state_dir) {
-        Ok((server, socket)) => {
+    match control::bind(state_dir) {
+        Ok((listener, socket)) => {
             let inputs = inputs.clone();
             let command = move |request, reply| {
                 // A loop that has stopped answers by dropping the reply.
                 let _ = inputs.send(Input::Command(request, reply));
             };
             let (open, ended) = until_dropped();
-            tasks.spawn(server.serve(command, ended));
+            tasks.spawn(control::serve(listener, command, ended));
             Some((socket, open))
         }
         Err(error) => {

@@ -1,7 +1,8 @@
-//! Diagnostics of hubs, by their reply to a `HEAD`, which has no effect.
+//! Diagnostics of hubs, by their reply to a `HEAD`, which has no effect, and of message brokers.
 
 use resourcesync::uri::Hub;
 use url::Url;
+use websub::answer::BrokerRefusal;
 use websub::hub::publication::PUBLIC_HUB_GREETING;
 use websub::hub::request::HUB_GREETING;
 use websub::probe::{FailureCause, ProbeResult};
@@ -132,27 +133,8 @@ pub fn unverified(hub: &Hub) -> Diagnostic {
     )
 }
 
-/// The table that a configuration has for its hub.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HubTable {
-    /// `[embedded_hub]` of `rsnotify run`.
-    EmbeddedHub,
-    /// `[hub]` of `rsnotify hub`.
-    Hub,
-}
-
-impl HubTable {
-    /// Returns the key that the advertised address comes from.
-    fn address_key(self) -> &'static str {
-        match self {
-            HubTable::EmbeddedHub => "public_url",
-            HubTable::Hub => "hub.url",
-        }
-    }
-}
-
-/// Diagnoses a hub of this configuration by the reply to a `GET` at its advertised address.
-pub fn embedded(hub: &Hub, get: &ProbeResult, table: HubTable) -> Option<Diagnostic> {
+/// Diagnoses a hub of this configuration by the reply to a `GET` at its advertised address, which comes from `key`.
+pub fn embedded(hub: &Hub, get: &ProbeResult, key: &str) -> Option<Diagnostic> {
     let what = match get {
         Ok(reply)
             if reply.status == 405
@@ -166,8 +148,7 @@ pub fn embedded(hub: &Hub, get: &ProbeResult, table: HubTable) -> Option<Diagnos
     Some(Diagnostic::finding(
         format!("{hub}: the advertised address of this hub {what}"),
         format!(
-            "subscriptions are impossible; let the web server in front pass it on to server.listen, or correct {}",
-            table.address_key()
+            "subscriptions are impossible; let the web server in front pass it on to server.listen, or correct {key}"
         ),
     ))
 }
@@ -246,6 +227,36 @@ fn no_answer(cause: FailureCause) -> &'static str {
         FailureCause::NoTls => "there seems to be no TLS at that port; correct url or publish_url",
         FailureCause::Unknown => "if it lasts, ask the hub's operator",
     }
+}
+
+/// Diagnoses a message broker, by its answer to a connection, which has no effect: its name and version, if it states
+/// them; or the reason why there is no connection, with the kind of an `ERROR`. An answer is reported too: nothing else
+/// shows that the credentials are right.
+pub fn broker(
+    name: &Hub,
+    address: &str,
+    answer: Result<Option<&str>, (Option<BrokerRefusal>, &str)>,
+) -> Diagnostic {
+    let (refusal, reason) = match answer {
+        Ok(server) => {
+            let server = server.unwrap_or("a broker without a name");
+            let message = format!("{name}: connected to {server} at {address}");
+            return Diagnostic::note(message, "");
+        }
+        Err(refused) => refused,
+    };
+    let remedy = match refusal {
+        Some(BrokerRefusal::Credentials) => {
+            "correct username, password_file or vhost, or create the user on the broker"
+        }
+        Some(_) => "the log of the broker should tell the reason",
+        None => {
+            "correct url, or tell the broker's operator; it needs a listener for STOMP, which ActiveMQ calls a \
+             transportConnector and RabbitMQ a plugin"
+        }
+    };
+    let message = format!("{name}: no connection to {address} ({reason})");
+    Diagnostic::finding(message, remedy)
 }
 
 #[cfg(test)]

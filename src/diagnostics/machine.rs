@@ -31,34 +31,25 @@ pub enum StateDirectory {
 }
 
 /// Names of the machine's users.
-#[derive(Debug, Clone, Default)]
-pub struct Users {
-    names: BTreeMap<u32, String>,
+pub type Users = BTreeMap<u32, String>;
+
+/// Parses `/etc/passwd` (passwd(5)), skipping lines of another form.
+pub fn users(passwd: &str) -> Users {
+    // Of several names of one user, the first counts, as it does for the system.
+    let names = passwd.lines().rev().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        Some((id.parse().ok()?, name.to_owned()))
+    });
+    names.collect()
 }
 
-impl Users {
-    /// Parses `/etc/passwd` (passwd(5)), skipping lines of another form.
-    pub fn read(passwd: &str) -> Users {
-        let names = passwd.lines().filter_map(|line| {
-            let mut fields = line.split(':');
-            let (name, id) = (fields.next()?, fields.nth(1)?);
-            Some((id.parse().ok()?, name.to_owned()))
-        });
-        // Of several names of one user, the first counts, as it does for the system.
-        let mut users = Users::default();
-        for (id, name) in names {
-            users.names.entry(id).or_insert(name);
-        }
-        users
-    }
-
-    /// Returns the user's name, or `user NUMBER`.
-    pub fn name(&self, id: u32) -> String {
-        match (self.names.get(&id), id) {
-            (Some(name), _) => name.clone(),
-            (None, 0) => "root".to_owned(),
-            (None, _) => format!("user {id}"),
-        }
+/// Returns the user's name, or `user NUMBER`.
+fn name(users: &Users, id: u32) -> String {
+    match (users.get(&id), id) {
+        (Some(name), _) => name.clone(),
+        (None, 0) => "root".to_owned(),
+        (None, _) => format!("user {id}"),
     }
 }
 
@@ -69,7 +60,7 @@ pub fn state_directory(
     user: u32,
     users: &Users,
 ) -> Vec<Diagnostic> {
-    let by = users.name(user);
+    let by = name(users, user);
     match state {
         StateDirectory::Absent { above, owner } => vec![Diagnostic::note(
             format!("{directory} does not exist, which is fine before the first run"),
@@ -77,7 +68,7 @@ pub fn state_directory(
                 "the user who runs rsnotify must be able to create it in {}, which is {}'s, or own \
                  it: `install -d -m 700 -o USER {directory}`",
                 above.display(),
-                users.name(*owner)
+                name(users, *owner)
             ),
         )],
         StateDirectory::Unreadable(reason) => vec![Diagnostic::note(
@@ -103,7 +94,7 @@ pub fn state_directory(
                 diagnostics.push(Diagnostic::note(
                     format!(
                         "check runs as {by}, and {directory} is {}'s",
-                        users.name(*owner)
+                        name(users, *owner)
                     ),
                     "the permissions of the two may differ: run check as that user",
                 ));
@@ -176,7 +167,7 @@ pub fn unreadable(count: usize, user: u32, users: &Users) -> Option<Diagnostic> 
         _ => format!("{count} files and directories of the tree"),
     };
     Some(Diagnostic::note(
-        format!("{what} may not be read by {}", users.name(user)),
+        format!("{what} may not be read by {}", name(users, user)),
         "give the user who runs rsnotify a group that may (SupplementaryGroups= in its unit), or open them by \
          chmod",
     ))
@@ -283,11 +274,11 @@ mod tests {
     #[test]
     fn users_have_the_names_that_the_system_gives_them() {
         let passwd = "admin:x:0:0:root:/root:/bin/sh\nroot:x:0:0::/:\n# a comment\nbroken\nwww:x:33:33::/:\n";
-        let users = Users::read(passwd);
+        let users = super::users(passwd);
         for (id, want) in [(0, "admin"), (33, "www"), (7, "user 7")] {
-            assert_eq!(users.name(id), want);
+            assert_eq!(name(&users, id), want);
         }
-        assert_eq!(Users::default().name(0), "root");
+        assert_eq!(name(&Users::default(), 0), "root");
     }
 
     #[test]

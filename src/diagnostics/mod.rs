@@ -1,11 +1,9 @@
 //! The diagnostics of `check`: problems around rsnotify with their remedies, derived from facts that adaptors bring.
 //!
 //! [`topic`] and [`hub`] judge replies, [`clock`] compares clocks, [`machine`] checks limits and permissions, and
-//! [`access`] knows the remedies for unreadable directories. [`changes`] has notes about change channels.
+//! [`access`] knows the remedies for unreadable directories.
 
 pub mod access;
-pub mod broker;
-pub mod changes;
 pub mod clock;
 pub mod hub;
 pub mod machine;

@@ -1,4 +1,5 @@
-//! Diagnostics of topics, by their replies at their public addresses through the web server in front.
+//! Diagnostics of topics, by their replies at their public addresses through the web server in front, and notes about
+//! change channels: how to have one, and why one announces nothing.
 
 mod problem;
 
@@ -267,6 +268,36 @@ fn target(topic: &Topic, location: Option<&str>) -> RedirectTarget {
         let query = if to.query().is_some() { "?…" } else { "" };
         RedirectTarget::Elsewhere(format!("{}{}{query}", origin(to.as_str()), to.path()))
     }
+}
+
+/// Notes that sets have Change Lists and no change channel (C9).
+pub fn changes_not_enabled(sets: &[Uri]) -> Option<Diagnostic> {
+    let message = match sets {
+        [] => return None,
+        [set] => format!("{set} has a Change List, and its changes are not announced one by one"),
+        [set, ..] => format!(
+            "{count} sets such as {set} have Change Lists, and their changes are not announced one by one",
+            count = sets.len()
+        ),
+    };
+    Some(Diagnostic::note(
+        message,
+        "change_notifications = true in the [[source]] gives each set a channel for changes of resources",
+    ))
+}
+
+/// Notes that sets with a change channel have no Change List (C1).
+pub fn no_change_list(channels: &[(Topic, Uri)]) -> Option<Diagnostic> {
+    let message = match channels {
+        [] => return None,
+        [(topic, set)] => format!("{set} has the change channel {topic} and no Change List"),
+        [(topic, set), ..] => format!(
+            "{count} sets have a change channel and no Change List, such as {set} with {topic}",
+            count = channels.len()
+        ),
+    };
+    let remedy = "nothing is announced there until the generator writes one";
+    Some(Diagnostic::note(message, remedy))
 }
 
 #[cfg(test)]

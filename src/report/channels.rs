@@ -77,6 +77,17 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     Ok(channels)
 }
 
+/// Returns every channel whose topic is more than a name, as in [`outline`].
+pub fn with_topics(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+    let mut channels = Vec::new();
+    for channel in outline(reader)? {
+        if !is_for_brokers_only(reader, &channel.topic)? {
+            channels.push(channel);
+        }
+    }
+    Ok(channels)
+}
+
 /// Returns the accounts of configured hubs that meet a condition in SQL; `due` has the numbers of changes that are due.
 fn accounts(
     reader: &Reader<'_>,
@@ -231,7 +242,7 @@ pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
 
 /// Returns true if only message brokers are told on a channel and nothing advertises it, so that its topic is only a
 /// name.
-pub fn is_for_brokers_only(reader: &Reader<'_>, topic: &Topic) -> Result<bool> {
+fn is_for_brokers_only(reader: &Reader<'_>, topic: &Topic) -> Result<bool> {
     match of_topic(reader.db, topic)? {
         Some(channel) => is_name_only(reader.db, reader.plan, reader.live, &channel),
         None => Ok(false),

@@ -1,7 +1,6 @@
 //! Figures for the metrics alone: numbers of each kind, and counts since the daemon began. Nothing here is saved.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -120,11 +119,4 @@ pub struct Sweeps {
     pub files: u64,
     /// True if events should tell of changes and do not, everywhere.
     pub unwatched: bool,
-}
-
-impl Sweeps {
-    pub fn ended(&mut self, took: Duration, files: u64, unwatched: bool, now: Timestamp) {
-        self.took.observe(took);
-        (self.last, self.files, self.unwatched) = (now, files, unwatched);
-    }
 }

@@ -18,6 +18,7 @@ pub mod summary;
 use crate::announce::history::History;
 use crate::announce::plan::{Plan, SourcePlan};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::announce::steps::engine::Engine;
 use crate::announce::steps::live::{Live, LiveSource};
@@ -27,6 +28,14 @@ use crate::state::{Db, Result};
 
 /// The version of the shape of JSON output: `version` in each object that programs read.
 pub const JSON_VERSION: u64 = 1;
+
+/// An object that programs read, with the version of its shape.
+#[derive(Debug, Serialize)]
+pub struct Versioned<'a, T> {
+    pub version: u64,
+    #[serde(flatten)]
+    pub message: &'a T,
+}
 
 /// Items of a list that are reported; of others, their number.
 const MAX_LISTED: usize = 1_000;

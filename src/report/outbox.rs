@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::announce::event::Now;
 use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use jiff::Timestamp;
-use resourcesync::change::Change;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::{Entry, Payload};
@@ -27,18 +26,9 @@ const MAX_NAMES: usize = 10;
 /// The error for an account that cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownAccount {
-    #[error("no channel has the topic or the Capability List \"{name}\"; {known}")]
-    Channel { name: String, known: String },
-    #[error(
-        "{name} has a channel of each kind, {topics}: give the topic of the one that you mean, or --kind"
-    )]
-    Ambiguous { name: String, topics: String },
-    #[error("the channel {channel} is not told to \"{name}\"; {known}")]
-    Hub {
-        channel: String,
-        name: String,
-        known: String,
-    },
+    /// What no account has, and what there is.
+    #[error("{0}")]
+    Name(String),
     #[error(transparent)]
     State(#[from] StateError),
 }
@@ -102,16 +92,6 @@ pub struct ResourceView {
     pub datetime: Option<String>,
 }
 
-impl From<&Change> for ResourceView {
-    fn from(change: &Change) -> ResourceView {
-        ResourceView {
-            uri: change.loc.to_string(),
-            change: change.kind.as_str().to_owned(),
-            datetime: change.datetime.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
 /// Returns the account that an operator means. Of several channels, a live one is meant, else the latest.
 pub fn account(
     reader: &Reader<'_>,
@@ -171,19 +151,19 @@ fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize)
         let topics = named
             .iter()
             .map(|view| format!("{} ({})", view.topic, view.kind));
-        return Err(UnknownAccount::Ambiguous {
-            name: channel.to_owned(),
-            topics: topics.collect::<Vec<_>>().join(" and "),
-        });
+        let topics = topics.collect::<Vec<_>>().join(" and ");
+        return Err(UnknownAccount::Name(format!(
+            "{channel} has a channel of each kind, {topics}: give the topic of the one that you mean, or --kind"
+        )));
     }
     let meant = named
         .into_iter()
         .max_by_key(|view| (is_topic(view), view.id));
     let Some(meant) = meant else {
-        return Err(UnknownAccount::Channel {
-            name: channel.to_owned(),
-            known: offer(&topics),
-        });
+        let known = offer(&topics);
+        return Err(UnknownAccount::Name(format!(
+            "no channel has the topic or the Capability List \"{channel}\"; {known}"
+        )));
     };
     let is_meant = |view: &HubView| {
         view.hub.as_str() == *hub || (hub == EMBEDDED_NAME && view.mode == Mode::Embedded)
@@ -192,11 +172,10 @@ fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize)
         return Ok((meant, at));
     }
     let hubs = meant.hubs.iter().map(|view| view.hub.to_string());
-    Err(UnknownAccount::Hub {
-        channel: meant.topic.to_string(),
-        name: hub.to_owned(),
-        known: offer(&hubs.collect::<Vec<_>>()),
-    })
+    let (topic, known) = (&meant.topic, offer(&hubs.collect::<Vec<_>>()));
+    Err(UnknownAccount::Name(format!(
+        "the channel {topic} is not told to \"{hub}\"; {known}"
+    )))
 }
 
 fn flight(
@@ -214,7 +193,12 @@ fn flight(
         let body = change_log::body(reader.db, (channel, hub.id), seq, entries)?;
         let payload = ChangePayload::parse(&body);
         let resources = payload.iter().flat_map(|payload| &payload.entries);
-        let resources = resources.map(ResourceView::from).collect();
+        let resources = resources.map(|change| ResourceView {
+            uri: change.loc.to_string(),
+            change: change.kind.as_str().to_owned(),
+            datetime: change.datetime.as_ref().map(ToString::to_string),
+        });
+        let resources = resources.collect();
         (seq, Vec::new(), resources, body)
     } else {
         let flying = reader.db.first::<(_, Vec<u8>, Arc<[u8]>)>(

@@ -107,6 +107,13 @@ impl Status {
     pub fn is_of_hub(&self) -> bool {
         self.sources.is_empty()
     }
+
+    /// Returns the channels, those with problems first, then those on which something waits.
+    pub fn by_trouble(&self) -> Vec<&ChannelView> {
+        let mut channels: Vec<&ChannelView> = self.channels.iter().collect();
+        channels.sort_by_key(|channel| (channel.worst(), channel.held.is_empty(), &channel.topic));
+        channels
+    }
 }
 
 /// The process of a daemon.
@@ -450,15 +457,6 @@ impl Condition {
     /// Returns true if an operator should look at it.
     pub fn is_trouble(self) -> bool {
         self <= Condition::Unfetched
-    }
-}
-
-impl Status {
-    /// Returns the channels, those with problems first, then those on which something waits.
-    pub fn by_trouble(&self) -> Vec<&ChannelView> {
-        let mut channels: Vec<&ChannelView> = self.channels.iter().collect();
-        channels.sort_by_key(|channel| (channel.worst(), channel.held.is_empty(), &channel.topic));
-        channels
     }
 }
 

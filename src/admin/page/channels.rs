@@ -13,85 +13,49 @@ use crate::report::status::{ChannelView, Status, WaitingView, waiting};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelFilter {
     pub text: String,
-    pub state: StateFilter,
+    /// State of the channels to list, as the query names it.
+    pub state: &'static str,
     /// Page number, from 1.
     pub page: usize,
 }
 
-/// State of the channels to list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StateFilter {
-    Any,
-    Failing,
-    Waiting,
-    Retired,
-}
-
-const STATES: [StateFilter; 4] = [
-    StateFilter::Any,
-    StateFilter::Failing,
-    StateFilter::Waiting,
-    StateFilter::Retired,
+/// States of channels in the query, and in words.
+const STATES: [(&str, &str); 4] = [
+    ("", "any"),
+    ("trouble", "a hub is failing"),
+    ("waiting", "changes pending or held"),
+    ("retired", "retired"),
 ];
-
-impl StateFilter {
-    pub fn name(self) -> &'static str {
-        match self {
-            StateFilter::Any => "",
-            StateFilter::Failing => "trouble",
-            StateFilter::Waiting => "waiting",
-            StateFilter::Retired => "retired",
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            StateFilter::Any => "any",
-            StateFilter::Failing => "a hub is failing",
-            StateFilter::Waiting => "changes pending or held",
-            StateFilter::Retired => "retired",
-        }
-    }
-
-    fn matches(self, channel: &ChannelView) -> bool {
-        match self {
-            StateFilter::Any => true,
-            StateFilter::Failing => channel.worst().is_trouble(),
-            StateFilter::Waiting => channel.pending_count() + channel.held_count() > 0,
-            StateFilter::Retired => channel.retired.is_some(),
-        }
-    }
-}
 
 impl ChannelFilter {
     /// Reads the filter from a query; invalid values count as absent.
     pub fn from_query(parameters: &[(String, String)]) -> ChannelFilter {
         let state = parameter(parameters, "state").unwrap_or_default();
-        let state = STATES.into_iter().find(|choice| choice.name() == state);
+        let state = STATES.into_iter().find(|(name, _)| *name == state);
         let page = parameter(parameters, "page").and_then(|page| page.parse().ok());
         ChannelFilter {
             text: parameter(parameters, "text")
                 .unwrap_or_default()
                 .trim()
                 .to_owned(),
-            state: state.unwrap_or(StateFilter::Any),
+            state: state.map_or("", |(name, _)| name),
             page: page.unwrap_or(1),
         }
     }
 
     pub fn choices(&self) -> [(&'static str, &'static str); 4] {
-        STATES.map(|choice| (choice.name(), choice.label()))
+        STATES
     }
 
     pub fn is_selected(&self, name: &str) -> bool {
-        self.state.name() == name
+        self.state == name
     }
 
     pub fn at_page(&self, page: usize) -> String {
         let page = page.to_string();
         let parameters = [
             ("text", &*self.text),
-            ("state", self.state.name()),
+            ("state", self.state),
             ("page", &page),
         ];
         format!("/channels?{}", encode_form(&parameters))
@@ -100,7 +64,13 @@ impl ChannelFilter {
     fn matches(&self, channel: &ChannelView) -> bool {
         let names = [channel.topic.as_str(), channel.set.as_str()];
         let hubs = channel.hubs.iter().map(|hub| hub.hub.as_str());
-        self.state.matches(channel)
+        let is_in_state = match self.state {
+            "trouble" => channel.worst().is_trouble(),
+            "waiting" => channel.pending_count() + channel.held_count() > 0,
+            "retired" => channel.retired.is_some(),
+            _ => true,
+        };
+        is_in_state
             && names
                 .into_iter()
                 .chain(hubs)

@@ -67,7 +67,10 @@ impl AdvertisedSet {
         {
             match replace(path, before, after) {
                 Ok(()) => self.is_written = true,
-                Err(error) => self.outcome = failed(format!("is not written: {error}")),
+                Err(error) => {
+                    self.outcome =
+                        failed(format!("is not written: {}", error_chain(error.as_ref())))
+                }
             }
         }
     }
@@ -76,10 +79,9 @@ impl AdvertisedSet {
 /// Returns every set with the channels of this kind, or of each, in order of its Capability List's URI.
 pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec<AdvertisedSet>> {
     let mut channels: BTreeMap<Uri, BTreeMap<ChannelKind, Advertisement>> = BTreeMap::new();
-    for channel in report::channels::outline(reader)? {
+    for channel in report::channels::with_topics(reader)? {
         let is_meant = kind.is_none_or(|kind| channel.kind == kind);
-        let is_name_only = report::channels::is_for_brokers_only(reader, &channel.topic)?;
-        if is_meant && channel.retired.is_none() && !is_name_only {
+        if is_meant && channel.retired.is_none() {
             let told = channel.hubs.iter().filter(|view| !view.has_left);
             let told: Vec<_> = told.map(|view| &view.hub).collect();
             let all = || reader.plan.hubs.iter().map(|hub| hub.hub.clone());

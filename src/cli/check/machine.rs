@@ -65,18 +65,27 @@ fn user() -> u32 {
 
 fn users() -> Users {
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
-    Users::read(&String::from_utf8_lossy(&passwd))
+    machine::users(&String::from_utf8_lossy(&passwd))
 }
 
 /// Inspects `directory` as this user.
 fn inspect_directory(directory: &Path) -> StateDirectory {
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return nearest(directory)
-                .unwrap_or_else(|| StateDirectory::Unreadable(error.to_string()));
+        Err(error) => {
+            let is_absent = error.kind() == ErrorKind::NotFound;
+            let above = directory.ancestors().skip(1).filter(|_| is_absent);
+            let nearest = above
+                .filter_map(|above| Some((above, std::fs::metadata(above).ok()?)))
+                .next();
+            return match nearest {
+                Some((above, metadata)) => StateDirectory::Absent {
+                    above: above.to_owned(),
+                    owner: metadata.uid(),
+                },
+                None => StateDirectory::Unreadable(error.to_string()),
+            };
         }
-        Err(error) => return StateDirectory::Unreadable(error.to_string()),
     };
     let volume = match rustix::fs::statvfs(directory) {
         Ok(volume) => volume,
@@ -91,15 +100,4 @@ fn inspect_directory(directory: &Path) -> StateDirectory {
         free_bytes: volume.f_bavail.saturating_mul(volume.f_frsize),
         free_files: (volume.f_files > 0).then_some(volume.f_favail),
     }
-}
-
-/// Returns the nearest existing directory above.
-fn nearest(directory: &Path) -> Option<StateDirectory> {
-    directory.ancestors().skip(1).find_map(|above| {
-        let metadata = std::fs::metadata(above).ok()?;
-        Some(StateDirectory::Absent {
-            above: above.to_owned(),
-            owner: metadata.uid(),
-        })
-    })
 }

@@ -21,9 +21,8 @@ use crate::cli::block_on;
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
-use crate::diagnostics::hub::HubTable;
 use crate::diagnostics::topic::{self, ExpectedTopic};
-use crate::diagnostics::{Diagnostic, broker, clock, hub, origin};
+use crate::diagnostics::{Diagnostic, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
 use crate::state::{self, lock};
@@ -35,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Answers {
     topics: Vec<(ExpectedTopic, Option<TopicReplies>)>,
     hubs: Vec<hub::HubProbe>,
-    brokers: Vec<broker::BrokerProbe>,
+    brokers: Vec<Diagnostic>,
     embedded: Option<(Hub, ProbeResult)>,
 }
 
@@ -48,13 +47,8 @@ pub(super) fn sections(
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[CheckSection; 4]> {
     let (plan, reader) = (&scan.engine.plan, &scan.reader());
-    let mut channels = Vec::new();
-    for channel in report::channels::outline(reader)? {
-        let is_name_only = report::channels::is_for_brokers_only(reader, &channel.topic)?;
-        if channel.retired.is_none() && !is_name_only {
-            channels.push(channel);
-        }
-    }
+    let mut channels = report::channels::with_topics(reader)?;
+    channels.retain(|channel| channel.retired.is_none());
     let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
     let embedded = embedded.map(|embedded| embedded.hub.clone());
 
@@ -99,15 +93,13 @@ pub(super) fn sections(
     of_hubs.extend(told(scan)?);
     of_hubs.extend(agreements);
     let judged = answers.embedded.iter();
-    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, HubTable::EmbeddedHub)));
+    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, "public_url")));
+    let of_clocks = clocks(&answers);
     Ok([
         CheckSection::new("hubs", of_hubs),
         CheckSection::new("topics", of_topics),
-        CheckSection::new(
-            "brokers",
-            answers.brokers.iter().map(broker::diagnostic).collect(),
-        ),
-        CheckSection::new("clock", clocks(&answers)),
+        CheckSection::new("brokers", answers.brokers),
+        CheckSection::new("clock", of_clocks),
     ])
 }
 
@@ -231,22 +223,20 @@ fn ask(
 }
 
 /// Connects to each broker, and ends the connection.
-async fn probed(brokers: Vec<BrokerSettings>) -> Vec<broker::BrokerProbe> {
+async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
     let tasks = brokers.into_iter().map(|settings| {
         tokio::spawn(async move {
-            let opened = Session::open(&settings, None).await;
-            broker::BrokerProbe {
-                name: settings.name.clone(),
-                address: settings.address.to_string(),
-                answer: match opened {
-                    Ok(session) => {
-                        let server = session.server.clone();
-                        session.writer.finish(&Frame::new("DISCONNECT")).await;
-                        Ok(server)
-                    }
-                    Err(BrokerError::Refused { refusal, text }) => Err((Some(refusal), text)),
-                    Err(error) => Err((None, error.to_string())),
-                },
+            let (name, address) = (&settings.name, settings.address.to_string());
+            match Session::open(&settings, None).await {
+                Ok(session) => {
+                    let server = session.server.clone();
+                    session.writer.finish(&Frame::new("DISCONNECT")).await;
+                    hub::broker(name, &address, Ok(server.as_deref()))
+                }
+                Err(BrokerError::Refused { refusal, text }) => {
+                    hub::broker(name, &address, Err((Some(refusal), &text)))
+                }
+                Err(error) => hub::broker(name, &address, Err((None, &error.to_string()))),
             }
         })
     });

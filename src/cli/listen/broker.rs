@@ -18,21 +18,18 @@ use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::settings::BrokerSettings;
 use crate::broker::subscribe::{BrokerSubscription, MessageSelection};
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::listen::command::Run;
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;
-use crate::cli::listen::printer::Text;
+use crate::cli::listen::printer::{Reporter, Text};
 use crate::cli::listen::receiver::Recipient;
-use crate::cli::listen::report::{ListenEvent, Reporter};
+use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopped};
-use crate::cli::no_broker;
 use crate::cli::options::ListenOptions;
+use crate::cli::{WAITS, no_broker};
 use crate::config::Config;
 use resourcesync::feed::{Feed, ItemChange, change_term};
-
-/// Waits between attempts to connect, or to run the command.
-const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 
 /// Properties of messages that a line of JSON has beside what is read of the payload.
 const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic", "user"];
@@ -60,9 +57,15 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::new().context("cannot wait for signals")?;
     let (settings, wanted) = wanted(name, file, options)?;
-    let recipient = recipient(options);
-    let (stop, stopped) = watch::channel(false);
-    let mut reading = pin!(read(&settings, &wanted, &recipient, reporter, stopped));
+    let (stop, is_stopped) = watch::channel(false);
+    let listener = BrokerListener {
+        settings,
+        wanted,
+        recipient: recipient(options),
+        reporter,
+        stop: is_stopped,
+    };
+    let mut reading = pin!(listener.read());
     tokio::select! {
         ended = &mut reading => return ended,
         () = signals.next() => {}
@@ -128,105 +131,138 @@ fn wanted(
     Ok((settings, wanted))
 }
 
-async fn read(
-    settings: &BrokerSettings,
-    wanted: &MessageSelection,
-    recipient: &Recipient,
-    reporter: &Reporter,
-    mut stop: watch::Receiver<bool>,
-) -> Result<(), Failure> {
-    let destinations = wanted.destinations.join(" ");
-    let mut was_open = false;
-    let mut failures = 0;
-    loop {
-        let opened = tokio::select! {
-            () = stopped(&mut stop) => return Ok(()),
-            opened = BrokerSubscription::open(settings, wanted) => opened,
-        };
-        let error = match opened {
-            Ok(mut subscription) => {
-                was_open = true;
-                failures = 0;
-                reporter.report(&ListenEvent::Subscribed {
-                    topic: &destinations,
-                    hub: settings.name.as_str(),
-                    lease_seconds: None,
-                });
-                let received = receive(&mut subscription, recipient, reporter, &mut stop).await;
-                match received {
-                    Ok(Some(error)) => error,
-                    Ok(None) => {
-                        let _ = tokio::time::timeout(CLOSE_TIMEOUT, subscription.close()).await;
-                        return Ok(());
-                    }
-                    Err(error) => return of_output(Err(error)),
-                }
-            }
-            Err(error) => error,
-        };
-        if !was_open {
-            return Err(failure(settings, error));
-        }
-        let wait = wait(failures);
-        failures += 1;
-        reporter.report(&ListenEvent::NotSubscribed {
-            topic: &destinations,
-            reason: &format!("{}: {error}", settings.name),
-            lease_seconds: None,
-            retry_seconds: Some(wait.as_secs()),
-        });
-        tokio::select! {
-            () = stopped(&mut stop) => return Ok(()),
-            () = tokio::time::sleep(wait) => {}
-        }
-    }
+/// What is read of a broker, and handed over.
+struct BrokerListener<'a> {
+    settings: BrokerSettings,
+    wanted: MessageSelection,
+    recipient: Recipient,
+    reporter: &'a Reporter,
+    stop: watch::Receiver<bool>,
 }
 
-/// Hands messages over until the connection fails, whose error it returns, or until it is stopped. The other error is
-/// that the output is closed.
-async fn receive(
-    subscription: &mut BrokerSubscription,
-    recipient: &Recipient,
-    reporter: &Reporter,
-    stop: &mut watch::Receiver<bool>,
-) -> io::Result<Option<BrokerError>> {
-    loop {
-        let message = tokio::select! {
-            biased;
-            () = stopped(stop) => return Ok(None),
-            message = subscription.message() => match message {
-                Ok(message) => message,
-                Err(error) => return Ok(Some(error)),
-            },
-        };
-        if let Some(damage) = &message.damage {
-            reporter.report(&ListenEvent::Invalid {
-                topic: message.header("destination").unwrap_or_default(),
-                reason: &damage.to_string(),
-            });
-            subscription.acknowledge(&message);
-            continue;
-        }
-        let received = ReceivedMessage::new(message);
-        let text = match recipient {
-            Recipient::Command {
-                command, timeout, ..
-            } => {
-                if !received.execute(command, *timeout, reporter, stop).await {
-                    return Ok(None);
+impl BrokerListener<'_> {
+    async fn read(&self) -> Result<(), Failure> {
+        let destinations = self.wanted.destinations.join(" ");
+        let mut was_open = false;
+        let mut failures = 0;
+        loop {
+            let opened = tokio::select! {
+                () = stopped(&self.stop) => return Ok(()),
+                opened = BrokerSubscription::open(&self.settings, &self.wanted) => opened,
+            };
+            let error = match opened {
+                Ok(mut subscription) => {
+                    was_open = true;
+                    failures = 0;
+                    self.reporter.report(&ListenEvent::Subscribed {
+                        topic: &destinations,
+                        hub: self.settings.name.as_str(),
+                        lease_seconds: None,
+                    });
+                    let received = self.receive(&mut subscription).await;
+                    match received {
+                        Ok(Some(error)) => error,
+                        Ok(None) => {
+                            let _ = tokio::time::timeout(CLOSE_TIMEOUT, subscription.close()).await;
+                            return Ok(());
+                        }
+                        Err(error) => return of_output(Err(error)),
+                    }
                 }
-                subscription.acknowledge(&received.message);
+                Err(error) => error,
+            };
+            if !was_open {
+                return Err(failure(&self.settings, error));
+            }
+            let wait = wait(failures);
+            failures += 1;
+            self.reporter.report(&ListenEvent::NotSubscribed {
+                topic: &destinations,
+                reason: &format!("{}: {error}", self.settings.name),
+                lease_seconds: None,
+                retry_seconds: Some(wait.as_secs()),
+            });
+            tokio::select! {
+                () = stopped(&self.stop) => return Ok(()),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Hands messages over until the connection fails, whose error it returns, or until it is stopped. The other error is
+    /// that the output is closed.
+    async fn receive(
+        &self,
+        subscription: &mut BrokerSubscription,
+    ) -> io::Result<Option<BrokerError>> {
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = stopped(&self.stop) => return Ok(None),
+                message = subscription.message() => match message {
+                    Ok(message) => message,
+                    Err(error) => return Ok(Some(error)),
+                },
+            };
+            if let Some(damage) = &message.damage {
+                self.reporter.report(&ListenEvent::Invalid {
+                    topic: message.header("destination").unwrap_or_default(),
+                    reason: &damage.to_string(),
+                });
+                subscription.acknowledge(&message);
                 continue;
             }
-            Recipient::Json => Text::Line(received.json().to_string()),
-            Recipient::Text => Text::Lines(received.text()),
-            Recipient::Xml => Text::Document(received.message.body.clone()),
-        };
-        let printer = &reporter.printer;
-        if !printer.print(text, stopped(stop)).await? {
-            return Ok(None);
+            let received = ReceivedMessage::new(message);
+            let text = match &self.recipient {
+                Recipient::Command {
+                    command, timeout, ..
+                } => {
+                    if !self.execute(&received, command, *timeout).await {
+                        return Ok(None);
+                    }
+                    subscription.acknowledge(&received.message);
+                    continue;
+                }
+                Recipient::Json => Text::Line(received.json().to_string()),
+                Recipient::Text => Text::Lines(received.text()),
+                Recipient::Xml => Text::Document(received.message.body.clone()),
+            };
+            if !self.reporter.print(text, stopped(&self.stop)).await? {
+                return Ok(None);
+            }
+            subscription.acknowledge(&received.message);
         }
-        subscription.acknowledge(&received.message);
+    }
+
+    /// Runs the command until it exits with 0: no message after this one is handed over before. Returns false if it was
+    /// stopped before that.
+    async fn execute(&self, received: &ReceivedMessage, command: &str, timeout: Duration) -> bool {
+        let header = |name| received.message.header(name).unwrap_or_default();
+        let (topic, kind) = (header("topic"), header("kind"));
+        let handed = match &received.content {
+            MessageContent::Notification(handed) => Some(handed),
+            MessageContent::Feed(_) | MessageContent::Other => None,
+        };
+        for failures in 0.. {
+            let run = Run::new(
+                format!("{}\n", received.json()),
+                (topic, kind),
+                (handed, handed),
+            );
+            let Err(reason) = run.execute(command, timeout, stopped(&self.stop)).await else {
+                return true;
+            };
+            self.reporter.report(&ListenEvent::CommandFailed {
+                topic,
+                reason: &reason,
+            });
+            tokio::select! {
+                biased;
+                () = stopped(&self.stop) => return false,
+                () = tokio::time::sleep(wait(failures)) => {}
+            }
+        }
+        false
     }
 }
 
@@ -234,9 +270,9 @@ impl ReceivedMessage {
     fn new(message: Frame) -> ReceivedMessage {
         let topic = message.header("topic").unwrap_or_default();
         let content = match message.header("format") {
-            Some("resourcesync") => Notification::parse(&message.body)
-                .ok()
-                .map(|notification| MessageContent::Notification(Handed::new(topic, notification))),
+            Some("resourcesync") => Notification::parse(&message.body).ok().map(|notification| {
+                MessageContent::Notification(Handed::new(topic, notification, &message.body))
+            }),
             // Other servers' messages may have no properties.
             Some("atom") | None => Feed::parse(&message.body).ok().map(MessageContent::Feed),
             Some(_) => None,
@@ -244,14 +280,6 @@ impl ReceivedMessage {
         ReceivedMessage {
             message,
             content: content.unwrap_or(MessageContent::Other),
-        }
-    }
-
-    /// Returns the notification that the message is.
-    fn handed(&self) -> Option<&Handed> {
-        match &self.content {
-            MessageContent::Notification(handed) => Some(handed),
-            MessageContent::Feed(_) | MessageContent::Other => None,
         }
     }
 
@@ -314,51 +342,6 @@ impl ReceivedMessage {
             MessageContent::Feed(feed) => feed.items.iter().map(line).collect(),
             MessageContent::Other => format!("{}\n", String::from_utf8_lossy(&self.message.body)),
         }
-    }
-
-    /// Runs the command until it exits with 0: no message after this one is handed over before. Returns false if it was
-    /// stopped before that.
-    async fn execute(
-        &self,
-        command: &str,
-        timeout: Duration,
-        reporter: &Reporter,
-        stop: &mut watch::Receiver<bool>,
-    ) -> bool {
-        let header = |name: &str| self.message.header(name).unwrap_or_default().to_owned();
-        let text = |value: Option<&String>| value.cloned().unwrap_or_default();
-        let handed = self.handed();
-        let topic = header("topic");
-        for failures in 0.. {
-            let run = Run {
-                input: format!("{}\n", self.json()),
-                environment: vec![
-                    ("RSNOTIFY_TOPIC", topic.clone()),
-                    ("RSNOTIFY_KIND", header("kind")),
-                    (
-                        "RSNOTIFY_FROM",
-                        text(handed.and_then(|handed| handed.from.as_ref())),
-                    ),
-                    (
-                        "RSNOTIFY_UNTIL",
-                        text(handed.and_then(|handed| handed.until.as_ref())),
-                    ),
-                ],
-            };
-            let Err(reason) = run.execute(command, timeout, stopped(stop)).await else {
-                return true;
-            };
-            reporter.report(&ListenEvent::CommandFailed {
-                topic: &topic,
-                reason: &reason,
-            });
-            tokio::select! {
-                biased;
-                () = stopped(stop) => return false,
-                () = tokio::time::sleep(wait(failures)) => {}
-            }
-        }
-        false
     }
 }
 

@@ -1,7 +1,6 @@
 //! The key of a change, by which it is recognised in notifications and Change Lists, and bounded sets of keys. Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt;
 
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
@@ -13,11 +12,6 @@ const DIGITS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Key(u64);
-
-/// The reason why a text is no key.
-#[derive(Debug, thiserror::Error)]
-#[error("\"{0}\" is no key of a change")]
-pub struct NotAKey(String);
 
 impl Key {
     pub fn of(change: &ReceivedChange) -> Key {
@@ -59,25 +53,19 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
 impl From<Key> for String {
     fn from(key: Key) -> String {
-        key.to_string()
+        format!("{:016x}", key.0)
     }
 }
 
 impl TryFrom<String> for Key {
-    type Error = NotAKey;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Key, NotAKey> {
+    fn try_from(text: String) -> Result<Key, String> {
         match u64::from_str_radix(&text, 16) {
             Ok(key) if text.len() == DIGITS => Ok(Key(key)),
-            _ => Err(NotAKey(text)),
+            _ => Err(format!("\"{text}\" is no key of a change")),
         }
     }
 }
@@ -96,74 +84,26 @@ impl Occurrences {
     }
 }
 
-/// Keys of changes without a time, the newest last.
+/// Keys of changes, the newest last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct UndatedKeys(VecDeque<Key>);
-
-impl UndatedKeys {
-    /// Keys kept at most: those of the entries of two full lists.
-    pub const MAX: usize = 100_000;
-
-    /// Adds keys. The oldest are forgotten when there are too many.
-    pub fn add(&mut self, keys: impl IntoIterator<Item = Key>) {
-        let mut keys = keys.into_iter().peekable();
-        if keys.peek().is_none() {
-            return;
-        }
-        let mut known: HashSet<Key> = self.0.iter().copied().collect();
-        self.0.extend(keys.filter(|key| known.insert(*key)));
-        let excess = self.0.len().saturating_sub(UndatedKeys::MAX);
-        self.0.drain(..excess);
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = Key> {
-        self.0.iter().copied()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-/// One text of all keys: a line for each would make a long file.
-impl From<UndatedKeys> for String {
-    fn from(keys: UndatedKeys) -> String {
-        keys.iter().map(String::from).collect()
-    }
-}
-
-impl TryFrom<String> for UndatedKeys {
-    type Error = NotAKey;
-
-    fn try_from(text: String) -> Result<UndatedKeys, NotAKey> {
-        let starts = (0..text.len()).step_by(DIGITS);
-        let keys = starts.map(|start| {
-            let key = text.get(start..start + DIGITS);
-            Key::try_from(key.unwrap_or_default().to_owned())
-        });
-        keys.collect::<Result<_, _>>().map(UndatedKeys)
-    }
-}
-
-/// The keys of changes handed over since the start, to leave out what overlapping notifications repeat.
-#[derive(Debug, Default)]
-pub struct Heard {
+pub struct KeySet {
     keys: HashSet<Key>,
     order: VecDeque<Key>,
 }
 
-impl Heard {
-    /// Keys kept at most.
+impl KeySet {
+    /// Keys kept at most: those of the entries of two full lists.
     const MAX: usize = 100_000;
 
+    /// Adds keys. The oldest are forgotten when there are too many.
     pub fn add(&mut self, keys: impl IntoIterator<Item = Key>) {
         for key in keys {
             if self.keys.insert(key) {
                 self.order.push_back(key);
             }
         }
-        while self.order.len() > Heard::MAX {
+        while self.order.len() > KeySet::MAX {
             if let Some(oldest) = self.order.pop_front() {
                 self.keys.remove(&oldest);
             }
@@ -173,13 +113,43 @@ impl Heard {
     pub fn contains(&self, key: Key) -> bool {
         self.keys.contains(&key)
     }
+
+    pub fn iter(&self) -> impl Iterator<Item = Key> {
+        self.order.iter().copied()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+/// One text of all keys: a line for each would make a long file.
+impl From<KeySet> for String {
+    fn from(keys: KeySet) -> String {
+        keys.iter().map(String::from).collect()
+    }
+}
+
+impl TryFrom<String> for KeySet {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<KeySet, String> {
+        let starts = (0..text.len()).step_by(DIGITS);
+        let keys = starts.map(|start| {
+            let key = text.get(start..start + DIGITS);
+            Key::try_from(key.unwrap_or_default().to_owned())
+        });
+        let mut all = KeySet::default();
+        all.add(keys.collect::<Result<Vec<Key>, String>>()?);
+        Ok(all)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use resourcesync::payload::ChangeKind;
 
-    use super::{Heard, Key, Occurrences, ReceivedChange, UndatedKeys};
+    use super::{Key, KeySet, Occurrences, ReceivedChange};
 
     fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
         ReceivedChange {
@@ -220,30 +190,24 @@ mod tests {
     #[test]
     fn as_many_keys_are_kept_as_there_is_room() {
         let key = |number: usize| Key(number as u64);
-        let mut heard = Heard::default();
-        heard.add((0..=Heard::MAX).map(key));
-        assert!(!heard.contains(key(0)));
-        assert!(heard.contains(key(1)));
-
-        let mut undated = UndatedKeys::default();
-        undated.add((0..=UndatedKeys::MAX).chain([1]).map(key));
-        assert_eq!(undated.iter().count(), UndatedKeys::MAX);
-        assert_eq!(undated.iter().next(), Some(key(1)));
+        let mut keys = KeySet::default();
+        keys.add((0..=KeySet::MAX).chain([1]).map(key));
+        assert!(!keys.contains(key(0)));
+        assert!(keys.contains(key(1)));
+        assert_eq!(keys.iter().count(), KeySet::MAX);
+        assert_eq!(keys.iter().next(), Some(key(1)));
     }
 
     #[test]
     fn keys_are_saved_and_loaded() {
-        let mut keys = UndatedKeys::default();
+        let mut keys = KeySet::default();
         keys.add([Key(7), Key(u64::MAX)]);
         let text = serde_json::to_string(&keys).unwrap();
         assert_eq!(text, "\"0000000000000007ffffffffffffffff\"");
-        assert_eq!(serde_json::from_str::<UndatedKeys>(&text).unwrap(), keys);
+        assert_eq!(serde_json::from_str::<KeySet>(&text).unwrap(), keys);
         for wrong in ["\"7\"", "\"00000000000000xx\"", "\"é00000000000000é\""] {
             assert!(serde_json::from_str::<Key>(wrong).is_err(), "{wrong}");
-            assert!(
-                serde_json::from_str::<UndatedKeys>(wrong).is_err(),
-                "{wrong}"
-            );
+            assert!(serde_json::from_str::<KeySet>(wrong).is_err(), "{wrong}");
         }
     }
 }

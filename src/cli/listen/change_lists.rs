@@ -1,6 +1,6 @@
 //! Missed changes, read from the Change Lists of a set by way of its Capability List.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,13 +12,16 @@ use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::cli::listen::memory::Memory;
 use crate::cli::listen::missed::{Following, Missed, MissedSelection};
-use crate::cli::listen::patience::Patience;
 use crate::daemon::log::error_chain;
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;
 /// Missed changes kept at most.
 const MAX_CHANGES: usize = 1_000_000;
+/// Attempts before a document that is missing or malformed is given up: generators delete and rewrite them, in no order.
+const ATTEMPTS: u32 = 5;
+/// Time before it is given up: more than a generator needs to rewrite a set.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// The reason why missed changes could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +70,6 @@ pub async fn missed(
     topic: &str,
     memory: &Memory,
     following: Option<&Following>,
-    now: Timestamp,
     patience: &mut Patience,
 ) -> Result<ReadChanges, Unreadable> {
     let mut read_changes = ReadChanges::default();
@@ -86,13 +88,16 @@ pub async fn missed(
     };
     patience.succeeded(up);
     let last = memory.known_until().and_then(time_span);
-    let mut unread = UnreadLists::new(last.map(|(start, _)| start));
+    let mut unread = UnreadLists {
+        last: last.map(|(start, _)| start),
+        ..UnreadLists::default()
+    };
     unread.add(lists);
-    let mut selection = MissedSelection::new(memory, following, now);
+    let mut selection = MissedSelection::new(memory, following, Timestamp::now());
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
     let mut starts = Vec::new();
-    while let Some(url) = unread.next() {
+    while let Some(url) = unread.urls.pop_front() {
         let listing = match read_list(&retriever, &url).await {
             Ok(listing) => listing,
             Err(error) if !error.may_return() && error.is_temporary() => return Err(error),
@@ -110,7 +115,7 @@ pub async fn missed(
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
             // The selected changes are handed over: another attempt would not read more.
-            if selection.len() > MAX_CHANGES {
+            if selection.missed.len() > MAX_CHANGES {
                 unread.is_cut = true;
                 break;
             }
@@ -151,13 +156,6 @@ struct UnreadLists {
 }
 
 impl UnreadLists {
-    fn new(last: Option<Timestamp>) -> UnreadLists {
-        UnreadLists {
-            last,
-            ..UnreadLists::default()
-        }
-    }
-
     /// Adds what a Capability List, index or archive names. Lists that ended before have nothing new: of an archive, most.
     /// If there are too many, the newest are added, as far as their times or their order say it.
     fn add(&mut self, entries: Vec<ListedEntry>) {
@@ -184,10 +182,6 @@ impl UnreadLists {
         }
         self.taken += added.len();
         self.urls.extend(added.into_iter().map(|(_, _, loc)| loc));
-    }
-
-    fn next(&mut self) -> Option<String> {
-        self.urls.pop_front()
     }
 }
 
@@ -293,6 +287,30 @@ impl Unreadable {
     }
 }
 
+/// The documents that could not be used in the attempts so far, by URL. Each has its own time: one that is gone for good
+/// shortens that of no other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patience {
+    /// The first failure, and the number of attempts.
+    failing: BTreeMap<String, (Instant, u32)>,
+}
+
+impl Patience {
+    /// Notes that a document could not be used. Returns the number of attempts if it is given up now.
+    pub fn failed(&mut self, url: &str, now: Instant) -> Option<u32> {
+        let failing = self.failing.entry(url.to_owned());
+        let (since, attempts) = failing.or_insert((now, 0));
+        *attempts = attempts.saturating_add(1);
+        let has_waited = now.duration_since(*since) >= PATIENCE;
+        (has_waited && *attempts >= ATTEMPTS).then_some(*attempts)
+    }
+
+    /// Notes that a document could be used.
+    pub fn succeeded(&mut self, url: &str) {
+        self.failing.remove(url);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -303,8 +321,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        Following, Instant, ListedEntry, MAX_DOCUMENTS, Memory, Patience, ReadChanges, Timestamp,
-        UnreadLists, Unreadable, error_chain, missed,
+        ATTEMPTS, Following, Instant, ListedEntry, MAX_DOCUMENTS, Memory, PATIENCE, Patience,
+        ReadChanges, UnreadLists, Unreadable, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -364,7 +382,7 @@ mod tests {
         let up = format!("{base}/cl.xml");
         let mut memory = Memory::new(None, Some(&up));
         memory.until = Some("2026-11-20T10:00:00Z".to_owned());
-        missed(base, &memory, following, Timestamp::now(), patience).await
+        missed(base, &memory, following, patience).await
     }
 
     #[rstest]
@@ -483,13 +501,14 @@ mod tests {
     }
 
     fn waiting() -> UnreadLists {
-        UnreadLists::new("2026-11-20T10:00:00Z".parse().ok())
+        UnreadLists {
+            last: "2026-11-20T10:00:00Z".parse().ok(),
+            ..UnreadLists::default()
+        }
     }
 
-    fn all(mut unread: UnreadLists) -> (Vec<String>, bool) {
-        let is_cut = unread.is_cut;
-        let urls = std::iter::from_fn(|| unread.next());
-        (urls.collect(), is_cut)
+    fn all(unread: UnreadLists) -> (Vec<String>, bool) {
+        (unread.urls.into(), unread.is_cut)
     }
 
     #[test]
@@ -519,5 +538,37 @@ mod tests {
         some.add(entries(&open));
         let (urls, _) = all(some);
         assert_eq!((urls.len(), urls[0].as_str()), (MAX_DOCUMENTS, "2"));
+    }
+
+    #[test]
+    fn a_document_is_given_up_after_several_attempts_and_some_minutes() {
+        let start = Instant::now();
+        let mut patience = Patience::default();
+        for attempt in 1..ATTEMPTS * 2 {
+            let now = start + Duration::from_secs(u64::from(attempt));
+            assert_eq!(patience.failed("a", now), None, "{attempt} attempts");
+        }
+        let late = start + PATIENCE + Duration::from_secs(1);
+        assert_eq!(patience.failed("a", late), Some(ATTEMPTS * 2));
+        // Later ones have a time of their own, and a long one alone is not enough.
+        for attempt in 1..ATTEMPTS {
+            let now = late + PATIENCE * (attempt - 1);
+            assert_eq!(patience.failed("b", now), None, "{attempt} attempts");
+        }
+        assert_eq!(
+            patience.failed("b", late + PATIENCE * ATTEMPTS),
+            Some(ATTEMPTS)
+        );
+    }
+
+    #[test]
+    fn a_document_that_was_back_meanwhile_has_all_its_time_again() {
+        let start = Instant::now();
+        let mut patience = Patience::default();
+        for _ in 1..ATTEMPTS {
+            assert_eq!(patience.failed("a", start), None);
+        }
+        patience.succeeded("a");
+        assert_eq!(patience.failed("a", start + PATIENCE), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use anyhow::Context;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::listing::{ListedEntry, Listing};
@@ -43,15 +44,8 @@ pub struct FoundChannels {
     pub channels: Vec<ListenedChannel>,
     /// The Capability Lists that were read.
     pub lists: BTreeSet<String>,
-    /// Documents that could not be read, and topics without a hub, beside others.
-    pub unusable: Vec<Unusable>,
-}
-
-/// A document that cannot be read, or a topic that cannot be subscribed to.
-#[derive(Debug)]
-pub struct Unusable {
-    pub url: String,
-    pub failure: Failure,
+    /// Documents that could not be read, and topics without a hub, beside others, with the failures.
+    pub unusable: Vec<(String, Failure)>,
 }
 
 impl From<ListenedChannel> for FoundChannels {
@@ -110,22 +104,38 @@ async fn channels_at(
     match listing {
         Some(listing) if is_of_source(&listing) => {
             let (advertised, mut found) = advertised(asked, listing, &retriever).await;
-            let is_wanted =
-                |channel: &Advertised| kind.is_none_or(|kind| Some(kind) == channel.kind);
             let mut topics = BTreeSet::new();
-            for channel in advertised.into_iter().filter(is_wanted) {
-                let url = channel.topic.as_str().to_owned();
+            for (of, entry, list) in advertised {
+                let is_wanted = kind.is_none_or(|kind| kind == of);
+                let Some(url) = entry.loc.clone().filter(|_| is_wanted) else {
+                    continue;
+                };
                 if !topics.insert(url.clone()) {
                     continue;
                 }
-                match channel.resolved(asked, hub).await {
-                    Ok(channel) => found.channels.push(channel),
-                    Err(failure) => found.unusable.push(Unusable { url, failure }),
+                // As its topic describes it itself where that can be read.
+                let discovered = discover(&Topic::new(url.as_str())).await.ok();
+                let advertised = entry.targets("hub").next().map(Hub::new);
+                let of_topic = discovered.as_ref().and_then(|found| found.hubs.first());
+                let hub = hub.or(of_topic).or(advertised.as_ref()).cloned();
+                let topic =
+                    discovered.map_or_else(|| Topic::new(url.as_str()), |found| found.self_uri);
+                match hub {
+                    Some(hub) => found.channels.push(ListenedChannel {
+                        asked: asked.to_owned(),
+                        topic,
+                        hub,
+                        kind: Some(of),
+                        capability_list: Some(list),
+                    }),
+                    None => {
+                        let failure = no_hub(topic.as_str(), None).into();
+                        found.unusable.push((url, failure));
+                    }
                 }
             }
             if found.channels.is_empty() {
-                Err(reason(found.unusable)
-                    .unwrap_or_else(|| Failure::plain(no_channel(asked, kind))))
+                Err(reason(found.unusable).unwrap_or_else(|| no_channel(asked, kind).into()))
             } else {
                 Ok(found)
             }
@@ -133,7 +143,7 @@ async fn channels_at(
         listing => match discovered {
             Ok(found) => {
                 let channel = channel_of_topic(asked, &found, hub);
-                let channel = channel.ok_or_else(|| Failure::plain(no_hub(asked, listing)))?;
+                let channel = channel.ok_or_else(|| no_hub(asked, listing))?;
                 Ok(channel.into())
             }
             Err(error) => Err(error.into()),
@@ -161,43 +171,6 @@ fn channel_of_topic(asked: &str, found: &Discovery, hub: Option<&Hub>) -> Option
     })
 }
 
-/// An entry of a Capability List that advertises a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Advertised {
-    topic: Topic,
-    hub: Option<Hub>,
-    kind: Option<ChannelKind>,
-    capability_list: String,
-}
-
-impl Advertised {
-    fn of(entry: &ListedEntry, capability_list: &str) -> Option<Advertised> {
-        let kind = ChannelKind::of_capability(entry.capability.as_deref()?)?;
-        Some(Advertised {
-            topic: Topic::new(entry.loc.as_deref()?),
-            hub: entry.targets("hub").next().map(Hub::new),
-            kind: Some(kind),
-            capability_list: capability_list.to_owned(),
-        })
-    }
-
-    /// Returns the channel, as its topic describes it itself where that can be read.
-    async fn resolved(self, asked: &str, hub: Option<&Hub>) -> Result<ListenedChannel, Failure> {
-        let found = discover(&self.topic).await;
-        let topic = found.as_ref().map_or(&self.topic, |found| &found.self_uri);
-        let of_topic = found.as_ref().ok().and_then(|found| found.hubs.first());
-        let hub = hub.or(of_topic).or(self.hub.as_ref()).cloned();
-        let hub = hub.ok_or_else(|| Failure::plain(no_hub(topic.as_str(), None)))?;
-        Ok(ListenedChannel {
-            asked: asked.to_owned(),
-            topic: topic.clone(),
-            hub,
-            kind: self.kind,
-            capability_list: Some(self.capability_list),
-        })
-    }
-}
-
 /// Returns true for a Source Description or Capability List, or an index of them.
 fn is_of_source(listing: &Listing) -> bool {
     matches!(
@@ -206,21 +179,24 @@ fn is_of_source(listing: &Listing) -> bool {
     )
 }
 
-/// Reads the channels that a document advertises, itself or by the Capability Lists that it names. They are not resolved
-/// yet.
+/// Reads the entries by which a document advertises channels, itself or by the Capability Lists that it names: each with
+/// the kind of its channel and its list.
 async fn advertised(
     asked: &str,
     first: Listing,
     retriever: &Retriever,
-) -> (Vec<Advertised>, FoundChannels) {
+) -> (Vec<(ChannelKind, ListedEntry, String)>, FoundChannels) {
     let mut channels = Vec::new();
     let mut found = FoundChannels::default();
     let mut known = BTreeSet::from([asked.to_owned()]);
     let mut waiting = VecDeque::from([(asked.to_owned(), first)]);
     while let Some((url, listing)) = waiting.pop_front() {
         if listing.is_list() && listing.known_capability() == Some(Capability::CapabilityList) {
-            let entries = listing.entries.iter();
-            channels.extend(entries.filter_map(|entry| Advertised::of(entry, &url)));
+            let entries = listing.entries.into_iter();
+            channels.extend(entries.filter_map(|entry| {
+                let kind = ChannelKind::of_capability(entry.capability.as_deref()?)?;
+                Some((kind, entry, url.clone()))
+            }));
             found.lists.insert(url);
             continue;
         }
@@ -231,7 +207,7 @@ async fn advertised(
             match read(&loc, retriever).await {
                 Ok(Some(listing)) if is_of_source(&listing) => waiting.push_back((loc, listing)),
                 Ok(_) => {}
-                Err(failure) => found.unusable.push(Unusable { url: loc, failure }),
+                Err(failure) => found.unusable.push((loc, failure)),
             }
         }
     }
@@ -240,18 +216,15 @@ async fn advertised(
 
 async fn read(url: &str, retriever: &Retriever) -> Result<Option<Listing>, Failure> {
     let body = retriever.get(url).await?;
-    Listing::parse(&body).map_err(|error| {
-        Failure::plain(anyhow::Error::new(error).context(format!("cannot read {url}")))
-    })
+    Ok(Listing::parse(&body).with_context(|| format!("cannot read {url}"))?)
 }
 
 /// Returns the reason why there is no channel: a failure that may pass, if there is one.
-fn reason(mut unusable: Vec<Unusable>) -> Option<Failure> {
-    let temporary = unusable
-        .iter()
-        .position(|unusable| unusable.failure.is_temporary());
+fn reason(mut unusable: Vec<(String, Failure)>) -> Option<Failure> {
+    let is_temporary = |(_, failure): &(String, Failure)| failure.is_temporary();
+    let temporary = unusable.iter().position(is_temporary);
     let first = temporary.or((!unusable.is_empty()).then_some(0))?;
-    Some(unusable.swap_remove(first).failure)
+    Some(unusable.swap_remove(first).1)
 }
 
 fn no_channel(asked: &str, kind: Option<ChannelKind>) -> anyhow::Error {

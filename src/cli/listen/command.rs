@@ -33,23 +33,31 @@ impl Run {
             input.push('\n');
         }
         let (first, last) = (notifications.first(), notifications.last());
-        let text = |value: Option<&String>| value.cloned().unwrap_or_default();
-        let environment = vec![
-            ("RSNOTIFY_TOPIC", text(last.map(|last| &last.topic))),
-            (
-                "RSNOTIFY_KIND",
-                last.map_or("", |last| last.kind.as_str()).to_owned(),
-            ),
-            (
-                "RSNOTIFY_FROM",
-                text(first.and_then(|first| first.from.as_ref())),
-            ),
-            (
-                "RSNOTIFY_UNTIL",
-                text(last.and_then(|last| last.until.as_ref())),
-            ),
+        let topic = last.map_or("", |last| &last.topic);
+        let kind = last.map_or("", |last| last.kind.as_str());
+        Ok(Run::new(input, (topic, kind), (first, last)))
+    }
+
+    /// Returns a run with this input, about notifications from the first to the last.
+    pub fn new(
+        input: String,
+        (topic, kind): (&str, &str),
+        (first, last): (Option<&Handed>, Option<&Handed>),
+    ) -> Run {
+        let from = first.and_then(|first| first.from.as_deref());
+        let until = last.and_then(|last| last.until.as_deref());
+        let environment = [
+            ("RSNOTIFY_TOPIC", topic),
+            ("RSNOTIFY_KIND", kind),
+            ("RSNOTIFY_FROM", from.unwrap_or_default()),
+            ("RSNOTIFY_UNTIL", until.unwrap_or_default()),
         ];
-        Ok(Run { input, environment })
+        Run {
+            input,
+            environment: environment
+                .map(|(name, value)| (name, value.to_owned()))
+                .into(),
+        }
     }
 
     /// Runs a command by the shell, in a process group of its own. It is ended with that group when `timeout` is over, or

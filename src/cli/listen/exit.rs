@@ -5,7 +5,7 @@ use websub::hub::request::Rejection;
 use websub::subscriber::SubscribeError;
 use websub::subscriber::retrieve::RetrieveError;
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 
 /// A failure that ends `listen`, unless other subscriptions go on.
 #[derive(Debug)]
@@ -15,14 +15,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure with the general exit code.
-    pub fn plain(error: anyhow::Error) -> Failure {
-        Failure {
-            error,
-            exit: Exit::Failure,
-        }
-    }
-
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
         self.exit == Exit::Temporary
@@ -35,6 +27,12 @@ impl Failure {
             Exit::Failure
         };
         Failure { error, exit }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::new(error, false)
     }
 }
 

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use websub::retry::backoff;
-use websub::subscriber::{CallbackSubscription, Decision, Destination, SubscribeError};
+use websub::subscriber::{CallbackSubscription, Decision, SubscribeError};
 
-use crate::cli::exit::Exit;
+use crate::cli::Exit;
 use crate::cli::listen::channels::{ListenedChannel, current_hub};
 use crate::cli::listen::exit::Failure;
-use crate::cli::listen::report::{ListenEvent, Reporter};
-use crate::cli::listen::state::ListenState;
-use crate::cli::listen::stopped;
+use crate::cli::listen::report::ListenEvent;
+use crate::cli::listen::{Listening, stopped};
 use crate::daemon::log::error_chain;
 
 /// Part of a lease after which it is renewed.
@@ -30,23 +29,15 @@ const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The keeper of one subscription.
 #[derive(Debug)]
 pub struct Keeper {
-    pub destination: Arc<Destination>,
+    pub listening: Arc<Listening>,
     pub subscription: CallbackSubscription,
     pub channel: ListenedChannel,
-    /// True if the hub is that of the command line, whatever the topic names.
-    pub is_hub_given: bool,
-    /// The lease to request.
-    pub lease: Duration,
-    pub reporter: Reporter,
-    pub state: Arc<ListenState>,
     /// Signal to the receiver that notifications may have been missed.
     pub check: Arc<Notify>,
     /// True once a hub has verified the subscription, now or in an earlier run.
     pub is_verified: bool,
     /// True if the channel was found while others were being received.
     pub is_found_later: bool,
-    /// Receives the outcome of the first request.
-    pub first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
 }
 
 /// The failure of a first request.
@@ -85,17 +76,18 @@ impl Keeper {
     /// Keeps the subscription until it is stopped, then ends it at the hub unless the next run goes on with it. Ends by
     /// itself only if it is refused for good before a hub has verified it; its callback is closed then, so that no late
     /// verification confirms a subscription that nobody renews.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(mut self) {
+        let listening = Arc::clone(&self.listening);
         tokio::select! {
-            () = stopped(&mut stop) => {}
+            () = stopped(&listening.stop) => {}
             () = self.keep() => {
-                self.destination.close_callback(&self.subscription);
+                listening.destination.close_callback(&self.subscription);
                 return;
             }
         }
-        if !self.state.is_kept() {
+        if !listening.state.is_kept() {
             let ListenedChannel { hub, topic, .. } = &self.channel;
-            let farewell = self
+            let farewell = listening
                 .destination
                 .unsubscribe(&mut self.subscription, hub, topic);
             let _ = tokio::time::timeout(UNSUBSCRIBE_TIMEOUT, farewell).await;
@@ -109,9 +101,10 @@ impl Keeper {
         loop {
             let requested_at = Instant::now();
             let ListenedChannel { hub, topic, .. } = &self.channel;
-            let outcome = self
+            let listening = &self.listening;
+            let outcome = listening
                 .destination
-                .subscribe(&mut self.subscription, hub, topic, self.lease)
+                .subscribe(&mut self.subscription, hub, topic, listening.lease)
                 .await;
             let mut next_at = match outcome {
                 Ok(granted) => {
@@ -149,7 +142,7 @@ impl Keeper {
                     None => return,
                 }
             }
-            if !self.is_hub_given
+            if self.listening.hub.is_none()
                 && let Some(hub) = current_hub(&self.channel.topic).await
             {
                 self.channel.hub = hub;
@@ -169,7 +162,7 @@ impl Keeper {
         let lease_seconds = granted.map(|granted| granted.as_secs());
         // Later verifications are reported as renewals, unless the lease has ended.
         let has_lapsed = earlier.is_none_or(|earlier| earlier.ends_at <= Instant::now());
-        self.reporter.report(&if has_lapsed {
+        self.listening.reporter.report(&if has_lapsed {
             ListenEvent::Subscribed {
                 topic,
                 hub,
@@ -183,13 +176,14 @@ impl Keeper {
             }
         });
         if has_lapsed {
-            let saved = self.state.change_subscription(topic, |saved| {
+            let saved = self.listening.state.change_subscription(topic, |saved| {
                 saved.is_verified = true;
                 saved.hub = hub.to_owned();
             });
             if let Err(error) = saved {
                 let reason = &error_chain(error.as_ref());
-                self.reporter
+                self.listening
+                    .reporter
                     .report(&ListenEvent::NotSaved { topic, reason });
             }
             self.check.notify_one();
@@ -197,7 +191,7 @@ impl Keeper {
         if !self.is_verified || earlier.is_none() {
             self.is_verified = true;
             // Only the first one is awaited.
-            let _ = self.first.send(Ok(()));
+            let _ = self.listening.first.send(Ok(()));
         }
         Lease::new(granted, at)
     }
@@ -223,10 +217,10 @@ impl Keeper {
         let wait = is_kept.then(wait);
         let is_first = attempts == 1 && !self.is_verified;
         if is_first {
-            if let Some(reason) = denial.as_ref().filter(|_| self.reporter.is_json) {
+            if let Some(reason) = denial.as_ref().filter(|_| self.listening.reporter.is_json) {
                 self.report_denial(reason);
             }
-            let _ = self.first.send(Err(FirstFailure {
+            let _ = self.listening.first.send(Err(FirstFailure {
                 topic,
                 failure,
                 retry_at: wait.map(|wait| Instant::now() + wait),
@@ -235,13 +229,13 @@ impl Keeper {
         }
         if attempts == 1 {
             // It goes on where an earlier run ended, so that a hub that is down for the moment does not end it.
-            let _ = self.first.send(Ok(()));
+            let _ = self.listening.first.send(Ok(()));
         }
         if let Some(reason) = &denial {
             self.report_denial(reason);
         }
         if denial.is_none() || wait.is_none() {
-            self.reporter.report(&ListenEvent::NotSubscribed {
+            self.listening.reporter.report(&ListenEvent::NotSubscribed {
                 topic: &topic,
                 reason: &reason,
                 lease_seconds: lease.and_then(|lease| lease.rest(Instant::now())),
@@ -252,7 +246,7 @@ impl Keeper {
     }
 
     fn report_denial(&self, reason: &str) {
-        self.reporter.report(&ListenEvent::Denied {
+        self.listening.reporter.report(&ListenEvent::Denied {
             topic: self.channel.topic.as_str(),
             hub: self.channel.hub.as_str(),
             reason,

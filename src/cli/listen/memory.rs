@@ -7,8 +7,9 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::listen::change_key::{Key, Occurrences, UndatedKeys};
+use crate::cli::listen::change_key::{Key, KeySet, Occurrences};
 use crate::cli::listen::missed::Missed;
+use crate::cli::listen::notification::Handed;
 
 /// Digests of notifications kept to recognise repeats: more than a hub has in flight.
 const DIGESTS: usize = 32;
@@ -41,8 +42,8 @@ pub struct Memory {
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     caught_up: VecDeque<EdgeKey>,
     /// Changes without a time that were handed over, or that were listed before the first subscription.
-    #[serde(default, skip_serializing_if = "UndatedKeys::is_empty")]
-    undated: UndatedKeys,
+    #[serde(default, skip_serializing_if = "KeySet::is_empty")]
+    undated: KeySet,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,16 +66,6 @@ pub enum Relation {
     Gap { since: String },
 }
 
-/// The parts of a notification that decide on its [`Relation`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotificationIdentity {
-    pub kind: ChannelKind,
-    pub from: Option<String>,
-    pub until: Option<String>,
-    pub up: Option<String>,
-    pub digest: String,
-}
-
 impl Memory {
     /// Returns the memory of a topic of which nothing was handed over.
     pub fn new(kind: Option<ChannelKind>, up: Option<&str>) -> Memory {
@@ -87,7 +78,7 @@ impl Memory {
 
     /// Returns the relation of a notification to those before it (Change Notification 1.0.1 section 3: intervals are
     /// consecutive and do not overlap).
-    pub fn relation(&self, new: &NotificationIdentity) -> Relation {
+    pub fn relation(&self, new: &Handed) -> Relation {
         if self.digests.contains(&new.digest) {
             return Relation::Repeat;
         }
@@ -117,8 +108,8 @@ impl Memory {
         self.until.as_deref().or(self.since.as_deref())
     }
 
-    /// Returns the memory after a notification with these changes was handed over.
-    pub fn after(&self, new: &NotificationIdentity, changes: &[ReceivedChange]) -> Memory {
+    /// Returns the memory after a notification was handed over.
+    pub fn after(&self, new: &Handed) -> Memory {
         let mut memory = self.clone();
         memory.kind = Some(new.kind);
         memory.up = new.up.clone().or(memory.up);
@@ -136,7 +127,7 @@ impl Memory {
         let last = memory.known_until().and_then(start);
         let mut occurrences = Occurrences::default();
         let mut undated = Vec::new();
-        for change in changes {
+        for change in new.changes() {
             match end(change) {
                 Some(ends) => memory.edge.push_back(EdgeKey {
                     key: Key::of(change),
@@ -241,7 +232,7 @@ impl Memory {
 
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
-    pub fn is_exceeded_by(&self, new: &NotificationIdentity) -> bool {
+    pub fn is_exceeded_by(&self, new: &Handed) -> bool {
         let instant = |text: Option<&str>| Some(time_span(text?)?.0);
         instant(new.until.as_deref()) > instant(self.until.as_deref())
     }
@@ -271,20 +262,13 @@ fn shorten(keys: &mut VecDeque<EdgeKey>) {
     keys.drain(..excess);
 }
 
-/// Returns the digest of a notification as received.
-pub fn digest(body: &[u8]) -> String {
-    blake3::hash(body).to_hex()[..32].to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use resourcesync::payload::ChangeKind;
     use rstest::rstest;
 
-    use super::{
-        ChannelKind, EDGE_KEYS, Key, Memory, Missed, NotificationIdentity, ReceivedChange,
-        Relation, digest,
-    };
+    use super::{ChannelKind, EDGE_KEYS, Handed, Key, Memory, Missed, ReceivedChange, Relation};
+    use crate::cli::listen::notification::Entries;
 
     fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
         ReceivedChange {
@@ -300,22 +284,38 @@ mod tests {
         }
     }
 
-    fn identity(from: &str, until: &str, body: &str) -> NotificationIdentity {
+    /// A notification between two times without changes.
+    fn notification(from: &str, until: &str, body: &str) -> Handed {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        NotificationIdentity {
+        Handed {
+            topic: "https://e.org/t".to_owned(),
             kind: ChannelKind::Change,
             from: text(from),
             until: text(until),
             up: None,
-            digest: digest(body.as_bytes()),
+            caught_up: false,
+            entries: Entries::Change(Vec::new()),
+            digest: body.to_owned(),
         }
+    }
+
+    /// The memory after a notification that has changes.
+    fn after(memory: &Memory, notification: &Handed, changes: &[ReceivedChange]) -> Memory {
+        memory.after(&Handed {
+            entries: Entries::Change(changes.to_vec()),
+            ..notification.clone()
+        })
     }
 
     /// A memory of one notification, up to 10:00:00.
     fn memory() -> Memory {
-        let first = identity("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
+        let first = notification("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
         assert_eq!(Memory::default().relation(&first), Relation::Next);
-        Memory::default().after(&first, &[change("a", Some("2026-11-20T10:00:00Z"))])
+        after(
+            &Memory::default(),
+            &first,
+            &[change("a", Some("2026-11-20T10:00:00Z"))],
+        )
     }
 
     fn is_missed(memory: &Memory, change: &ReceivedChange) -> bool {
@@ -368,19 +368,19 @@ mod tests {
         #[case] until: &str,
         #[case] want: Relation,
     ) {
-        assert_eq!(memory().relation(&identity(from, until, "new")), want);
+        assert_eq!(memory().relation(&notification(from, until, "new")), want);
     }
 
     #[test]
     fn the_same_bytes_are_a_repeat_whatever_came_since() {
-        let first = identity("", "", "first");
+        let first = notification("", "", "first");
         let mut memory = memory();
         for number in 0..31 {
             assert_eq!(memory.relation(&first), Relation::Repeat, "{number}");
-            memory = memory.after(&identity("", "", &number.to_string()), &[]);
+            memory = memory.after(&notification("", "", &number.to_string()));
         }
         assert_eq!(memory.relation(&first), Relation::Repeat);
-        memory = memory.after(&identity("", "", "last"), &[]);
+        memory = memory.after(&notification("", "", "last"));
         assert_eq!(memory.relation(&first), Relation::Next);
     }
 
@@ -388,22 +388,22 @@ mod tests {
     fn the_first_subscription_counts_until_there_is_a_notification() {
         let mut memory = Memory::new(None, None);
         memory.since = Some("2026-11-20T10:00:00Z".to_owned());
-        let before = identity("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", "before");
+        let before = notification("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", "before");
         assert_eq!(memory.relation(&before), Relation::Next);
-        let later = identity("2026-11-20T11:00:00Z", "2026-11-20T12:00:00Z", "later");
+        let later = notification("2026-11-20T11:00:00Z", "2026-11-20T12:00:00Z", "later");
         assert_eq!(memory.relation(&later), gap());
         let at = |time| change("b", Some(time));
         assert!(!is_missed(&memory, &at("2026-11-20T09:00:00Z")));
         assert!(is_missed(&memory, &at("2026-11-20T10:00:00Z")));
         // The Source's time may be behind ours.
-        let memory = memory.after(&before, &[]);
+        let memory = memory.after(&before);
         assert_eq!(memory.until.as_deref(), Some("2026-11-20T09:00:00Z"));
     }
 
     #[test]
     fn an_earlier_notification_does_not_move_the_last_until_back() {
-        let late = identity("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", "late");
-        let after = memory().after(&late, &[]);
+        let late = notification("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", "late");
+        let after = memory().after(&late);
         assert_eq!(after.until.as_deref(), Some("2026-11-20T10:00:00Z"));
     }
 
@@ -427,8 +427,8 @@ mod tests {
         for undated in [change("b", None), change("b", Some("yesterday"))] {
             let memory = memory();
             assert!(is_missed(&memory, &undated));
-            let next = identity("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
-            let told = memory.after(&next, std::slice::from_ref(&undated));
+            let next = notification("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
+            let told = after(&memory, &next, std::slice::from_ref(&undated));
             assert!(!is_missed(&told, &undated));
             let mut missed = [listed(undated.clone())];
             assert!(!is_missed(&memory.after_missed(&missed), &undated));
@@ -448,7 +448,7 @@ mod tests {
         }
         // A list that was written late has one of the same time, and the notification has them all.
         assert!(is_missed(&memory, &changes(&["d 10:05:31"])[0]));
-        let all = identity("2026-11-20T10:00:00Z", "2026-11-20T10:05:31Z", "all");
+        let all = notification("2026-11-20T10:00:00Z", "2026-11-20T10:05:31Z", "all");
         assert_eq!(memory.relation(&all), Relation::Next);
         let mut told = changes(&["b 10:05:31", "c", "d 10:05:31"]);
         memory.remove_caught_up(&mut told);
@@ -457,7 +457,7 @@ mod tests {
         let mut again = changes(&["b 10:05:31", "c"]);
         memory.remove_caught_up(&mut again);
         assert_eq!(again.len(), 2);
-        let after = memory.after(&all, &told);
+        let after = after(&memory, &all, &told);
         for known in changes(&["b 10:05:31", "c", "d 10:05:31"]) {
             assert!(!is_missed(&after, &known), "{known:?}");
         }
@@ -475,8 +475,8 @@ mod tests {
     #[test]
     fn a_notification_forgets_the_caught_up_changes_that_it_covers() {
         let memory = memory().after_missed(&missed(&["b 10:04:00", "c 10:06:00", "d"]));
-        let next = identity("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
-        let mut memory = memory.after(&next, &[]);
+        let next = notification("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
+        let mut memory = memory.after(&next);
         let mut told = changes(&["b 10:04:00", "c 10:06:00", "d"]);
         memory.remove_caught_up(&mut told);
         assert_eq!(told, changes(&["b 10:04:00", "d"]));
@@ -493,7 +493,7 @@ mod tests {
         assert!(is_missed(&memory, &changes(&["c"])[0]));
         let memory = memory.after_missed(&missed(&["c"]));
         assert_eq!(memory.until, None);
-        let first = identity("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
+        let first = notification("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
         assert_eq!(memory.relation(&first), Relation::Next);
     }
 

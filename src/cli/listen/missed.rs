@@ -38,7 +38,7 @@ pub struct MissedSelection<'a> {
     handed_over: HashSet<Key>,
     following: Option<&'a Following>,
     now: Timestamp,
-    missed: Vec<Missed>,
+    pub missed: Vec<Missed>,
     /// Keys in the lists before: a change that was copied to another list is one change.
     keys: HashSet<Key>,
 }
@@ -105,11 +105,6 @@ impl<'a> MissedSelection<'a> {
         self.keys.extend(keys);
     }
 
-    /// Returns the number of changes that were selected.
-    pub fn len(&self) -> usize {
-        self.missed.len()
-    }
-
     /// Returns the changes in order of time; those of one time keep the order of their lists, and those without any time
     /// come last.
     pub fn in_order(mut self) -> Vec<Missed> {
@@ -125,7 +120,7 @@ mod tests {
     use resourcesync::payload::ChangeKind;
 
     use super::{Following, Key, Memory, MissedSelection, ReceivedChange, Timestamp};
-    use crate::cli::listen::memory::NotificationIdentity;
+    use crate::cli::listen::notification::{Entries, Handed};
 
     /// A list of changes such as `a 10:05:00`, or `b` without a time.
     fn list(text: &str) -> Vec<ReceivedChange> {
@@ -162,14 +157,17 @@ mod tests {
         following: Option<(&str, &str)>,
         lists: &[&str],
     ) -> Vec<(String, bool)> {
-        let identity = NotificationIdentity {
+        let told = Handed {
+            topic: String::new(),
             kind: ChannelKind::Change,
             from: None,
             until: Some("2026-11-20T10:00:00Z".to_owned()),
             up: None,
+            caught_up: false,
+            entries: Entries::Change(list(told)),
             digest: String::new(),
         };
-        let memory = Memory::default().after(&identity, &list(told));
+        let memory = Memory::default().after(&told);
         let following = following.map(|(from, changes)| Following {
             from: time(from),
             keys: list(changes).iter().map(Key::of).collect(),

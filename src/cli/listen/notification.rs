@@ -10,8 +10,6 @@ use resourcesync::payload::{ChangeKind, Entry};
 use resourcesync::receive::{Notification, ReceivedChange};
 use serde::Serialize;
 
-use crate::cli::listen::memory::{Memory, NotificationIdentity, digest};
-
 /// One notification, or missed changes in the form of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Handed {
@@ -24,6 +22,9 @@ pub struct Handed {
     #[serde(skip_serializing_if = "is_false")]
     pub caught_up: bool,
     pub entries: Entries,
+    /// Digest of the notification as received, by which it is recognised.
+    #[serde(skip)]
+    pub digest: String,
 }
 
 /// The entries of a notification.
@@ -51,10 +52,11 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Handed {
-    /// Returns a notification that was received on a topic.
-    pub fn new(topic: &str, notification: Notification) -> Handed {
+    /// Returns a notification that was received on a topic, as `body`.
+    pub fn new(topic: &str, notification: Notification, body: &[u8]) -> Handed {
         let kind = notification.kind();
         let topic = topic.to_owned();
+        let digest = blake3::hash(body).to_hex()[..32].to_owned();
         match notification {
             Notification::Framework(payload) => Handed {
                 topic,
@@ -64,6 +66,7 @@ impl Handed {
                 up: payload.up.map(|up| up.as_str().to_owned()),
                 caught_up: false,
                 entries: Entries::Framework(payload.entries.iter().map(framework).collect()),
+                digest,
             },
             Notification::Change(notification) => Handed {
                 topic,
@@ -73,18 +76,8 @@ impl Handed {
                 up: notification.up,
                 caught_up: false,
                 entries: Entries::Change(notification.changes),
+                digest,
             },
-        }
-    }
-
-    /// Returns the parts that decide on its relation to others, given its body.
-    pub fn identity(&self, body: &[u8]) -> NotificationIdentity {
-        NotificationIdentity {
-            kind: self.kind,
-            from: self.from.clone(),
-            until: self.until.clone(),
-            up: self.up.clone(),
-            digest: digest(body),
         }
     }
 
@@ -93,13 +86,6 @@ impl Handed {
         match &self.entries {
             Entries::Framework(_) => &[],
             Entries::Change(changes) => changes,
-        }
-    }
-
-    /// Removes the changes that were handed over from Change Lists before.
-    pub fn remove_caught_up(&mut self, memory: &mut Memory) {
-        if let Entries::Change(changes) = &mut self.entries {
-            memory.remove_caught_up(changes);
         }
     }
 
@@ -194,6 +180,7 @@ mod tests {
         Handed::new(
             "https://e.org/t",
             Notification::parse(body.as_bytes()).unwrap(),
+            body.as_bytes(),
         )
     }
 

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use crate::cli::listen::STOP_PRINTING_AFTER;
+use crate::cli::listen::report::ListenEvent;
 use crate::cli::output::Output;
 
 /// Texts that wait at most. Further events are dropped, and further notifications wait to be handed over.
@@ -30,13 +31,17 @@ pub enum Text {
 /// A text, with the receiver of the outcome if it is awaited.
 type Job = (Text, Option<oneshot::Sender<io::Result<()>>>);
 
-/// Prints texts in their order.
+/// Prints texts in their order, and reports events: as lines of JSON on standard output, or as sentences on standard
+/// error.
 #[derive(Debug, Clone)]
-pub struct Printer(mpsc::Sender<Job>);
+pub struct Reporter {
+    pub is_json: bool,
+    jobs: mpsc::Sender<Job>,
+}
 
-impl Printer {
+impl Reporter {
     /// Starts the thread, which ends with the program.
-    pub fn start() -> io::Result<Printer> {
+    pub fn start(is_json: bool) -> io::Result<Reporter> {
         let (sender, mut jobs) = mpsc::channel::<Job>(WAITING);
         let print_all = move || {
             while let Some((text, outcome)) = jobs.blocking_recv() {
@@ -50,12 +55,31 @@ impl Printer {
         std::thread::Builder::new()
             .name("print".to_owned())
             .spawn(print_all)?;
-        Ok(Printer(sender))
+        Ok(Reporter {
+            is_json,
+            jobs: sender,
+        })
+    }
+
+    /// Reports an event. A closed standard output is noticed when a notification is printed.
+    pub fn report(&self, event: &ListenEvent<'_>) {
+        let text = if self.is_json {
+            serde_json::to_string(event).ok().map(Text::Line)
+        } else {
+            event.sentence().map(|sentence| match event {
+                // Awaited by scripts, as it was before there were others.
+                ListenEvent::Subscribed { .. } => Text::Announcement(sentence),
+                _ => Text::Message(sentence),
+            })
+        };
+        if let Some(text) = text {
+            self.print_later(text);
+        }
     }
 
     /// Prints a text some time. It is dropped if too many are waiting.
-    pub fn report(&self, text: Text) {
-        let _ = self.0.try_send((text, None));
+    pub fn print_later(&self, text: Text) {
+        let _ = self.jobs.try_send((text, None));
     }
 
     /// Prints a text and waits until its reader has it. Returns false if `stop` comes before that.
@@ -84,7 +108,7 @@ impl Printer {
     async fn printed(&self, text: Text) -> io::Result<()> {
         let (outcome, printed) = oneshot::channel();
         let ended = || io::Error::other("the thread that prints has ended");
-        let sent = self.0.send((text, Some(outcome))).await;
+        let sent = self.jobs.send((text, Some(outcome))).await;
         sent.map_err(|_| ended())?;
         printed.await.unwrap_or_else(|_| Err(ended()))
     }

@@ -6,25 +6,23 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::receive::{Notification, ReceivedChange, time_span};
+use resourcesync::receive::{Notification, time_span};
 use resourcesync::uri::Topic;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use websub::retry::backoff;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{CallbackRequest, ReceivedNotification};
 
-use crate::cli::listen::change_key::{Heard, Key};
-use crate::cli::listen::change_lists::{ReadChanges, Unreadable, missed};
+use crate::cli::listen::change_key::{Key, KeySet};
+use crate::cli::listen::change_lists::{Patience, ReadChanges, Unreadable, missed};
 use crate::cli::listen::command::Run;
-use crate::cli::listen::memory::{Memory, NotificationIdentity, Relation};
+use crate::cli::listen::memory::{Memory, Relation};
 use crate::cli::listen::missed::{Following, Missed};
 use crate::cli::listen::notification::{Entries, Handed};
-use crate::cli::listen::patience::Patience;
 use crate::cli::listen::printer::Text;
-use crate::cli::listen::report::{ListenEvent, Reporter};
-use crate::cli::listen::state::ListenState;
-use crate::cli::listen::stopped;
+use crate::cli::listen::report::ListenEvent;
+use crate::cli::listen::{Listening, stopped};
 use crate::daemon::log::error_chain;
 
 /// Missed changes handed over at a time.
@@ -55,27 +53,15 @@ pub enum Recipient {
 /// The receiver of one topic.
 #[derive(Debug)]
 pub struct Receiver {
+    pub listening: Arc<Listening>,
     pub topic: Topic,
     pub received: mpsc::Receiver<CallbackRequest>,
     /// Signal that notifications may have been missed: at the start, and when a subscription had lapsed.
     pub check: Arc<Notify>,
-    pub recipient: Recipient,
-    pub reporter: Reporter,
-    pub state: Arc<ListenState>,
     pub memory: Memory,
-    pub heard: Heard,
+    /// The changes handed over since the start, to leave out what overlapping notifications repeat.
+    pub heard: KeySet,
     pub retry: Retry,
-    /// Notified when a document that advertises channels has changed.
-    pub look: Arc<Notify>,
-    /// True once nothing more is to be handed over.
-    pub stop: watch::Receiver<bool>,
-}
-
-/// Missed changes that cannot be read now, and may be later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Postponed {
-    /// The wait that the server asks for.
-    retry_after: Option<Duration>,
 }
 
 /// The next attempt to catch up.
@@ -95,30 +81,22 @@ pub struct Retry {
 struct HandOver {
     /// None if all of it was handed over before.
     handed: Option<Handed>,
-    /// The notification as received; none of missed changes from Change Lists.
-    body: Option<Vec<u8>>,
+    /// The notification as received; empty for missed changes from Change Lists.
+    body: Vec<u8>,
     /// The memory once it is handed over; none in the middle of missed changes.
     after: Option<Memory>,
-}
-
-/// The way that a notification came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Arrival {
-    Delivered,
-    /// It was read from the topic.
-    CaughtUp,
 }
 
 impl Receiver {
     /// Receives until it is stopped. Ends with an error if the output is closed.
     pub async fn run(mut self) -> io::Result<()> {
-        let mut stop = self.stop.clone();
+        let listening = Arc::clone(&self.listening);
         let check = Arc::clone(&self.check);
         loop {
             let retry_at = self.retry.at;
             tokio::select! {
                 biased;
-                () = stopped(&mut stop) => return Ok(()),
+                () = stopped(&listening.stop) => return Ok(()),
                 () = check.notified() => self.catch_up().await?,
                 () = until(retry_at) => self.catch_up().await?,
                 received = self.received.recv() => match received {
@@ -133,7 +111,7 @@ impl Receiver {
     /// handed over.
     async fn take(&mut self, first: CallbackRequest) -> io::Result<()> {
         let mut received = vec![first];
-        if let Recipient::Command { is_batch: true, .. } = self.recipient {
+        if let Recipient::Command { is_batch: true, .. } = self.listening.recipient {
             while received.len() < BATCH
                 && let Ok(more) = self.received.try_recv()
             {
@@ -165,15 +143,12 @@ impl Receiver {
         let mut judged = Vec::new();
         for notification in notifications {
             let body = &notification.body;
-            match self
-                .judge(&mut memory, body, Arrival::Delivered, &mut hand_overs)
-                .await
-            {
+            match self.judge(&mut memory, body, false, &mut hand_overs).await {
                 Ok(()) => judged.push(notification),
                 // The hub delivers it again, and what comes after it.
-                Err(postponed) => {
+                Err(error) => {
                     self.retry.has_pending = true;
-                    self.retry(postponed.retry_after);
+                    self.retry(error.retry_after());
                     break;
                 }
             }
@@ -192,7 +167,7 @@ impl Receiver {
     /// Reads missed notifications: the content of the topic, and for changes the Change Lists.
     async fn catch_up(&mut self) -> io::Result<()> {
         self.retry.at = None;
-        if !self.state.is_kept() {
+        if !self.listening.state.is_kept() {
             return Ok(());
         }
         let mut hand_overs = Vec::new();
@@ -216,10 +191,7 @@ impl Receiver {
         // is a gap, which is read then.
         let is_awaited = body.is_some();
         let read = match body {
-            Some(body) => {
-                self.judge(&mut memory, &body, Arrival::CaughtUp, &mut hand_overs)
-                    .await
-            }
+            Some(body) => self.judge(&mut memory, &body, true, &mut hand_overs).await,
             // The topic has nothing, or nobody may read it.
             _ if memory.kind == Some(ChannelKind::Change) => {
                 self.add_missed(&mut memory, None, &mut hand_overs).await
@@ -229,7 +201,7 @@ impl Receiver {
         let is_handed_over = self.hand_over(hand_overs).await?;
         self.retry.has_pending = !is_handed_over || (is_awaited && read.is_err());
         match read {
-            Err(postponed) => self.retry(postponed.retry_after),
+            Err(error) => self.retry(error.retry_after()),
             Ok(()) if !is_handed_over => self.retry(None),
             Ok(()) => self.retry = Retry::default(),
         }
@@ -244,7 +216,8 @@ impl Receiver {
         self.retry.at = Some(Instant::now() + wait);
     }
 
-    /// Adds the hand-overs of a notification, given the memory after those before it.
+    /// Adds the hand-overs of a notification, given the memory after those before it. It was delivered, or else read from
+    /// the topic.
     ///
     /// # Errors
     ///
@@ -253,78 +226,61 @@ impl Receiver {
         &mut self,
         memory: &mut Memory,
         body: &[u8],
-        arrival: Arrival,
+        caught_up: bool,
         hand_overs: &mut Vec<HandOver>,
-    ) -> Result<(), Postponed> {
+    ) -> Result<(), Unreadable> {
         let Some(notification) = self.notification(body) else {
             return Ok(());
         };
-        let mut handed = Handed::new(self.topic.as_str(), notification);
-        handed.caught_up = arrival == Arrival::CaughtUp;
-        let identity = handed.identity(body);
-        memory.up = identity.up.clone().or(memory.up.take());
+        let mut handed = Handed {
+            caught_up,
+            ..Handed::new(self.topic.as_str(), notification, body)
+        };
+        memory.up = handed.up.clone().or(memory.up.take());
         let had_entries = !handed.changes().is_empty();
-        match memory.relation(&identity) {
-            Relation::Next => handed.remove_caught_up(memory),
-            Relation::Repeat => {
-                self.report_repeat(&identity, arrival);
-                return Ok(());
-            }
-            Relation::Overlap => {
-                handed.remove_caught_up(memory);
-                self.remove_heard(&mut handed, memory, &identity);
-            }
-            Relation::Gap { since } => {
-                self.report_gap(&since, &identity);
-                if self.state.is_kept() && identity.kind == ChannelKind::Change {
-                    self.add_missed(memory, Some(&handed), hand_overs).await?;
-                }
-                handed.remove_caught_up(memory);
+        let relation = memory.relation(&handed);
+        if let Relation::Gap { since } = &relation {
+            self.report(&ListenEvent::Gap {
+                topic: self.topic.as_str(),
+                until: since,
+                from: handed.from.as_deref().unwrap_or_default(),
+            });
+            if self.listening.state.is_kept() && handed.kind == ChannelKind::Change {
+                self.add_missed(memory, Some(&handed), hand_overs).await?;
             }
         }
-        let is_repeat = had_entries && handed.changes().is_empty();
-        if is_repeat {
-            self.report_repeat(&identity, arrival);
+        let is_page = memory.is_exceeded_by(&handed);
+        if let Entries::Change(changes) = &mut handed.entries
+            && relation != Relation::Repeat
+        {
+            memory.remove_caught_up(changes);
+            if relation == Relation::Overlap {
+                let handed_over = memory.handed_over();
+                changes.retain(|change| {
+                    let is_known = is_page && memory.has_had(change, &handed_over);
+                    !is_known && !self.heard.contains(Key::of(change))
+                });
+            }
         }
-        *memory = memory.after(&identity, handed.changes());
+        let is_repeat =
+            relation == Relation::Repeat || (had_entries && handed.changes().is_empty());
+        // One that was read is no repeat: the topic often has the notification that was delivered last.
+        if is_repeat && !caught_up {
+            self.report(&ListenEvent::Repeat {
+                topic: self.topic.as_str(),
+                until: handed.until.as_deref(),
+            });
+        }
+        if relation == Relation::Repeat {
+            return Ok(());
+        }
+        *memory = memory.after(&handed);
         hand_overs.push(HandOver {
             handed: (!is_repeat).then_some(handed),
-            body: (!is_repeat).then(|| body.to_vec()),
+            body: body.to_vec(),
             after: Some(memory.clone()),
         });
         Ok(())
-    }
-
-    /// Removes the changes of a notification that overlaps with those before it and were handed over with them.
-    fn remove_heard(&self, handed: &mut Handed, memory: &Memory, identity: &NotificationIdentity) {
-        let handed_over = memory.handed_over();
-        let is_page = memory.is_exceeded_by(identity);
-        if let Entries::Change(changes) = &mut handed.entries {
-            changes.retain(|change| {
-                let is_known = is_page && memory.has_had(change, &handed_over);
-                !is_known && !self.heard.contains(Key::of(change))
-            });
-        }
-    }
-
-    /// Reports a notification that was delivered again. One that was read is none: the topic often has the notification
-    /// that was delivered last.
-    fn report_repeat(&self, identity: &NotificationIdentity, arrival: Arrival) {
-        if arrival == Arrival::Delivered {
-            self.report(&ListenEvent::Repeat {
-                topic: self.topic.as_str(),
-                until: identity.until.as_deref(),
-            });
-        }
-    }
-
-    /// Reports that notifications before this one are missing since a time.
-    fn report_gap(&self, since: &str, identity: &NotificationIdentity) {
-        self.report(&ListenEvent::Gap {
-            topic: self.topic.as_str(),
-            until: since,
-            from: identity.from.as_deref().unwrap_or_default(),
-        });
     }
 
     /// Parses a notification, and reports what of it cannot be read.
@@ -358,7 +314,7 @@ impl Receiver {
         memory: &mut Memory,
         following: Option<&Handed>,
         hand_overs: &mut Vec<HandOver>,
-    ) -> Result<(), Postponed> {
+    ) -> Result<(), Unreadable> {
         let topic = self.topic.clone();
         let topic = topic.as_str();
         let Some(since) = memory.known_until().map(str::to_owned) else {
@@ -383,9 +339,7 @@ impl Receiver {
                     });
                     self.retry.reason = Some(reason);
                 }
-                return Err(Postponed {
-                    retry_after: error.retry_after(),
-                });
+                return Err(error);
             }
         };
         for error in &unreadable {
@@ -411,9 +365,7 @@ impl Receiver {
         let topic = self.topic.as_str();
         let mut waits = READ_AGAIN_AFTER.into_iter();
         loop {
-            let now = Timestamp::now();
-            let error = match missed(topic, memory, following, now, &mut self.retry.patience).await
-            {
+            let error = match missed(topic, memory, following, &mut self.retry.patience).await {
                 Ok(read) => return Ok(read),
                 Err(error) => error,
             };
@@ -434,7 +386,7 @@ impl Receiver {
             command,
             is_batch: true,
             timeout,
-        } = &self.recipient
+        } = &self.listening.recipient
         {
             let handed = hand_overs
                 .iter()
@@ -449,11 +401,11 @@ impl Receiver {
             return Ok(true);
         }
         for hand_over in hand_overs {
-            if *self.stop.borrow() {
+            if *self.listening.stop.borrow() {
                 return Ok(false);
             }
             if let Some(handed) = &hand_over.handed {
-                let is_handed_over = match &self.recipient {
+                let is_handed_over = match &self.listening.recipient {
                     Recipient::Command {
                         command, timeout, ..
                     } => {
@@ -462,10 +414,7 @@ impl Receiver {
                     }
                     Recipient::Json => self.print(Text::Line(handed.json()?)).await?,
                     Recipient::Text => self.print(Text::Lines(handed.to_string())).await?,
-                    Recipient::Xml => {
-                        let body = hand_over.body.clone().unwrap_or_default();
-                        self.print(Text::Document(body)).await?
-                    }
+                    Recipient::Xml => self.print(Text::Document(hand_over.body.clone())).await?,
                 };
                 if !is_handed_over {
                     return Ok(false);
@@ -477,18 +426,17 @@ impl Receiver {
     }
 
     async fn print(&self, text: Text) -> io::Result<bool> {
-        let mut stop = self.stop.clone();
-        let printer = &self.reporter.printer;
-        printer.print(text, stopped(&mut stop)).await
+        let Listening { reporter, stop, .. } = &*self.listening;
+        reporter.print(text, stopped(stop)).await
     }
 
     async fn execute(&self, command: &str, timeout: Duration, handed: &[Handed]) -> bool {
-        let mut stop = self.stop.clone();
+        let stop = &self.listening.stop;
         if *stop.borrow() {
             return false;
         }
         let outcome = match Run::of(handed) {
-            Ok(run) => run.execute(command, timeout, stopped(&mut stop)).await,
+            Ok(run) => run.execute(command, timeout, stopped(stop)).await,
             Err(error) => Err(error.to_string()),
         };
         if let Err(reason) = &outcome {
@@ -505,13 +453,14 @@ impl Receiver {
         if let Some(handed) = &hand_over.handed {
             self.heard.add(handed.changes().iter().map(Key::of));
             if handed.may_advertise() {
-                self.look.notify_one();
+                self.listening.look.notify_one();
             }
         }
         let Some(after) = hand_over.after else { return };
         self.memory = after.clone();
         let topic = self.topic.as_str();
         let saved = self
+            .listening
             .state
             .change_subscription(topic, |subscription| subscription.memory = after);
         // It was handed over all the same; after a restart it may be once more.
@@ -522,7 +471,7 @@ impl Receiver {
     }
 
     fn report(&self, event: &ListenEvent<'_>) {
-        self.reporter.report(event);
+        self.listening.reporter.report(event);
     }
 }
 
@@ -554,11 +503,12 @@ fn in_parts(
             until: end.clone(),
             up: memory.up.clone(),
             caught_up: true,
-            entries: Entries::Change(changes_of(part)),
+            entries: Entries::Change(part.iter().map(|missed| missed.change.clone()).collect()),
+            digest: String::new(),
         };
         hand_overs.push(HandOver {
             handed: Some(handed),
-            body: None,
+            body: Vec::new(),
             after: is_last.then(|| after.clone()),
         });
         from = end.unwrap_or(from);
@@ -579,8 +529,7 @@ pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>
     let mut memory = Memory::new(kind, up);
     let content = content(topic).await.unwrap_or_default();
     if let Ok(notification) = Notification::parse(&content) {
-        let handed = Handed::new(topic.as_str(), notification);
-        memory = memory.after(&handed.identity(&content), handed.changes());
+        memory = memory.after(&Handed::new(topic.as_str(), notification, &content));
     }
     if memory.until.is_none() {
         memory.since = Some(format!("{now:.3}"));
@@ -589,7 +538,7 @@ pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>
         return memory;
     }
     let mut patience = Patience::default();
-    match missed(topic.as_str(), &memory, None, now, &mut patience).await {
+    match missed(topic.as_str(), &memory, None, &mut patience).await {
         Ok(read) => memory.after_listed(&read.missed),
         Err(_) => memory,
     }
@@ -599,10 +548,6 @@ pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>
 async fn content(topic: &Topic) -> Result<Vec<u8>, RetrieveError> {
     let retriever = Retriever::new(AllowedOrigins::of([topic.as_str()]))?;
     retriever.get(topic.as_str()).await
-}
-
-fn changes_of(missed: &[Missed]) -> Vec<ReceivedChange> {
-    missed.iter().map(|missed| missed.change.clone()).collect()
 }
 
 async fn until(at: Option<Instant>) {

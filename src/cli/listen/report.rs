@@ -1,8 +1,7 @@
-//! Events of subscriptions, reported on standard error or as lines of JSON on standard output.
+//! Events of subscriptions, and the sentences that report them.
 
 use serde::Serialize;
 
-use crate::cli::listen::printer::{Printer, Text};
 use crate::cli::output::counted;
 
 /// An event that is no notification.
@@ -68,34 +67,9 @@ pub enum ListenEvent<'a> {
     NotSaved { topic: &'a str, reason: &'a str },
 }
 
-/// Reports events: as lines of JSON on standard output, or as sentences on standard error.
-#[derive(Debug, Clone)]
-pub struct Reporter {
-    pub is_json: bool,
-    pub printer: Printer,
-}
-
-impl Reporter {
-    /// Reports an event. A closed standard output is noticed when a notification is printed.
-    pub fn report(&self, event: &ListenEvent<'_>) {
-        let text = if self.is_json {
-            serde_json::to_string(event).ok().map(Text::Line)
-        } else {
-            event.sentence().map(|sentence| match event {
-                // Awaited by scripts, as it was before there were others.
-                ListenEvent::Subscribed { .. } => Text::Announcement(sentence),
-                _ => Text::Message(sentence),
-            })
-        };
-        if let Some(text) = text {
-            self.printer.report(text);
-        }
-    }
-}
-
 impl ListenEvent<'_> {
     /// Returns the event as a sentence; none of an expected one.
-    fn sentence(&self) -> Option<String> {
+    pub fn sentence(&self) -> Option<String> {
         Some(match self {
             ListenEvent::Subscribed { topic, hub, .. } => {
                 let topic = resourcesync::escape::escaped(topic);

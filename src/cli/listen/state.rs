@@ -52,14 +52,9 @@ pub struct SavedSubscription {
 }
 
 impl SavedSubscription {
-    /// Returns true if the channel was found in a Capability List, rather than given as a topic.
-    pub fn is_advertised(&self) -> bool {
-        self.advertised_by.is_some()
-    }
-
     /// Returns true for the channels that are wanted: of one kind, unless the topic was given itself.
     pub fn is_wanted(&self, kind: Option<ChannelKind>) -> bool {
-        kind.is_none_or(|kind| !self.is_advertised() || self.memory.kind == Some(kind))
+        kind.is_none_or(|kind| self.advertised_by.is_none() || self.memory.kind == Some(kind))
     }
 
     /// Records where the channel was found.

@@ -5,35 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::Hub;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cli::listen::channels::{FoundChannels, ListenedChannel, Unusable, channels};
+use crate::cli::listen::channels::{FoundChannels, ListenedChannel, channels};
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::report::{ListenEvent, Reporter};
-use crate::cli::listen::state::ListenState;
+use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::{
-    LOOK_AGAIN_AFTER, MIN_LOOK, READ_AGAIN_AFTER, kind, moved, report_unusable, unverified,
+    LOOK_AGAIN_AFTER, Listening, MIN_LOOK, READ_AGAIN_AFTER, moved, report_unusable, unverified,
     wait_after,
 };
-use crate::cli::options::ListenOptions;
 use crate::daemon::log::error_chain;
 
 /// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
 pub struct WatchedDocuments {
     /// Arguments of the command line that are no topics themselves.
     documents: Vec<String>,
-    kind: Option<ChannelKind>,
-    hub: Option<Hub>,
-    state: Arc<ListenState>,
+    listening: Arc<Listening>,
     topics: BTreeSet<String>,
     /// Time of the last look.
     looked: (Timestamp, Instant),
     next_look: Instant,
     looking: JoinSet<FoundChannels>,
-    reporter: Reporter,
     /// Documents and topics that were unusable at the last look; their failures are reported.
     unusable: BTreeSet<String>,
     /// Looks in a row at which something was unusable.
@@ -43,25 +36,19 @@ pub struct WatchedDocuments {
 impl WatchedDocuments {
     /// Watches the documents that led to these channels, which were looked for just now.
     pub fn new(
-        options: &ListenOptions,
-        hub: Option<&Hub>,
-        state: &Arc<ListenState>,
+        listening: &Arc<Listening>,
         wanted: &BTreeMap<String, ListenedChannel>,
-        reporter: &Reporter,
     ) -> WatchedDocuments {
         let advertised = wanted.values().filter(|channel| channel.kind.is_some());
         let documents: BTreeSet<String> = advertised.map(|channel| channel.asked.clone()).collect();
         let now = Instant::now();
         WatchedDocuments {
             documents: documents.into_iter().collect(),
-            kind: kind(options),
-            hub: hub.cloned(),
-            state: Arc::clone(state),
+            listening: Arc::clone(listening),
             topics: wanted.keys().cloned().collect(),
             looked: (Timestamp::now(), now),
             next_look: now + LOOK_AGAIN_AFTER,
             looking: JoinSet::new(),
-            reporter: reporter.clone(),
             unusable: BTreeSet::new(),
             failures: 0,
         }
@@ -95,16 +82,16 @@ impl WatchedDocuments {
         if self.looking.is_empty() {
             tokio::time::sleep_until(self.next_look).await;
             self.next_look = Instant::now() + LOOK_AGAIN_AFTER;
-            let (documents, kind, hub) = (self.documents.clone(), self.kind, self.hub.clone());
+            let (documents, listening) = (self.documents.clone(), Arc::clone(&self.listening));
             self.looking.spawn(async move {
                 let mut all = FoundChannels::default();
                 for url in documents {
-                    match channels(&url, kind, hub.as_ref()).await {
+                    match channels(&url, listening.kind, listening.hub.as_ref()).await {
                         Ok(found) => {
                             all.channels.extend(found.channels);
                             all.unusable.extend(found.unusable);
                         }
-                        Err(failure) => all.unusable.push(Unusable { url, failure }),
+                        Err(failure) => all.unusable.push((url, failure)),
                     }
                 }
                 all
@@ -115,13 +102,13 @@ impl WatchedDocuments {
             channels, unusable, ..
         } = found.and_then(Result::ok).unwrap_or_default();
         let wait = wait_after(self.failures.saturating_add(1));
-        for Unusable { url, failure } in &unusable {
+        for (url, failure) in &unusable {
             // Once, and not at each look.
             if !self.unusable.contains(url) {
-                report_unusable(&self.reporter, url, failure, Some(wait));
+                report_unusable(&self.listening.reporter, url, failure, Some(wait));
             }
         }
-        self.note_unusable(unusable.into_iter().map(|one| one.url).collect());
+        self.note_unusable(unusable.into_iter().map(|(url, _)| url).collect());
         channels
     }
 
@@ -132,7 +119,7 @@ impl WatchedDocuments {
         self.looked.1 = Instant::now();
         let by_topic = |channel: ListenedChannel| (channel.topic.as_str().to_owned(), channel);
         let found: BTreeMap<String, ListenedChannel> = found.into_iter().map(by_topic).collect();
-        let saved = self.state.saved();
+        let saved = self.listening.state.saved();
         let mut new = Vec::new();
         let mut opened = Vec::new();
         for (topic, channel) in &found {
@@ -152,11 +139,12 @@ impl WatchedDocuments {
             new.push((topic.clone(), unverified(channel, memory)));
         }
         if !new.is_empty()
-            && let Err(error) = self.state.add(port, new.clone())
+            && let Err(error) = self.listening.state.add(port, new.clone())
         {
             let reason = &error_chain(error.as_ref());
             for (topic, _) in &new {
-                self.reporter
+                self.listening
+                    .reporter
                     .report(&ListenEvent::NotSaved { topic, reason });
             }
             opened.retain(|channel| saved.subscriptions.contains_key(channel.topic.as_str()));

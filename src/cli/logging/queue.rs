@@ -9,15 +9,9 @@ use std::time::{Duration, Instant};
 /// Maximum bytes that may wait.
 const MAX_WAITING: usize = 4 << 20;
 
-/// A queue of lines, which a thread of its own writes.
-#[derive(Clone)]
-pub struct LineQueue(Arc<Shared>);
-
-struct Shared {
-    waiting: Mutex<WaitingLines>,
-    has_come: Condvar,
-    is_written: Condvar,
-}
+/// A queue of lines, which a thread of its own writes. Each change of what waits is signalled.
+#[derive(Clone, Default)]
+pub struct LineQueue(Arc<(Mutex<WaitingLines>, Condvar)>);
 
 #[derive(Default)]
 struct WaitingLines {
@@ -33,11 +27,7 @@ impl LineQueue {
         target: impl Write + Send + 'static,
         tell_dropped: impl Fn(u64) + Send + 'static,
     ) -> io::Result<LineQueue> {
-        let queue = LineQueue(Arc::new(Shared {
-            waiting: Mutex::default(),
-            has_come: Condvar::new(),
-            is_written: Condvar::new(),
-        }));
+        let queue = LineQueue::default();
         let drained = queue.clone();
         std::thread::Builder::new()
             .name("log".into())
@@ -54,13 +44,13 @@ impl LineQueue {
             if left.is_zero() {
                 return;
             }
-            let woken = self.0.is_written.wait_timeout(waiting, left);
+            let woken = self.0.1.wait_timeout(waiting, left);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     fn waiting(&self) -> MutexGuard<'_, WaitingLines> {
-        let waiting = self.0.waiting.lock();
+        let waiting = self.0.0.lock();
         waiting.unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,16 +62,16 @@ impl LineQueue {
             waiting.bytes += line.len();
             waiting.lines.push_back(line.to_vec());
         }
-        self.0.has_come.notify_one();
+        self.0.1.notify_all();
     }
 
     fn drain(&self, mut target: impl Write, tell_dropped: impl Fn(u64)) {
         loop {
             let mut waiting = self.waiting();
             waiting.is_writing = false;
-            self.0.is_written.notify_all();
+            self.0.1.notify_all();
             while waiting.lines.is_empty() && waiting.dropped == 0 {
-                let woken = self.0.has_come.wait(waiting);
+                let woken = self.0.1.wait(waiting);
                 waiting = woken.unwrap_or_else(PoisonError::into_inner);
             }
             waiting.is_writing = true;

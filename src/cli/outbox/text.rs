@@ -32,6 +32,16 @@ impl Row<'_> {
     }
 }
 
+/// Returns the hubs that are meant, each on each channel, those in the worst condition first.
+pub fn rows(channels: &[ChannelView], is_meant: impl Fn(&HubView) -> bool) -> Vec<Row<'_>> {
+    let rows = channels
+        .iter()
+        .flat_map(|channel| channel.hubs.iter().map(move |hub| Row { channel, hub }));
+    let mut rows: Vec<Row<'_>> = rows.filter(|row| is_meant(row.hub)).collect();
+    rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
+    rows
+}
+
 /// Writes one line for each row, in columns.
 pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io::Result<()> {
     if rows.is_empty() {

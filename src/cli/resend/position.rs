@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -39,29 +39,17 @@ pub struct ResendPosition {
     pub next: u32,
 }
 
-#[derive(Serialize, Deserialize)]
-struct SavedPosition {
+/// The file of a position.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PositionFile {
+    #[serde(skip)]
+    path: PathBuf,
     version: u32,
     request: ResendRequest,
-    position: ResendPosition,
-}
-
-/// The file of a position.
-#[derive(Debug)]
-pub struct PositionFile {
-    path: PathBuf,
-    request: ResendRequest,
+    pub position: ResendPosition,
 }
 
 impl ResendPosition {
-    pub fn new(began: Timestamp, batch: usize) -> ResendPosition {
-        ResendPosition {
-            began,
-            batch,
-            ..ResendPosition::default()
-        }
-    }
-
     /// Returns true if a list is done.
     pub fn is_after(&self, set: &Set, list: &List) -> bool {
         self.list.as_ref().is_some_and(|sent| {
@@ -92,7 +80,7 @@ fn key(set: &Set, list: &List) -> (String, String, String) {
 }
 
 impl PositionFile {
-    /// Opens a file. Returns the position in it, if there is one of the same request.
+    /// Opens a file, with the position in it if there is one of the same request, or else with the first one.
     ///
     /// # Errors
     ///
@@ -100,54 +88,60 @@ impl PositionFile {
     pub fn open(
         path: PathBuf,
         request: ResendRequest,
-    ) -> anyhow::Result<(PositionFile, Option<ResendPosition>)> {
-        let position = match fs::read(&path) {
-            Ok(text) => {
-                let saved: SavedPosition = serde_json::from_slice(&text)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                if saved.version != VERSION {
-                    bail!(
-                        "{} was written by another version of rsnotify",
-                        path.display()
-                    );
-                }
-                if saved.request != request && saved.position.transactions > 0 {
-                    bail!(
-                        "{} is of a run to {} that did not end: run that again, remove the file, or name another with \
-                         --state",
-                        path.display(),
-                        saved.request.destination
-                    );
-                }
-                // Of another run, the broker has taken nothing.
-                (saved.request == request).then_some(saved.position)
-            }
+        batch: usize,
+    ) -> anyhow::Result<PositionFile> {
+        let shown = path.display();
+        let cannot_read = || format!("cannot read {shown}");
+        let saved: Option<PositionFile> = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            text => {
+                let text = text.with_context(cannot_read)?;
+                Some(serde_json::from_slice(&text).with_context(cannot_read)?)
             }
         };
-        Ok((PositionFile { path, request }, position))
+        if let Some(saved) = &saved {
+            ensure!(
+                saved.version == VERSION,
+                "{shown} was written by another version of rsnotify"
+            );
+            ensure!(
+                saved.request == request || saved.position.transactions == 0,
+                "{shown} is of a run to {} that did not end: run that again, remove the file, or name another with \
+                 --state",
+                saved.request.destination
+            );
+        }
+        // Of another run, the broker has taken nothing.
+        let position = saved.filter(|saved| saved.request == request);
+        let position = position.map_or_else(
+            || ResendPosition {
+                began: Timestamp::now(),
+                batch,
+                ..ResendPosition::default()
+            },
+            |saved| saved.position,
+        );
+        Ok(PositionFile {
+            path,
+            version: VERSION,
+            request,
+            position,
+        })
     }
 
-    /// Writes a position before anything is sent, so that a run that is killed before the first receipt is gone on with, and
-    /// not begun anew with other ids.
-    pub fn begin(&self, position: &ResendPosition) -> anyhow::Result<()> {
+    /// Writes the position before anything is sent, so that a run that is killed before the first receipt is gone on with,
+    /// and not begun anew with other ids.
+    pub fn begin(&self) -> anyhow::Result<()> {
         if let Some(directory) = self.path.parent() {
             let created = create_directory(directory);
             created.with_context(|| format!("cannot create {}", directory.display()))?;
         }
-        self.save(position)
+        self.save()
     }
 
     /// Replaces the file. A kill leaves the old one or the new one.
-    pub fn save(&self, position: &ResendPosition) -> anyhow::Result<()> {
-        let saved = SavedPosition {
-            version: VERSION,
-            request: self.request.clone(),
-            position: position.clone(),
-        };
-        let text = serde_json::to_vec(&saved)?;
+    pub fn save(&self) -> anyhow::Result<()> {
+        let text = serde_json::to_vec(self)?;
         let mut name = self.path.clone().into_os_string();
         name.push(".new");
         let replaced = fs::write(&name, text).and_then(|()| fs::rename(&name, &self.path));

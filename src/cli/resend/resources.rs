@@ -43,7 +43,7 @@ pub struct Set {
 pub struct List {
     pub uri: Uri,
     /// Its position among the lists of its set, in order of the numbers in their URIs.
-    number: usize,
+    pub number: usize,
     capability: Capability,
     path: PathBuf,
 }
@@ -85,7 +85,7 @@ impl ListError {
 pub struct Current {
     last: HashMap<[u8; 16], LastEntry>,
     /// The versions of the lists that were read, by number.
-    versions: HashMap<usize, ListVersion>,
+    pub versions: HashMap<usize, ListVersion>,
     /// The time of the oldest Resource List.
     since: Option<Timestamp>,
 }
@@ -150,11 +150,6 @@ impl Current {
                 *last = entry_now;
             }
         }
-    }
-
-    /// Returns true if it was made from another version of a list, whose entries are at other positions.
-    pub fn is_stale(&self, list: &List, version: &ListVersion) -> bool {
-        self.versions.get(&list.number) != Some(version)
     }
 
     fn is_current(&self, list: &List, position: u32, change: &Change) -> bool {

@@ -2,7 +2,6 @@
 //! that cannot be written safely for each server are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 
 use percent_encoding::percent_decode_str;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -34,14 +33,6 @@ pub struct RequestPath {
     pub raw: String,
     /// Without escapes, and without control characters.
     pub decoded: String,
-}
-
-/// The address that rsnotify listens on.
-#[derive(Debug)]
-pub enum Behind {
-    Tcp(SocketAddr),
-    /// A path of plain characters.
-    Unix(String),
 }
 
 /// Returns the paths to pass on for these topics and this embedded hub. `home` is the public URL, if rsnotify makes

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::snippet::passing::{Behind, Site, pattern};
+use crate::cli::snippet::passing::{Site, pattern};
+use crate::config::address::Address;
 
 /// Returns the lines for nginx, which compares paths without their escapes, and passes them on as they came where
 /// `proxy_pass` has no path.
-pub fn nginx(site: &Site, behind: &Behind) -> String {
+pub fn nginx(site: &Site, behind: &Address) -> String {
     let address = match behind {
-        Behind::Tcp(address) => format!("http://{address}"),
-        Behind::Unix(path) => format!("http://unix:{path}"),
+        Address::Tcp(address) => format!("http://{address}"),
+        Address::Unix(path) => format!("http://unix:{}", path.display()),
     };
     let below = site.below.iter().map(|path| ("^~", &path.decoded));
     // It refuses to start where two are the same.
@@ -36,10 +37,10 @@ pub fn nginx(site: &Site, behind: &Behind) -> String {
 
 /// Returns the lines for Apache: they compare the request line with a topic as it was sent, and pass it on likewise.
 /// `ProxyPass` would undo the escapes and write others.
-pub fn apache(site: &Site, behind: &Behind) -> String {
+pub fn apache(site: &Site, behind: &Address) -> String {
     let address = match behind {
-        Behind::Tcp(address) => format!("http://{address}"),
-        Behind::Unix(path) => format!("unix:{path}|http://localhost"),
+        Address::Tcp(address) => format!("http://{address}"),
+        Address::Unix(path) => format!("unix:{}|http://localhost", path.display()),
     };
     let below = site.below.iter();
     let below = below.map(|path| format!("{}[^? ]*", pattern(&path.raw)));
@@ -61,10 +62,10 @@ pub fn apache(site: &Site, behind: &Behind) -> String {
 }
 
 /// Returns the lines for Caddy, which compares paths without their escapes, and passes them on as they came.
-pub fn caddy(site: &Site, behind: &Behind) -> String {
+pub fn caddy(site: &Site, behind: &Address) -> String {
     let address = match behind {
-        Behind::Tcp(address) => address.to_string(),
-        Behind::Unix(path) => format!("unix/{path}"),
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("unix/{}", path.display()),
     };
     let below = site.below.iter().map(|path| pattern(&path.decoded));
     let exactly = site.exactly.iter();

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use resourcesync::uri::{Hub, Topic, Uri};
 
-use crate::cli::snippet::passing::{Behind, Passing, RequestPath, passing, pattern};
+use crate::cli::snippet::passing::{Passing, RequestPath, passing, pattern};
 use crate::cli::snippet::{WebServer, servers};
+use crate::config::address::Address;
 
 fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> Passing {
     let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();
@@ -119,9 +120,9 @@ fn each_web_server_is_told_in_its_own_words() {
         Some("https://e.org/"),
         None,
     );
-    let told = |server: WebServer, behind: Behind| server.lines(&passing.sites[0], &behind);
-    let tcp = || Behind::Tcp("[::1]:8400".parse().unwrap());
-    let unix = || Behind::Unix("/run/a.sock".to_owned());
+    let told = |server: WebServer, behind: Address| server.lines(&passing.sites[0], &behind);
+    let tcp = || Address::Tcp("[::1]:8400".parse().unwrap());
+    let unix = || Address::Unix("/run/a.sock".into());
     insta::assert_snapshot!(told(WebServer::Nginx, unix()), @r#"
     # proxy_pass has no path, so that path and query are passed on as they came.
     location ^~ "/topics/" {

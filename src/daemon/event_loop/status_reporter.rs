@@ -46,7 +46,7 @@ impl StatusReporter {
         let mut service_manager = ServiceManager::from_environment();
         service_manager.status_may_differ();
         StatusReporter {
-            readiness: Readiness::new(),
+            readiness: Readiness::default(),
             service_manager,
             configuration,
             daemon: DaemonView {

@@ -196,12 +196,32 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
     };
     for answer in answers {
         for (table, key) in [
-            (HubTable::EmbeddedHub, "correct public_url"),
-            (HubTable::Hub, "correct hub.url"),
+            ("public_url", "correct public_url"),
+            ("hub.url", "correct hub.url"),
         ] {
             let found = shown(embedded(&Hub::new("https://e.org/hub"), &answer, table));
             assert!(found.starts_with(want), "{found}");
             assert!(is_reached || found.ends_with(key), "{found}");
         }
     }
+}
+
+#[rstest]
+#[case(
+    Ok(Some("ActiveMQ/5")),
+    Severity::Note,
+    "connected to ActiveMQ/5 at mq:61613"
+)]
+#[case(Ok(None), Severity::Note, "connected to a broker without a name")]
+#[case(Err((Some(BrokerRefusal::Credentials), "bad")), Severity::Finding, "password_file")]
+#[case(Err((Some(BrokerRefusal::Other), "bad")), Severity::Finding, "no connection to mq:61613 (bad)")]
+#[case(Err((None, "timed out")), Severity::Finding, "correct url")]
+fn the_answer_of_a_broker_is_said(
+    #[case] answer: Result<Option<&str>, (Option<BrokerRefusal>, &str)>,
+    #[case] severity: Severity,
+    #[case] words: &str,
+) {
+    let diagnostic = broker(&Hub::new("repository"), "mq:61613", answer);
+    assert_eq!(diagnostic.severity, severity);
+    assert!(diagnostic.line().contains(words), "{}", diagnostic.line());
 }

@@ -331,3 +331,21 @@ fn a_hub_on_localhost_beside_public_topics_is_named(#[case] mode: Mode, #[case] 
     );
     assert!(found.remedy.starts_with(remedy), "{found:?}");
 }
+
+#[test]
+fn sets_are_counted_and_one_is_named() {
+    let set = Uri::parse("https://e.org/a/capabilitylist.xml").unwrap();
+    let topic = Topic::new("https://e.org/changes/a/");
+    assert_eq!(changes_not_enabled(&[]), None);
+    assert_eq!(no_change_list(&[]), None);
+    let one = changes_not_enabled(std::slice::from_ref(&set)).unwrap();
+    assert_eq!(
+        one.message,
+        "https://e.org/a/capabilitylist.xml has a Change List, and its changes are not announced one by one"
+    );
+    let two = changes_not_enabled(&[set.clone(), set.clone()]).unwrap();
+    assert!(two.message.starts_with("2 sets such as https://e.org/a/"));
+    let channels = [(topic.clone(), set.clone()), (topic, set)];
+    let two = no_change_list(&channels).unwrap();
+    assert!(two.message.starts_with("2 sets have a change channel"));
+}

@@ -47,6 +47,10 @@ impl Alert {
             advice: Some(advice.to_owned()),
         }
     }
+
+    fn since(self, since: Option<Timestamp>) -> Alert {
+        Alert { since, ..self }
+    }
 }
 
 /// Directories that are named in an alert.
@@ -99,10 +103,8 @@ impl Status {
         {
             let advice = "the previous one stays in effect; correct the file and reload";
             let what = format!("The configuration was not reloaded: {}", refused.error);
-            alerts.push(Alert {
-                since: Some(refused.at),
-                ..Alert::new(Health::Act, Part::Configuration, what, advice)
-            });
+            let alert = Alert::new(Health::Act, Part::Configuration, what, advice);
+            alerts.push(alert.since(Some(refused.at)));
         }
         self.sources
             .iter()
@@ -141,15 +143,9 @@ impl Status {
             let all_last = lasting == self.broken.len();
             let count = lasting + if all_last { self.more_broken } else { 0 };
             let what = format!("{} cannot be read", counted(count, "document"));
-            alerts.push(Alert {
-                since: self.broken.first().map(|broken| broken.since),
-                ..Alert::new(
-                    Health::Look,
-                    Part::Broken,
-                    what,
-                    "their last good versions are kept",
-                )
-            });
+            let advice = "their last good versions are kept";
+            let since = self.broken.first().map(|broken| broken.since);
+            alerts.push(Alert::new(Health::Look, Part::Broken, what, advice).since(since));
         }
         if !self.findings.is_empty() {
             let count = counted(self.findings.len() + self.more_findings, "problem");
@@ -260,10 +256,7 @@ fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
         advice = format!("{remedy}; {advice}");
     }
     let since = mount.unreadable.iter().map(|directory| directory.since);
-    Some(Alert {
-        since: since.min(),
-        ..Alert::new(Health::Act, Part::Sources, what, &advice)
-    })
+    Some(Alert::new(Health::Act, Part::Sources, what, &advice).since(since.min()))
 }
 
 fn of_fallen_behind(behind: &FellBehindView) -> Alert {
@@ -273,10 +266,7 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
         format!("{hub} fell behind on {topic}: {changes} that it was never sent, counted as told");
     let advice = "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that \
                   is too early";
-    Alert {
-        since: Some(behind.last),
-        ..Alert::new(Health::Look, Part::Hubs, what, advice)
-    }
+    Alert::new(Health::Look, Part::Hubs, what, advice).since(Some(behind.last))
 }
 
 fn of_unreached(unreached: &UnreachedHub) -> Alert {
@@ -291,10 +281,7 @@ fn of_unreached(unreached: &UnreachedHub) -> Alert {
         let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
         Alert::new(Health::Look, Part::Hubs, what, advice)
     };
-    Alert {
-        since: Some(unreached.since),
-        ..alert
-    }
+    alert.since(Some(unreached.since))
 }
 
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
@@ -318,8 +305,5 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
         Some(words) => format!("it said: {words}; usually: {cause}"),
         None => format!("usually: {cause}"),
     };
-    Alert {
-        since: trouble.since,
-        ..Alert::new(urgency, Part::Hubs, what, &advice)
-    }
+    Alert::new(urgency, Part::Hubs, what, &advice).since(trouble.since)
 }
