@@ -42,7 +42,7 @@ const ON_THE_STATE: [&str; 2] = ["announce", "report"];
 const PURE_CRATES: [&str; 2] = ["resourcesync", "websub"];
 
 /// Paths, types and macros of the outside world, banned in pure folders.
-const IMPURE: [&str; 38] = [
+const IMPURE: [&str; 39] = [
     "std::env",
     "std::fs",
     "std::net",
@@ -61,6 +61,7 @@ const IMPURE: [&str; 38] = [
     "getrandom::",
     "inotify::",
     "notify::",
+    "prometheus_client::",
     "rand::",
     "reqwest::",
     "rusqlite::",

@@ -20,7 +20,7 @@ pub use crate::admin::metrics::exposition::ExpositionFormat;
 
 /// Returns the metrics, built from the status at each scrape. docs/reference.md describes each.
 pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> String {
-    let mut exposition = Exposition::new(format);
+    let mut exposition = Exposition::default();
     expose_daemon(&mut exposition, status, is_ready);
     sources::expose(&mut exposition, status);
     changes::expose(&mut exposition, status);
@@ -32,7 +32,7 @@ pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> Stri
         publishers::expose(&mut exposition, &status.publishers, &status.unknown_tokens);
     }
     expose_process(&mut exposition, status.figures.counts.began);
-    exposition.finish()
+    exposition.encode(format)
 }
 
 fn count(number: usize) -> i64 {

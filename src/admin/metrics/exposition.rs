@@ -3,6 +3,14 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{
+    EncodeCounterValue, EncodeGaugeValue, EncodeMetric, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::registry::{Metric, Registry};
 use websub::counts::Histogram;
 
 /// Exposition format.
@@ -37,59 +45,45 @@ impl ExpositionFormat {
 pub type Label = (&'static str, String);
 
 /// Metrics in the order in which they are added.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Exposition {
-    format: ExpositionFormat,
-    text: String,
+    registry: Registry,
 }
 
 impl Exposition {
-    pub fn new(format: ExpositionFormat) -> Exposition {
-        Exposition {
-            format,
-            text: String::new(),
-        }
+    pub fn gauge<V: EncodeGaugeValue + Value>(&mut self, name: &str, help: &str, value: V) {
+        self.registry.register(name, help, ConstGauge::new(value));
     }
 
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl fmt::Debug) {
-        self.gauges(name, help, [([], value)]);
-    }
-
-    pub fn gauges<V: fmt::Debug, const N: usize>(
+    pub fn gauges<V: EncodeGaugeValue + Value, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
         values: impl IntoIterator<Item = ([Label; N], V)>,
     ) {
-        self.describe(name, help, "gauge");
-        for (labels, value) in values {
-            self.add(name, &labels, value);
-        }
+        let values = values.into_iter();
+        let gauges = values.map(|(labels, value)| (labels, ConstGauge::new(value)));
+        self.series(name, help, gauges);
     }
 
-    pub fn counter(&mut self, name: &str, help: &str, value: impl fmt::Debug) {
-        self.counters(name, help, [([], value)]);
+    pub fn counter<V: EncodeCounterValue + Value>(&mut self, name: &str, help: &str, value: V) {
+        let name = bare(name);
+        self.registry.register(name, help, ConstCounter::new(value));
     }
 
-    pub fn counters<V: fmt::Debug, const N: usize>(
+    pub fn counters<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
-        values: impl IntoIterator<Item = ([Label; N], V)>,
+        values: impl IntoIterator<Item = ([Label; N], u64)>,
     ) {
-        // OpenMetrics names a counter without the suffix of its values.
-        let described = match self.format {
-            ExpositionFormat::OpenMetrics => name.trim_end_matches("_total"),
-            ExpositionFormat::Text => name,
-        };
-        self.describe(described, help, "counter");
-        for (labels, value) in values {
-            self.add(name, &labels, value);
-        }
+        let values = values.into_iter();
+        let counters = values.map(|(labels, value)| (labels, ConstCounter::new(value)));
+        self.series(bare(name), help, counters);
     }
 
     pub fn histogram(&mut self, name: &str, help: &str, value: &Histogram) {
-        self.histograms(name, help, [([], value)]);
+        self.registry.register(name, help, Observed(value.clone()));
     }
 
     pub fn histograms<'a, const N: usize>(
@@ -98,45 +92,100 @@ impl Exposition {
         help: &str,
         values: impl IntoIterator<Item = ([Label; N], &'a Histogram)>,
     ) {
-        self.describe(name, help, "histogram");
-        for (labels, histogram) in values {
-            self.add(&format!("{name}_sum"), &labels, histogram.sum);
-            self.add(&format!("{name}_count"), &labels, histogram.count());
-            let mut within = 0;
-            for (bound, count) in histogram.buckets() {
-                within += count;
-                let bound = match bound {
-                    f64::INFINITY => "+Inf".to_owned(),
-                    bound => format!("{bound:?}"),
-                };
-                let labels = [&[("le", bound)], &labels[..]].concat();
-                self.add(&format!("{name}_bucket"), &labels, within);
-            }
+        let values = values.into_iter();
+        let histograms = values.map(|(labels, value)| (labels, Observed(value.clone())));
+        self.series(name, help, histograms);
+    }
+
+    fn series<M: Metric + TypedMetric, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: impl Iterator<Item = ([Label; N], M)>,
+    ) {
+        self.registry.register(name, help, Series(all.collect()));
+    }
+
+    pub fn encode(&self, format: ExpositionFormat) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        match format {
+            ExpositionFormat::OpenMetrics => text,
+            ExpositionFormat::Text => as_text(&text),
         }
     }
+}
 
-    fn describe(&mut self, name: &str, help: &str, kind: &str) {
-        self.text += &format!("# HELP {name} {help}.\n# TYPE {name} {kind}\n");
-    }
+/// Returns a counter's name without the suffix of its values, as OpenMetrics names it.
+fn bare(name: &str) -> &str {
+    name.strip_suffix("_total").unwrap_or(name)
+}
 
-    fn add(&mut self, name: &str, labels: &[Label], value: impl fmt::Debug) {
-        let labels = labels.iter().map(|(name, value)| {
-            let value = value.replace('\\', r"\\").replace('"', "\\\"");
-            format!("{name}=\"{}\"", value.replace('\n', r"\n"))
-        });
-        let labels = match labels.collect::<Vec<_>>().join(",").as_str() {
-            "" => String::new(),
-            labels => format!("{{{labels}}}"),
+/// Converts to the text format, which names a counter like its values and has no end mark.
+fn as_text(open_metrics: &str) -> String {
+    let lines: Vec<&str> = open_metrics.lines().collect();
+    let is_counter = |line: Option<&&str>| line.is_some_and(|line| line.ends_with(" counter"));
+    let mut text = String::with_capacity(open_metrics.len());
+    for (at, line) in lines.iter().enumerate() {
+        let names_counter = match line.split_once(' ') {
+            Some(("#", rest)) if rest.starts_with("HELP ") => is_counter(lines.get(at + 1)),
+            Some(("#", rest)) if rest.starts_with("TYPE ") => is_counter(Some(line)),
+            Some(("#", _)) => continue,
+            _ => false,
         };
-        self.text += &format!("{name}{labels} {value:?}\n");
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some(mark), Some(what), Some(name), Some(rest)) if names_counter => {
+                text.extend([mark, " ", what, " ", name, "_total ", rest]);
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Bounds of every metric value.
+pub trait Value: fmt::Debug + Send + Sync + 'static {}
+
+impl<V: fmt::Debug + Send + Sync + 'static> Value for V {}
+
+/// Metrics of one name with different labels.
+#[derive(Debug)]
+struct Series<M, const N: usize>(Vec<([Label; N], M)>);
+
+impl<M: Metric + TypedMetric, const N: usize> EncodeMetric for Series<M, N> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let Series(all) = self;
+        for (labels, metric) in all {
+            metric.encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
     }
 
-    /// Returns the text, with the end mark that OpenMetrics has.
-    pub fn finish(self) -> String {
-        match self.format {
-            ExpositionFormat::OpenMetrics => self.text + "# EOF\n",
-            ExpositionFormat::Text => self.text,
-        }
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
+}
+
+/// A histogram that was filled elsewhere.
+#[derive(Debug)]
+struct Observed(Histogram);
+
+impl TypedMetric for Observed {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl EncodeMetric for Observed {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let Observed(histogram) = self;
+        let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
+        encoder.encode_histogram::<NoLabelSet>(histogram.sum, histogram.count(), &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Observed::TYPE
     }
 }
 
@@ -149,21 +198,21 @@ pub fn seconds(at: Timestamp) -> f64 {
 mod tests {
     use super::*;
 
-    fn exposition(format: ExpositionFormat) -> String {
-        let mut exposition = Exposition::new(format);
+    fn exposition() -> Exposition {
+        let mut exposition = Exposition::default();
         exposition.counters(
             "a_total",
             "Told of a counter",
             [([("path", "\"\\\n".to_owned())], 2)],
         );
         exposition.gauge("b", "Not a counter", 1);
-        exposition.finish()
+        exposition
     }
 
     #[test]
     fn open_metrics_names_a_counter_without_its_suffix_and_marks_the_end() {
         assert_eq!(
-            exposition(ExpositionFormat::OpenMetrics),
+            exposition().encode(ExpositionFormat::OpenMetrics),
             "# HELP a Told of a counter.\n# TYPE a counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n# EOF\n"
         );
@@ -172,7 +221,7 @@ mod tests {
     #[test]
     fn the_older_format_names_a_counter_as_its_values_are_named() {
         assert_eq!(
-            exposition(ExpositionFormat::Text),
+            exposition().encode(ExpositionFormat::Text),
             "# HELP a_total Told of a counter.\n# TYPE a_total counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n"
         );
@@ -188,29 +237,6 @@ mod tests {
             ("", ExpositionFormat::Text),
         ] {
             assert_eq!(ExpositionFormat::accepted(accept), format, "{accept}");
-        }
-    }
-
-    #[test]
-    fn a_histogram_counts_what_lies_within_each_bound() {
-        let mut durations = Histogram::default();
-        for seconds in [0.5, 0.75, 7_200.0] {
-            durations.observe(std::time::Duration::from_secs_f64(seconds));
-        }
-        let mut exposition = Exposition::new(ExpositionFormat::Text);
-        let labels = [("hub", "a".to_owned())];
-        exposition.histograms("took", "Told of durations", [(labels, &durations)]);
-        let text = exposition.finish();
-        for line in [
-            "took_sum{hub=\"a\"} 7201.25",
-            "took_count{hub=\"a\"} 3",
-            "took_bucket{le=\"0.005\",hub=\"a\"} 0",
-            "took_bucket{le=\"0.5\",hub=\"a\"} 1",
-            "took_bucket{le=\"1.0\",hub=\"a\"} 2",
-            "took_bucket{le=\"3600.0\",hub=\"a\"} 2",
-            "took_bucket{le=\"+Inf\",hub=\"a\"} 3",
-        ] {
-            assert!(text.lines().any(|told| told == line), "{line}: {text}");
         }
     }
 }
