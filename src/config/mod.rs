@@ -158,7 +158,7 @@ impl Config {
     }
 
     /// Returns the part of the configuration that the engine needs. `public_url` is the URL of the public listener, which
-    /// [`ServerSettings::public_url_at`] knows once it is bound.
+    /// `ServerSettings::public_url_at` knows once it is bound.
     pub fn plan(&self, public_url: &Uri) -> Plan {
         let outside = self.hubs.iter().map(|settings| HubPlan {
             hub: settings.hub.clone(),
