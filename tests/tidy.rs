@@ -107,6 +107,30 @@ const TOUCHING: [&str; 18] = [
     "write_all",
 ];
 
+/// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
+/// What grows needs a reason in its commit; what shrank keeps [`SLACK`] at most.
+const BUDGETS: [(&str, usize); 16] = [
+    ("admin", 1_540),
+    ("announce", 10_300),
+    ("broker", 1_140),
+    ("broker::feeds", 480),
+    ("cli", 8_940),
+    ("config", 3_020),
+    ("control", 300),
+    ("daemon", 3_760),
+    ("diagnostics", 930),
+    ("lib", 20),
+    ("main", 10),
+    ("report", 2_260),
+    ("resourcesync", 5_170),
+    ("state", 1_000),
+    ("tree", 4_500),
+    ("websub", 8_500),
+];
+
+/// Lines by which a part may stay below its budget.
+const SLACK: usize = 100;
+
 /// Texts banned everywhere, tests included.
 const NOWHERE: [(&str, &str); 4] = [
     ("super::super", "name the module from crate::"),
@@ -404,6 +428,39 @@ fn architecture_md_maps_the_folders_there_are() {
     }
     report(
         "The map of folders in ARCHITECTURE.md differs from src/ and crates/",
+        &failures,
+    );
+}
+
+#[test]
+fn every_part_keeps_its_budget_of_lines() {
+    let files = source_files(&["src", "crates"]);
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in &files {
+        if let Some(part) = file.part() {
+            let code = file
+                .production()
+                .filter(|(_, code)| !code.trim().is_empty());
+            *lines.entry(part).or_default() += code.count();
+        }
+    }
+    let mut failures = Vec::new();
+    for (part, lines) in &lines {
+        match BUDGETS.iter().find(|(name, _)| name == part) {
+            None => failures.push(format!("{part}: give it a budget of {lines}")),
+            Some((_, budget)) if lines > budget => {
+                failures.push(format!("{part}: {lines} lines, {budget} permitted"));
+            }
+            Some((_, budget)) if lines + SLACK < *budget => {
+                failures.push(format!("{part}: lower its budget of {budget} to {lines}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = BUDGETS.iter().filter(|(part, _)| !lines.contains_key(part));
+    failures.extend(gone.map(|(part, _)| format!("{part}: there is no such part")));
+    report(
+        "Lines of code differ from their budgets (tests/tidy.rs, BUDGETS)",
         &failures,
     );
 }
