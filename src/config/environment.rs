@@ -35,8 +35,8 @@ impl Environment {
         path.or_else(|| (!says_what && is_there()).then_some(self.default_file.as_path()))
     }
 
-    /// Returns an absolute path, unless it is empty, without `.` and `..`, so that two ways to write a directory compare equal. Links are not
-    /// resolved: a mount may appear later.
+    /// Returns an absolute path, unless it is empty, without `.` and `..`, so that two ways to write a directory
+    /// compare equal. Links are not resolved: a mount may appear later.
     pub fn absolute(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         if path.as_os_str().is_empty() {

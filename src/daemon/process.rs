@@ -149,7 +149,8 @@ async fn forward<I>(
     }
 }
 
-/// Raises the limit of open files and connections: the soft one to the hard one: the soft limit is only for programs that call `select`.
+/// Raises the limit of open files and connections: the soft one to the hard one: the soft limit is only for programs
+/// that call `select`.
 fn raise_descriptor_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {

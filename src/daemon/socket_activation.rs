@@ -10,9 +10,9 @@ use websub::http::server::Listener;
 
 use crate::daemon::listen::{BoundListener, ListenerRole};
 
-/// Takes the public listener and that of the admin pages, if they were passed, once, and out of the environment: so before any thread may read that, but within a
-/// tokio runtime. A socket named `admin` is for the admin pages, any other for topics: a socket unit that names nothing
-/// passes its own name.
+/// Takes the public listener and that of the admin pages, if they were passed, once, and out of the environment: so
+/// before any thread may read that, but within a tokio runtime. A socket named `admin` is for the admin pages, any
+/// other for topics: a socket unit that names nothing passes its own name.
 pub fn take() -> anyhow::Result<[Option<BoundListener>; 2]> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');

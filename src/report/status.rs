@@ -1,6 +1,7 @@
 //! The status as programs read it: `/status.json`, and the JSON of `status` and `outbox`. What is absent is `null`.
 //!
-//! [`alerts`] has the conditions that an operator should know of, [`hubs`] sums up each hub, and [`words`] numbers and times in words. The status page and the commands print these.
+//! [`alerts`] has the conditions that an operator should know of, [`hubs`] sums up each hub, and [`words`] numbers and
+//! times in words. The status page and the commands print these.
 
 pub mod alerts;
 pub mod hubs;

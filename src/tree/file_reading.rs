@@ -79,7 +79,8 @@ impl Observer<'_> {
         }
     }
 
-    /// Looks at a file, perhaps as a part of a sweep, and decides whether it must and may be read. Returns nothing if it need not be read, or not yet.
+    /// Looks at a file, perhaps as a part of a sweep, and decides whether it must and may be read. Returns nothing if
+    /// it need not be read, or not yet.
     fn look(&mut self, id: FileId, is_in_sweep: bool) -> Option<FileReadJob> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());

@@ -10,10 +10,10 @@
 //! `notify`, with their `pending_hints`, `unreadable_directories`,
 //! `nested_directories` (which has the `mount_table`), and the `work_queue`.
 //!
-//! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and whole
-//! directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content, `directory_watching` what is watched. `read_file`
-//! and `explanation` look at one file, once.
-//! `change_list` reads the entries of a Change List again, of which `read_file` keeps the keys that were read last.
+//! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and
+//! whole directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content,
+//! `directory_watching` what is watched. `read_file` and `explanation` look at one file, once. `change_list` reads the
+//! entries of a Change List again, of which `read_file` keeps the keys that were read last.
 
 pub mod change_list;
 mod directories;

@@ -66,8 +66,8 @@ impl RecentKeys {
     }
 }
 
-/// Returns all bytes of the file at `path`, read with the same care as documents: anything but a regular file is not even opened, which
-/// may disturb others.
+/// Returns all bytes of the file at `path`, read with the same care as documents: anything but a regular file is not
+/// even opened, which may disturb others.
 pub fn content(path: &Path) -> io::Result<Vec<u8>> {
     if file_status::follow(path)?.kind != FileKind::File {
         return Err(io::Error::other("it is not a regular file"));

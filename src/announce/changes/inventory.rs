@@ -292,7 +292,8 @@ mod tests {
         format!("2026-11-20T{text}Z").parse().unwrap()
     }
 
-    /// A Resource List of `name=hash`, or of a name that is followed by `@`, its `lastmod`, and perhaps its digests, and its length after a `#`.
+    /// A Resource List of `name=hash`, or of a name that is followed by `@`, its `lastmod`, and perhaps its digests,
+    /// and its length after a `#`.
     fn list(resources: &[&str]) -> String {
         let entries = resources.iter().map(|resource| {
             let (name, rest) = match resource.split_once('=') {

@@ -78,9 +78,10 @@ impl Baseline {
         false
     }
 
-    /// Ends a complete sweep, with the directories that could not be read. What lies below one that never could, under this
-    /// configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts as told after all: where the file system's clock is not ours, nothing tells that
-    /// a file changed while its mount was swept.
+    /// Ends a complete sweep, with the directories that could not be read. What lies below one that never could, under
+    /// this configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts
+    /// as told after all: where the file system's clock is not ours, nothing tells that a file changed while its mount
+    /// was swept.
     pub fn end_sweep(
         &mut self,
         mut swept: SweptCandidates,

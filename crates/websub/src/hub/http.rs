@@ -41,8 +41,9 @@ pub struct EmbeddedHub {
 }
 
 impl EmbeddedHub {
-    /// Starts the hub with the state of earlier runs, within a tokio runtime. `relays` reads what was saved. `records` is called, in order, with the
-    /// records to save, each time with those to save together; it must neither block nor call the hub.
+    /// Starts the hub with the state of earlier runs, within a tokio runtime. `relays` reads what was saved. `records`
+    /// is called, in order, with the records to save, each time with those to save together; it must neither block nor
+    /// call the hub.
     pub fn start(
         prepared: PreparedHub,
         mut saved: SavedHub,
