@@ -114,7 +114,7 @@ const BUDGETS: [(&str, usize); 16] = [
     ("announce", 10_300),
     ("broker", 1_140),
     ("broker::feeds", 480),
-    ("cli", 8_940),
+    ("cli", 8_950),
     ("config", 3_020),
     ("control", 300),
     ("daemon", 3_760),
@@ -125,7 +125,7 @@ const BUDGETS: [(&str, usize); 16] = [
     ("resourcesync", 5_170),
     ("state", 1_000),
     ("tree", 4_500),
-    ("websub", 8_500),
+    ("websub", 8_510),
 ];
 
 /// Lines by which a part may stay below its budget.

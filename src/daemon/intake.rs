@@ -124,7 +124,7 @@ impl Intake {
             Published::New(saved) => {
                 let seq = saved.seq;
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
-                let owed = self.hub.embedded.relay(Relay {
+                let owed = self.hub.embedded.relay_new(Relay {
                     id: RelayId::default(),
                     topic: topic.clone(),
                     seq,

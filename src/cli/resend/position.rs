@@ -44,6 +44,9 @@ pub struct ResendPosition {
 pub struct PositionFile {
     #[serde(skip)]
     path: PathBuf,
+    /// Whether there was no position to go on with.
+    #[serde(skip)]
+    is_new: bool,
     version: u32,
     request: ResendRequest,
     pub position: ResendPosition,
@@ -113,9 +116,9 @@ impl PositionFile {
         }
         // Of another run, the broker has taken nothing.
         let position = saved.filter(|saved| saved.request == request);
+        let is_new = position.is_none();
         let position = position.map_or_else(
             || ResendPosition {
-                began: Timestamp::now(),
                 batch,
                 ..ResendPosition::default()
             },
@@ -123,6 +126,7 @@ impl PositionFile {
         );
         Ok(PositionFile {
             path,
+            is_new,
             version: VERSION,
             request,
             position,
@@ -130,11 +134,14 @@ impl PositionFile {
     }
 
     /// Writes the position before anything is sent, so that a run that is killed before the first receipt is gone on with,
-    /// and not begun anew with other ids.
-    pub fn begin(&self) -> anyhow::Result<()> {
+    /// and not begun anew with other ids. A new run begins now: what is sent was read until then.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
         if let Some(directory) = self.path.parent() {
             let created = create_directory(directory);
             created.with_context(|| format!("cannot create {}", directory.display()))?;
+        }
+        if self.is_new {
+            self.position.began = Timestamp::now();
         }
         self.save()
     }

@@ -114,7 +114,7 @@ impl Admission {
         }
     }
 
-    /// Counts as many requests of any kind for the buckets of an address, or none of them beyond a limit. Times count from
+    /// Counts as many requests of any kind for these buckets, or none of them beyond a limit. Times count from
     /// any one start.
     ///
     /// # Errors

@@ -116,6 +116,13 @@ impl EmbeddedHub {
             .with(|subscriptions| subscriptions.relay(notification, now))
     }
 
+    /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
+    pub fn relay_new(&self, notification: Relay) -> Option<Relay> {
+        let now = self.state.clock.now();
+        self.state
+            .with(|subscriptions| subscriptions.relay_new(notification, now))
+    }
+
     /// Delivers saved notifications, to each subscriber in order. If more than `max_backlog` is pending, the subscriptions
     /// that are owed most end.
     pub fn dispatch(&self, relays: Vec<Relay>) {

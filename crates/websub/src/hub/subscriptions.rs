@@ -221,16 +221,22 @@ impl Subscriptions {
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
-    /// Numbers a notification for relaying, unless its topic has no subscribers, or it is the one that was relayed last: it
-    /// is submitted again after a crash before its acceptance was saved. The caller saves it, then calls
-    /// [`saved`](Subscriptions::saved).
-    pub fn relay(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
+    /// Relays as [`relay_new`](Subscriptions::relay_new) does, unless it is the notification that was relayed last: it is
+    /// submitted again after a crash before its acceptance was saved.
+    pub fn relay(&mut self, relay: Relay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&relay.topic)?;
         let digest = Some(BodyDigest::of(&relay.body));
         if on_topic.last == digest {
             return None;
         }
         on_topic.last = digest;
+        self.relay_new(relay, now)
+    }
+
+    /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then calls
+    /// [`saved`](Subscriptions::saved).
+    pub fn relay_new(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
+        let on_topic = self.topics.get_mut(&relay.topic)?;
         on_topic
             .subscribers
             .values()

@@ -460,6 +460,7 @@ impl PublicHub {
             return Ok(text(StatusCode::OK, lines.collect::<String>()));
         }
         let publisher = Arc::clone(name);
+        sender.topic = None;
         self.save(AcceptedRequest::Pings { publisher, topics })
             .await?;
         Ok(text(StatusCode::ACCEPTED, "the topic will be fetched\n"))

@@ -356,3 +356,27 @@ fn a_renewal_just_after_the_lease_ended_goes_on_with_what_is_pending() {
     subscriptions.end_leases(begun + SignedDuration::from_secs(20));
     assert!(!subscriptions.contains(&key(0)));
 }
+
+/// Whether a publication is a repeat is known where it was accepted; what is pending may be older.
+#[test]
+fn what_is_no_repeat_is_relayed_although_it_is_what_was_relayed_last() {
+    let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+    let mut subscriptions = Subscriptions::default();
+    subscriptions.subscribe(Subscription {
+        topic: topic(0),
+        callback: key(0).callback,
+        secret: None,
+        expires: now + SignedDuration::from_secs(10),
+        requester: None,
+    });
+    let notification = |seq| Relay {
+        id: RelayId::default(),
+        topic: topic(0),
+        seq,
+        body: b"1".as_slice().into(),
+        headers: RelayHeaders::default(),
+    };
+    assert!(subscriptions.relay(notification(1), now).is_some());
+    assert_eq!(subscriptions.relay(notification(2), now), None);
+    assert!(subscriptions.relay_new(notification(3), now).is_some());
+}
