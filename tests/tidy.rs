@@ -108,7 +108,7 @@ const TOUCHING: [&str; 18] = [
 ];
 
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
-/// What grows needs a reason in its commit; what shrank keeps [`SLACK`] at most.
+/// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 16] = [
     ("admin", 1_540),
     ("announce", 10_300),

@@ -26,7 +26,7 @@ const MAX_NAMES: usize = 10;
 /// The error for an account that cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownAccount {
-    /// What no account has, and what there is.
+    /// A name that no account has; the message lists those that there are.
     #[error("{0}")]
     Name(String),
     #[error(transparent)]

@@ -29,8 +29,17 @@ pub struct Directory {
     /// True if something is mounted there, be it a part of the same file system.
     pub is_mount_point: bool,
     pub watch: Option<WatchKey>,
-    /// True if it stands above itself, so that nothing in it is looked at.
-    pub is_circle: bool,
+    pub state: DirectoryState,
+}
+
+/// Outcome of the last attempt to list a directory, which stands while its mount is away.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum DirectoryState {
+    #[default]
+    Readable,
+    Denied,
+    /// It stands above itself, so that nothing in it is looked at.
+    Circle,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,11 +166,8 @@ impl Model {
         let mut next = 0;
         while let Some(&id) = found.get(next) {
             next += 1;
-            found.extend(
-                self.directory(id)
-                    .into_iter()
-                    .flat_map(Directory::directories),
-            );
+            let directory = self.directory(id).into_iter();
+            found.extend(directory.flat_map(Directory::directories));
         }
         found
     }

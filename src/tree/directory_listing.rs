@@ -10,7 +10,7 @@ use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
-use crate::tree::directories::{TreeEntry, join, push_name};
+use crate::tree::directories::{DirectoryState, TreeEntry, join, push_name};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
 use crate::tree::model::DirectoryId;
@@ -124,11 +124,13 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
     fn allow(&mut self, listing: &OpenDirectory) -> bool {
-        if let Some(directory) = self.model.directory_mut(listing.id) {
-            directory.is_circle = false;
-        }
-        let was_denied = self.end_denial(listing.id, listing.mount);
+        let Some(directory) = self.model.directory_mut(listing.id) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
+        let was_denied = before == DirectoryState::Denied;
         if was_denied {
+            self.end_denial(listing.id, listing.mount);
             let directory = listing.path.clone();
             self.reports.notice(TreeNotice::Readable { directory });
         }
@@ -137,17 +139,15 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub fn end_denial(&mut self, id: DirectoryId, at: usize) -> bool {
-        let was_denied = self.unreadable.allow(id, at);
-        if was_denied {
+    pub fn end_denial(&mut self, id: DirectoryId, at: usize) {
+        if self.unreadable.allow(id, at) {
             self.sweep_soon(at);
         }
-        was_denied
     }
 
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
     fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
-        let Some(directory) = self.model.directory(id) else {
+        let Some(directory) = self.model.directory_mut(id) else {
             return;
         };
         let at = directory.mount;
@@ -155,12 +155,14 @@ impl Observer<'_> {
             let reason = unreadable_root(&self.mounts[at].directory, &error.into());
             return self.lose_mount(at, &reason);
         }
+        let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
             .then(|| remedy(path, AccessFailure::Denied))
             .flatten();
-        if !self.unreadable.deny(id, at, &reason, remedy) {
+        self.unreadable.deny(id, at, &reason, remedy);
+        if before == DirectoryState::Denied {
             return;
         }
         self.reports.notice(TreeNotice::Unreadable {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
-use crate::tree::directories::{TreeEntry, join};
+use crate::tree::directories::{DirectoryState, TreeEntry, join};
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::linked_directories::{LinkRefusal, MAX_LINKED};
@@ -122,13 +122,13 @@ impl Observer<'_> {
             return;
         };
         let at = known.mount;
-        let was_circle = std::mem::replace(&mut known.is_circle, true);
+        let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
         self.end_denial(id, at);
         for name in names {
             self.remove(id, &name);
         }
-        if !was_circle {
+        if before != DirectoryState::Circle {
             self.reports.notice(TreeNotice::Circle { directory, above });
         }
     }

@@ -7,6 +7,7 @@ use rsnotify::announce::plan::{BrokerPlan, Plan};
 use websub::answer::BrokerRefusal;
 use websub::publisher::reason::RefusalKind;
 
+use crate::channels::configured;
 use crate::world::{HUB, Reply, World, capability_list, list, plan, two_hubs};
 
 const NOTHING: [&str; 0] = [];
@@ -100,6 +101,45 @@ fn a_set_that_advertises_no_channel_has_one_for_the_broker_alone() {
     world.crash_and_start();
     world.wait(100);
     assert_eq!(world.topics(), NOTHING);
+}
+
+/// R8, R9: what is the topic of another set stays there, be it configured for that one or advertised by it.
+#[test]
+fn a_channel_for_brokers_alone_takes_no_topic_that_another_set_has() {
+    let mut plan = with_broker(plan(), &BOTH[..1]);
+    plan.channels = vec![configured(
+        "https://example.org/a/capabilitylist.xml",
+        "https://example.org/a/framework/",
+    )];
+    let mut world = World::new(plan);
+    for set in ["/a", "/b", "/c"] {
+        world.write_set(set, &["changelist"]);
+    }
+    let advertise = |world: &mut World, set: &str, topic: &str| {
+        let capabilities = list("capabilitylist").lists(&[&format!("{set}/changelist.xml")]);
+        let path = format!("{set}/capabilitylist.xml");
+        world.write(&path, capabilities.channel(topic, &[HUB]));
+    };
+    advertise(&mut world, "/c", "/topics/main/b/capabilitylist/");
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    // Its own topic is another's, and so is the default one.
+    advertise(&mut world, "/b", "/a/framework/");
+    world.wait(100);
+    for name in [HUB, BROKER] {
+        world.news_at(name);
+    }
+    world.update("/b/changelist.xml");
+    world.update("/c/changelist.xml");
+    world.wait(100);
+    for name in [HUB, BROKER] {
+        assert_eq!(
+            world.news_at(name),
+            ["updated changelist /c/changelist.xml"],
+            "{name}"
+        );
+    }
 }
 
 #[test]

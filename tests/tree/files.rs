@@ -407,6 +407,40 @@ fn what_a_sweep_could_not_read_is_swept_once_another_directory_is_in_its_place()
     it.wait("another sweep", |it| it.sweeps == 2);
 }
 
+#[test]
+fn a_directory_is_said_to_be_readable_again_although_its_root_was_away_meanwhile() {
+    use std::os::unix::fs::PermissionsExt;
+    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
+    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+        return;
+    }
+    let set = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mut it = Watched::start_on(Inotify, |root| {
+        for name in ["d", "e"] {
+            fs::create_dir(root.join(name)).unwrap();
+            fs::write(root.join(name).join("a.xml"), document(1)).unwrap();
+            set(&root.join(name), 0o000);
+        }
+    });
+    let away = it.place.path().join("away");
+    fs::rename(&it.root, &away).unwrap();
+    it.wait("the loss", |it| it.lost.len() == 1);
+    set(&away.join("d"), 0o755);
+    fs::rename(&away, &it.root).unwrap();
+    it.wait_for("d/a.xml", 1);
+    let directory = it.root.join("d");
+    let readable = TreeNotice::Readable { directory };
+    it.wait("its end", |it| {
+        it.sweeps > 1 && it.notices.contains(&readable)
+    });
+    let still = it.root.join("e");
+    let is_of_still = |notice: &&TreeNotice| matches!(notice, TreeNotice::Unreadable { directory, .. } if *directory == still);
+    assert_eq!(it.notices.iter().filter(is_of_still).count(), 1);
+    set(&still, 0o755);
+}
+
 /// R13: all of it belongs to that sweep.
 #[test]
 fn a_sweep_waits_for_a_directory_that_becomes_readable_during_it() {

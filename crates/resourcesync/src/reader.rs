@@ -217,7 +217,7 @@ impl<H: Handler> XmlReader<H> {
             self.has_root = true;
         }
         for attribute in tag.attributes {
-            // A malformed value matters, whoever reads it.
+            // A malformed value matters to every reader.
             tag.text(attribute)?;
         }
         self.handler.start(&Start {

@@ -162,7 +162,7 @@ fn time(request: &TakeRequest, listed: &[ListedResources]) -> Timestamp {
     latest.unwrap_or(request.at)
 }
 
-/// What differs between Resource Lists and the inventory before.
+/// The differences between Resource Lists and the inventory before.
 #[derive(Default)]
 struct InventoryComparison {
     /// Resources that are new, or in another state.

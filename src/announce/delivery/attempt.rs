@@ -49,6 +49,11 @@ impl Attempt {
         }
     }
 
+    /// Returns it as the column of an account has it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// Returns the answer in words.
     pub fn answer(&self) -> String {
         match (self.status, &self.refusal) {

@@ -71,9 +71,8 @@ fn note_attempt(
     refusal: Option<Refusal>,
 ) -> Result<Attempt> {
     let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
-    let json = serde_json::to_string(&attempt).unwrap_or_default();
     let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (answered.account, json))?;
+    step.db.run(sql, (answered.account, attempt.to_json()))?;
     Ok(attempt)
 }
 
@@ -234,15 +233,16 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     follow_up(step, account.0, documents.collect())
 }
 
+/// The columns of an account with nothing in flight.
+const NO_FLIGHT: &str = "seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
+                         retry_at = NULL, in_doubt = 0";
+
 /// Forgets what is in flight on an account.
 pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
     let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
-    step.db.run(
-        "UPDATE account SET seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
-         retry_at = NULL, in_doubt = 0 WHERE channel = ?1 AND hub = ?2",
-        account,
-    )
+    let sql = format!("UPDATE account SET {NO_FLIGHT} WHERE channel = ?1 AND hub = ?2");
+    step.db.run(&sql, account)
 }
 
 pub fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
@@ -351,6 +351,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
     let uri = step.hub_uri(hub)?;
+    let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
     step.facts.push(Fact::Delivered {
         topic: answered.channel.topic.clone(),
         hub: uri.clone(),
@@ -384,7 +385,6 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let told = step.db.all::<Vec<DocId>>(sql, account)?;
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
-    note_attempt(step, answered, None)?;
     // Of a hub that is pinged, what it fetches counts.
     let until = if is_pinged { "until" } else { "flight_until" };
     let ping = if is_pinged {
@@ -395,11 +395,10 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     step.db.run(
         &format!(
             "UPDATE account SET until = {until}, max_entries = CASE WHEN ?5 = 0 THEN max_entries END, accepted = ?3, \
-             is_answer_old = 0{ping} WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
+             is_answer_old = 0, last = ?6, {NO_FLIGHT}{ping} WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
         ),
-        (account, now, later(now, PING_APART), is_whole),
+        (account, now, later(now, PING_APART), is_whole, last.to_json()),
     )?;
-    clear_flight(step, account)?;
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }

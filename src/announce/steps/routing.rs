@@ -66,11 +66,14 @@ fn available(
         let keeps_other = had.contains(&other) && !had.contains(&topic);
         if keeps_other { other } else { topic }
     });
-    let advertised = step.db.all::<Vec<(Topic, String)>>(
-        "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position",
-        (set, kind),
-    )?;
-    if configured.is_none() && advertised.len() > 1 {
+    let sql =
+        "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position";
+    let advertised: Vec<(Topic, String)> = if configured.is_none() {
+        step.db.all(sql, (set, kind))?
+    } else {
+        Vec::new()
+    };
+    if advertised.len() > 1 {
         findings.push(Finding::SeveralChannels { set: uri.clone() });
     }
     let desired = if let Some(entry) = configured {

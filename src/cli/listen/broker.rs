@@ -131,7 +131,7 @@ fn wanted(
     Ok((settings, wanted))
 }
 
-/// What is read of a broker, and handed over.
+/// A reader of a broker that hands changes over.
 struct BrokerListener<'a> {
     settings: BrokerSettings,
     wanted: MessageSelection,

@@ -44,7 +44,7 @@ pub struct ResendPosition {
 pub struct PositionFile {
     #[serde(skip)]
     path: PathBuf,
-    /// Whether there was no position to go on with.
+    /// True if there was no position to go on with.
     #[serde(skip)]
     is_new: bool,
     version: u32,

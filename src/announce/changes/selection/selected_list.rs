@@ -26,7 +26,7 @@ pub struct SelectedList {
     invalid: usize,
     /// Entries of a list that was closed for good that were taken without being told (C7), and that no report has counted.
     rewriting: usize,
-    /// What the next report says of it, as far as that is known.
+    /// The next report of it, as far as that is known.
     report: TakenList,
 }
 

@@ -357,7 +357,7 @@ fn a_renewal_just_after_the_lease_ended_goes_on_with_what_is_pending() {
     assert!(!subscriptions.contains(&key(0)));
 }
 
-/// Whether a publication is a repeat is known where it was accepted; what is pending may be older.
+/// A repeat is recognised where a publication is accepted; what is pending may be older.
 #[test]
 fn what_is_no_repeat_is_relayed_although_it_is_what_was_relayed_last() {
     let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
