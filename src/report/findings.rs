@@ -86,11 +86,9 @@ pub fn first(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
 
 /// Returns the findings about a set's channel.
 pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
-    let sql = "SELECT said, count FROM finding WHERE about = ?1 AND part = ?2";
-    let found: Vec<(String, usize)> = reader.db.all(sql, (set, FindingPart::Channel as u8))?;
-    let found = found
-        .iter()
-        .filter_map(|(said, count)| findings::parse(said, *count));
+    let sql = "SELECT said FROM finding WHERE about = ?1 AND part = ?2";
+    let found: Vec<String> = reader.db.all(sql, (set, FindingPart::Channel as u8))?;
+    let found = found.iter().filter_map(|said| findings::parse(said));
     let found: BTreeSet<Finding> = found.collect();
     Ok(found.into_iter().collect())
 }
@@ -99,13 +97,13 @@ pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
 pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
     let mut muted = Vec::new();
     for (plan, live) in reader.sources() {
-        let found = reader.db.all::<Vec<(Uri, String, usize)>>(
-            "SELECT about, said, count FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
+        let found = reader.db.all::<Vec<(Uri, String)>>(
+            "SELECT about, said FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
             (live.id, FindingPart::Channel as u8),
         )?;
         let found = found
             .into_iter()
-            .filter_map(|(set, said, count)| Some((set, findings::parse(&said, count)?)));
+            .filter_map(|(set, said)| Some((set, findings::parse(&said)?)));
         let muting: BTreeSet<(Uri, Finding)> =
             found.filter(|(_, finding)| finding.mutes()).collect();
         if muting.is_empty() {

@@ -246,7 +246,7 @@ CREATE TABLE unfetched (                    -- R25: documents of the last accept
 
 CREATE TABLE finding (                      -- R8
   about TEXT NOT NULL, what TEXT NOT NULL,  -- the document, set, list or file, and what tells the finding from others
-  said TEXT NOT NULL,                       -- the whole finding as JSON, but for a number that stands in `count`
+  said TEXT NOT NULL,                       -- the whole finding as JSON
   part INTEGER NOT NULL,                    -- about the document, its channel, the file, the entries
   source INTEGER NOT NULL REFERENCES source, kind TEXT NOT NULL, count INTEGER NOT NULL,
   document TEXT,                            -- what a Capability List names, and is no document

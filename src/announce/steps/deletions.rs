@@ -109,8 +109,8 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
         }
         documents::delete(step, position, &document)?;
         if let Some(successor) = successor {
-            let before = step.db.document(id)?;
-            documents::seen(step, successor, before)?;
+            let known = step.db.candidate(&successor.uri, &successor.path)?;
+            documents::seen(step, successor, known)?;
         }
     }
     Ok(())

@@ -13,8 +13,9 @@ use resourcesync::capability::Capability;
 use resourcesync::document::{Form, Parsed, is_structural};
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::{Step, channels, findings, mounts, owed, relations, troubles};
-use crate::state::{AccountId, Db, DocId, Result, from_row, integers, nth};
+use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::{Step, channels, mounts, owed, relations, troubles};
+use crate::state::{AccountId, Columns, Db, DocId, FromRow, Result, from_row, integers, nth};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,10 @@ pub struct SeenDocument {
     pub grace_ends: Option<Timestamp>,
     pub is_replaced: bool,
     pub hold: Hold,
+    /// R5: its index; kept when that is gone.
+    pub index_parent: Option<DocId>,
     pub archived: bool,
+    pub orphan: bool,
     pub is_new_set: bool,
     /// R13: whether its first version counts as told, and whether its content is known.
     pub baseline: u8,
@@ -79,12 +83,12 @@ pub enum Touched {
 /// The columns of [`SeenDocument`], of the table by the name `d`.
 pub const COLUMNS: &str = "d.id, d.uri, d.source, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.capability, \
      d.form, d.fingerprint, d.up, d.names_index, d.named_form, d.newly_indexed, d.dated, d.looked, d.presence, \
-     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.archived, d.is_new_set, d.baseline, d.touched, \
+     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.index_parent, d.archived, d.orphan, d.is_new_set, d.baseline, d.touched, \
      d.was_capability, d.was_form, d.was_fingerprint";
 
 from_row! { SeenDocument {
     id, uri, source, path, stat, version, up, names_index, named_form, newly_indexed, dated, looked, presence, absent_since,
-    grace_ends, is_replaced, hold, archived, is_new_set, baseline, touched, was
+    grace_ends, is_replaced, hold, index_parent, archived, orphan, is_new_set, baseline, touched, was
 } }
 
 integers! {
@@ -114,6 +118,14 @@ impl SeenDocument {
         self.absent_since
             .filter(|_| self.is_gone())
             .unwrap_or(self.dated)
+    }
+}
+
+/// Nothing of a URI that is only mentioned, or not even that.
+impl FromRow for Option<SeenDocument> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<SeenDocument>> {
+        let is_seen = row.read::<Option<bool>>()?.unwrap_or_default();
+        is_seen.then(|| row.read()).transpose()
     }
 }
 
@@ -195,26 +207,31 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         }
         step.live.sources[position].note_look(path.mount, &uri, true);
     }
-    findings::note_look(step, position, &uri, &look)?;
+    let known = step.db.candidate(&uri, &path)?;
+    let found = findings::of_look(&uri, &look);
+    if let Some(found) = found.filter(|found| known.has_findings || !found.is_empty()) {
+        findings::replace(step, position, &uri, FindingPart::File, found)?;
+    }
     match look {
         Look::Document { parsed, stat } => {
             let sighting = Sighting {
                 position,
-                id: step.db.row_of(&uri)?,
+                id: known.id.map_or_else(|| step.db.add_row(&uri), Ok)?,
                 uri,
                 path,
                 parsed,
                 stat,
                 at,
             };
-            match step.db.document(sighting.id)? {
-                Some(before)
-                    if !is_expected(&before) && ends_aloud(step, &before, &sighting.version()) =>
-                {
+            let is_another = |before: &SeenDocument| {
+                !is_expected(before) && ends_aloud(step, before, &sighting.version())
+            };
+            match known.document.as_ref().filter(|before| is_another(before)) {
+                Some(before) => {
                     vanished(step, position, before, at, true)?;
                     step.successors.insert(sighting.id, Some(sighting));
                 }
-                before => seen(step, sighting, before)?,
+                None => seen(step, sighting, known)?,
             }
         }
         Look::Other { stat, reason } => {
@@ -222,10 +239,10 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             if first.as_ref().is_none_or(|(before, _)| path <= *before) {
                 *first = Some((path.clone(), reason));
             }
-            if let Some(before) = step.db.document_at(&uri)? {
+            if let Some(before) = &known.document {
                 vanished(step, position, before, at, true)?;
             }
-            troubles::forget(step, position, &uri)?;
+            troubles::forget(step, position, &uri, &known)?;
             question(step, position, &uri, &path)?;
             step.db.run(
                 "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
@@ -239,15 +256,14 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             if step.live.sources[position].is_absent(path.mount) => {}
         Look::Incomplete(reason) => {
             question(step, position, &uri, &path)?;
-            troubles::note(step, position, &uri, &path, &reason, at)?;
+            troubles::note(step, position, (&uri, &path, at), &reason, &known)?;
         }
         Look::Missing => {
-            troubles::forget(step, position, &uri)?;
+            troubles::forget(step, position, &uri, &known)?;
             question(step, position, &uri, &path)?;
-            let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
-            step.db.run(sql, &path)?;
+            troubles::forget_other_file(step, &path, &known)?;
             if !step.live.sources[position].note_look(path.mount, &uri, false)
-                && let Some(before) = step.db.document_at(&uri)?
+                && let Some(before) = &known.document
             {
                 vanished(step, position, before, at, false)?;
             }
@@ -272,9 +288,15 @@ fn ends_aloud(step: &Step<'_>, before: &SeenDocument, found: &Version) -> bool {
 }
 
 /// Takes in a complete document.
-pub fn seen(step: &mut Step<'_>, sighting: Sighting, before: Option<SeenDocument>) -> Result<()> {
+pub fn seen(
+    step: &mut Step<'_>,
+    sighting: Sighting,
+    known: troubles::KnownCandidate,
+) -> Result<()> {
     let position = sighting.position;
-    let trouble = troubles::forget(step, position, &sighting.uri)?;
+    troubles::forget(step, position, &sighting.uri, &known)?;
+    troubles::forget_other_file(step, &sighting.path, &known)?;
+    let (trouble, before) = (known.trouble, known.document);
     if trouble.is_some_and(|(_, reported)| reported) {
         step.facts.push(Fact::Mended {
             path: sighting.path.clone(),
@@ -295,8 +317,6 @@ pub fn seen(step: &mut Step<'_>, sighting: Sighting, before: Option<SeenDocument
         } else if predates {
             baseline = 2;
         }
-        let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
-        step.db.run(sql, &sighting.path)?;
     }
     if let Some(before) = &before {
         step.successors.remove(&before.id);
@@ -466,21 +486,26 @@ fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
 /// Replaces the entries of a structural document, and touches the documents that only one of the old and the new name.
 fn set_mentions(step: &mut Step<'_>, list: DocId, named: impl Iterator<Item = Uri>) -> Result<()> {
     let db = step.db;
-    let sql = "SELECT document FROM mention WHERE list = ?1";
-    let mut gone = db.all::<BTreeSet<DocId>>(sql, list)?;
-    let mut seen = BTreeSet::new();
+    let sql = "SELECT d.uri, d.id FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1";
+    let mut gone: BTreeMap<Uri, DocId> = db.all(sql, list)?;
+    let named: BTreeSet<Uri> = named.collect();
     for member in named {
-        let known = db.id_of(&member)?;
-        let id = known.map_or_else(|| db.add_row(&member), Ok)?;
-        if !seen.insert(id) || gone.remove(&id) {
+        if gone.remove(&member).is_some() {
             continue;
         }
+        let added = "INSERT INTO document (uri) VALUES (?1) ON CONFLICT (uri) DO NOTHING";
+        let is_added = db.change(added, &member)? > 0;
+        let id = if is_added {
+            DocId(db.0.last_insert_rowid())
+        } else {
+            db.row_of(&member)?
+        };
         db.run("INSERT INTO mention VALUES (?1, ?2)", (list, id))?;
-        if known.is_some() {
+        if !is_added {
             touch(step, id)?;
         }
     }
-    for id in gone {
+    for id in gone.into_values() {
         let sql = "DELETE FROM mention WHERE list = ?1 AND document = ?2";
         db.run(sql, (list, id))?;
         touch(step, id)?;
@@ -499,14 +524,14 @@ pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
 pub fn vanished(
     step: &mut Step<'_>,
     position: usize,
-    before: SeenDocument,
+    before: &SeenDocument,
     at: Timestamp,
     is_replaced: bool,
 ) -> Result<()> {
     if before.is_gone() {
         return Ok(());
     }
-    if is_expected(&before) {
+    if is_expected(before) {
         relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
         if before.version.is_set() {
             step.sets.entry(position).or_default().insert(before.id);

@@ -15,8 +15,9 @@ use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
 
 use crate::announce::steps::documents::{SeenDocument, Touched};
+use crate::announce::steps::relations::{self, Lister};
 use crate::announce::steps::{Step, naming};
-use crate::state::{Db, DocId, Result};
+use crate::state::{Db, Result};
 
 /// Number of findings of one kind that are told each; the others are counted.
 pub const EXAMPLES: usize = 3;
@@ -68,12 +69,8 @@ fn json(finding: &Finding) -> String {
 }
 
 /// Reads a finding; nothing if it is of a kind that is no more.
-pub fn parse(said: &str, count: usize) -> Option<Finding> {
-    let finding = serde_json::from_str(said).ok()?;
-    Some(match finding {
-        Finding::MoreWithoutFile { set, .. } => Finding::MoreWithoutFile { set, count },
-        finding => finding,
-    })
+pub fn parse(said: &str) -> Option<Finding> {
+    serde_json::from_str(said).ok()
 }
 
 /// Replaces the findings about one part of a document or set. New ones are told if they last for `broken_after`: a generator
@@ -89,8 +86,7 @@ pub fn replace(
     let mut ended: BTreeMap<String, String> = step.db.all(sql, (about, part as u8))?;
     for finding in &findings {
         let said = ended.remove(&json(&finding.identity()));
-        let is_number = matches!(finding, Finding::MoreWithoutFile { .. });
-        if said.is_none_or(|said| said != json(finding)) || is_number {
+        if said.is_none_or(|said| said != json(finding)) {
             note(step, position, about, part, finding)?;
         }
     }
@@ -127,12 +123,12 @@ fn note(
     )
 }
 
-/// Notes the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
-/// than one may be.
-pub fn note_look(step: &Step<'_>, position: usize, about: &Uri, look: &Look) -> Result<()> {
+/// Returns the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
+/// than one may be. Nothing if it cannot be read: what was found before stands.
+pub fn of_look(about: &Uri, look: &Look) -> Option<Vec<Finding>> {
     let uri = about.clone();
-    let findings = match look {
-        Look::Incomplete(_) => return Ok(()),
+    Some(match look {
+        Look::Incomplete(_) => return None,
         Look::Other { reason, .. } => match reason {
             NotADocument::Capability(capability) => vec![Finding::ForeignCapability {
                 uri,
@@ -158,28 +154,20 @@ pub fn note_look(step: &Step<'_>, position: usize, about: &Uri, look: &Look) -> 
             let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
             relative.into_iter().chain(too_large).collect()
         }
-    };
-    replace(step, position, about, FindingPart::File, findings)
+    })
 }
 
-/// Notes the findings about a touched document of a source, which is in some set or in none; and about the lists that name
-/// it, if it came or went.
-pub fn note_document(
+/// Returns the findings about a touched document of a source, which is in some set or in none.
+pub fn of_document(
     step: &mut Step<'_>,
     position: usize,
     document: &SeenDocument,
     is_in_set: bool,
-) -> Result<()> {
-    if document.touched == Touched::Version {
-        let is_new = document.was.is_none() || document.baseline > 0;
-        if is_new || document.is_gone() {
-            came_or_went(step, position, document)?;
-        }
-    }
+) -> Result<Vec<Finding>> {
     let uri = &document.uri;
     let mut findings = Vec::new();
     if document.is_gone() {
-        return replace(step, position, uri, FindingPart::Document, findings);
+        return Ok(findings);
     }
     let capability = document.version.capability;
     let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
@@ -202,7 +190,7 @@ pub fn note_document(
     if capability == Capability::CapabilityList {
         about_members(step, position, document, &mut findings)?;
     }
-    replace(step, position, uri, FindingPart::Document, findings)
+    Ok(findings)
 }
 
 /// Adds the findings about what a Capability List names.
@@ -241,7 +229,7 @@ fn about_members(
             continue;
         }
         named += 1;
-        let before = known.get(&uri).and_then(|said| parse(said, 1));
+        let before = known.get(&uri).and_then(|said| parse(said));
         if before.is_none() || list.touched == Touched::Version {
             step.explain.extend(plan.path_of(&uri));
         }
@@ -257,70 +245,14 @@ fn about_members(
     Ok(())
 }
 
-/// Returns the Capability Lists of a source that name a document.
-fn lists_naming(
-    step: &Step<'_>,
-    position: usize,
-    document: DocId,
-    only_untouched: bool,
-) -> Result<Vec<Uri>> {
-    step.db.all(
-        "SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 AND l.source = ?2 \
-         AND l.capability = 1 AND l.presence BETWEEN 1 AND 3 AND (l.touched = 0 OR ?3 = 0)",
-        (document, step.live.sources[position].id, only_untouched),
-    )
-}
-
-/// Notes for the lists that name a document, and are not touched themselves, that it came or went.
-fn came_or_went(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<()> {
-    for set in lists_naming(step, position, document.id, true)? {
-        let key = (&set, &document.uri);
-        if !document.is_gone() {
-            let sql = "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2";
-            let named = step.db.change(sql, key)?;
-            if named == 0 {
-                count_more(step, &set, -1)?;
-            }
-            continue;
-        }
-        let named = step.db.first::<usize>(
-            "SELECT count(*) FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
-            &set,
-        )?;
-        if named.unwrap_or_default() < MAX_WITHOUT_FILE || step.live.find_each {
-            let (about, uri) = (set.clone(), document.uri.clone());
-            let path = step.plan.sources[position].path_of(&uri);
-            step.explain.extend(path);
-            let finding = Finding::NoFile { set, uri };
-            note(step, position, &about, FindingPart::Document, &finding)?;
-        } else if !count_more(step, &set, 1)? {
-            let about = set.clone();
-            let finding = Finding::MoreWithoutFile { set, count: 1 };
-            note(step, position, &about, FindingPart::Document, &finding)?;
-        }
-    }
-    Ok(())
-}
-
-/// Counts more or fewer documents that a list names, and that are not found one by one. Returns false if none was counted.
-fn count_more(step: &Step<'_>, set: &Uri, by: i64) -> Result<bool> {
-    let counted = step.db.change(
-        "UPDATE finding SET count = count + ?2 WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL",
-        (set, by),
-    )?;
-    step.db.run(
-        "DELETE FROM finding WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL AND count < 1",
-        set,
-    )?;
-    Ok(counted > 0)
-}
-
 /// Takes in what lies at a path that holds no document.
 pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument) -> Result<()> {
     let Some(id) = step.db.id_of(uri)? else {
         return Ok(());
     };
-    for set in lists_naming(step, position, id, false)? {
+    let listers = relations::listers(step, id, step.live.sources[position].id)?;
+    for lister in listers.into_iter().filter(Lister::is_of_capabilities) {
+        let set = lister.uri;
         let (about, key) = (set.clone(), uri.clone());
         let (uri, cause) = (uri.clone(), cause.clone());
         let found = match cause {
@@ -343,7 +275,7 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
 pub fn without_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
-    let findings = shared.iter().filter_map(|said| parse(said, 1));
+    let findings = shared.iter().filter_map(|said| parse(said));
     Ok(findings
         .filter_map(|finding| match finding {
             Finding::SharedTopic { set, topic } if free.contains(&topic) => Some(set),
@@ -359,16 +291,15 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
     let mut found: Vec<(usize, &str, usize, Fact)> = broken
         .map(|(position, fact)| (position, "broken", 1, fact))
         .collect();
-    let mut lasting = step.db.all::<Vec<(i64, Uri, String, usize)>>(
+    let mut lasting = step.db.all::<Vec<(i64, Uri, String)>>(
         "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
-         WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, said, count",
+         WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, said",
         (step.now, AT_ONCE),
     )?;
     lasting.sort();
     let mut wrong = BTreeMap::new();
-    for (source, about, said, count) in lasting {
-        let (Some(position), Some(finding)) = (step.live.position(source), parse(&said, count))
-        else {
+    for (source, about, said) in lasting {
+        let (Some(position), Some(finding)) = (step.live.position(source), parse(&said)) else {
             continue;
         };
         let plan = &step.plan.sources[position];
@@ -387,7 +318,12 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
                 continue;
             }
         }
-        found.push((position, finding.kind(), count, Fact::Found(finding)));
+        found.push((
+            position,
+            finding.kind(),
+            finding.count(),
+            Fact::Found(finding),
+        ));
     }
     for (position, kind, count, fact) in found {
         let told = step.live.sources[position].told.entry(kind);
@@ -426,8 +362,8 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
 /// Returns the findings about a source. Where the `url` of a mount is wrong, that is returned instead of what follows from
 /// it.
 pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
-    let rows = db.all::<Vec<(Uri, String, usize)>>(
-        "SELECT f.about, f.said, f.count FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
+    let rows = db.all::<Vec<(Uri, String)>>(
+        "SELECT f.about, f.said FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
         &plan.name,
     )?;
     let mut all = BTreeSet::new();
@@ -435,10 +371,10 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
         return Ok(all);
     }
     let wrong = naming::wrong_urls(db, plan)?;
-    for (about, said, count) in rows {
+    for (about, said) in rows {
         let mount = plan.mount_of(&about);
         let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));
-        all.extend(parse(&said, count).filter(|it| !(is_cause_known && it.is_of_wrong_url())));
+        all.extend(parse(&said).filter(|it| !(is_cause_known && it.is_of_wrong_url())));
     }
     all.extend(wrong.into_values());
     Ok(all)

@@ -413,7 +413,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     mount.save(step.db)?;
     for uri in unfound {
         if let Some(document) = step.db.document_at(&uri)? {
-            documents::vanished(step, position, document, at, false)?;
+            documents::vanished(step, position, &document, at, false)?;
         }
     }
     if was_absent {

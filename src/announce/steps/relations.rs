@@ -7,25 +7,45 @@ use resourcesync::document::Form;
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::documents::{self, COLUMNS, SeenDocument, Touched};
-use crate::announce::steps::{Step, findings, lists, owed};
+use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::{Step, lists, owed};
 use crate::state::{DocId, Result, from_row};
 
-/// A document that lists another.
-struct Lister {
-    id: DocId,
-    capability: Capability,
-    form: Form,
+/// A document that lists another, and is not gone.
+#[derive(Debug)]
+pub struct Lister {
+    pub id: DocId,
+    pub uri: Uri,
+    pub capability: Capability,
+    pub form: Form,
 }
 
-from_row! { Lister { id, capability, form } }
+from_row! { Lister { id, uri, capability, form } }
+
+impl Lister {
+    pub fn is_of_capabilities(&self) -> bool {
+        self.capability == Capability::CapabilityList
+    }
+}
 
 /// Resolves the relations of the documents of a source that are touched, indexes first: an index has no index.
 pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
     for form in ["d.form = 1", "d.form = 0"] {
-        each_touched(step, position, form, |step, document| {
-            let is_in_set = !document.is_gone() && resolve_one(step, &document)?;
-            findings::note_document(step, position, &document, is_in_set)
-        })?;
+        each_touched(
+            step,
+            position,
+            form,
+            |step, (document, has_sets, has_findings)| {
+                let listers = listers(step, document.id, document.source)?;
+                let is_in_set =
+                    !document.is_gone() && resolve_one(step, &document, &listers, has_sets)?;
+                let found = findings::of_document(step, position, &document, is_in_set)?;
+                if has_findings || !found.is_empty() {
+                    findings::replace(step, position, &document.uri, FindingPart::Document, found)?;
+                }
+                Ok(())
+            },
+        )?;
     }
     Ok(())
 }
@@ -34,38 +54,42 @@ pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
 pub const OF_ANOTHER_KIND: &str = "d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND (d.baseline > 0 OR d.presence = 4 \
      OR d.was_capability IS DISTINCT FROM d.capability OR d.was_form IS DISTINCT FROM d.form)";
 
-/// Touches the documents that some list, and those that link to these.
+/// Touches the documents that some list, those that link to these, and the Capability Lists that name these.
 pub fn touch_dependents(step: &Step<'_>, condition: &str, value: i64) -> Result<()> {
     let sql = format!(
         "UPDATE document SET touched = 1 WHERE touched = 0 AND presence > 0 AND id IN \
          (SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE {condition} \
           UNION ALL SELECT b.id FROM document d CROSS JOIN document b ON b.up = d.id WHERE {condition} \
-          UNION ALL SELECT b.id FROM document d CROSS JOIN document b ON b.names_index = d.id WHERE {condition})"
+          UNION ALL SELECT b.id FROM document d CROSS JOIN document b ON b.names_index = d.id WHERE {condition} \
+          UNION ALL SELECT l.id FROM document d CROSS JOIN mention m ON m.document = d.id \
+          CROSS JOIN document l ON l.id = m.list WHERE {condition} AND l.capability = 1)"
     );
     step.db.run(&sql, value)
 }
 
 /// Visits the documents of a source that are touched and fulfil a condition, a few at a time: a first sweep touches all.
+/// Each comes with whether it was a member of a set before, and whether there are findings about it.
 pub fn each_touched<'a>(
     step: &mut Step<'a>,
     position: usize,
     condition: &str,
-    mut visit: impl FnMut(&mut Step<'a>, SeenDocument) -> Result<()>,
+    mut visit: impl FnMut(&mut Step<'a>, (SeenDocument, bool, bool)) -> Result<()>,
 ) -> Result<()> {
     let source = step.live.sources[position].id;
     let sql = format!(
-        "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.touched > 0 AND d.id > ?2 AND {condition} ORDER BY d.id \
-         LIMIT 256"
+        "SELECT {COLUMNS}, EXISTS (SELECT 1 FROM member m WHERE m.document = d.id), \
+         EXISTS (SELECT 1 FROM finding f WHERE f.about = d.uri AND f.part = 0) FROM document d \
+         WHERE d.source = ?1 AND d.touched > 0 AND d.id > ?2 AND {condition} ORDER BY d.id LIMIT 256"
     );
     let mut last = DocId(0);
     loop {
-        let some = step.db.all::<Vec<SeenDocument>>(&sql, (source, last))?;
-        let Some(document) = some.last() else {
+        let some: Vec<(SeenDocument, bool, bool)> = step.db.all(&sql, (source, last))?;
+        let Some((document, ..)) = some.last() else {
             return Ok(());
         };
         last = document.id;
-        for document in some {
-            visit(step, document)?;
+        for touched in some {
+            visit(step, touched)?;
         }
     }
 }
@@ -134,7 +158,8 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     for mut document in documents {
         (document.baseline, document.was) = (1, document.seen());
         let before = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
-        resolve_one(step, &document)?;
+        let listers = listers(step, document.id, document.source)?;
+        resolve_one(step, &document, &listers, true)?;
         let after = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
         for set in after.difference(&before) {
             lists::join(step, *set, &document)?;
@@ -143,24 +168,35 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if the document is in a set of resources.
-fn resolve_one(step: &mut Step<'_>, document: &SeenDocument) -> Result<bool> {
-    let listers: Vec<Lister> = step.db.all(
-        "SELECT l.id, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
+/// Returns the documents of a source that list one.
+pub fn listers(step: &Step<'_>, document: DocId, source: i64) -> Result<Vec<Lister>> {
+    step.db.all(
+        "SELECT l.id, l.uri, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
          WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri",
-        (document.id, document.source),
-    )?;
-    let index = index_of(step, document, &listers)?;
-    let sets = sets_of(step, document, &listers, index)?;
-    let archived = is_archived(document, &listers);
+        (document, source),
+    )
+}
+
+/// Resolves one document, which may have been a member of sets before. Returns true if it is in a set of resources.
+fn resolve_one(
+    step: &mut Step<'_>,
+    document: &SeenDocument,
+    listers: &[Lister],
+    was_member: bool,
+) -> Result<bool> {
+    let index = index_of(step, document, listers)?;
+    let sets = sets_of(step, document, listers, index)?;
+    let archived = is_archived(document, listers);
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
-    step.db.run(
-        "UPDATE document SET index_parent = ?2, archived = ?3, orphan = ?4 \
-         WHERE id = ?1 AND (index_parent IS DISTINCT FROM ?2 OR archived <> ?3 OR orphan <> ?4)",
-        (document.id, index, archived, orphan),
-    )?;
-    let sql = "SELECT set_id FROM member WHERE document = ?1";
-    let before: BTreeSet<DocId> = step.db.all(sql, document.id)?;
+    if (index, archived, orphan) != (document.index_parent, document.archived, document.orphan) {
+        let sql = "UPDATE document SET index_parent = ?2, archived = ?3, orphan = ?4 WHERE id = ?1";
+        step.db.run(sql, (document.id, index, archived, orphan))?;
+    }
+    let mut before = BTreeSet::new();
+    if was_member {
+        let sql = "SELECT set_id FROM member WHERE document = ?1";
+        before = step.db.all(sql, document.id)?;
+    }
     for set in sets.difference(&before) {
         step.db
             .run("INSERT INTO member VALUES (?1, ?2)", (document.id, *set))?;
@@ -226,18 +262,17 @@ fn sets_of(
     if document.version.capability == Capability::SourceDescription {
         return Ok(BTreeSet::new());
     }
-    let listing = listers
-        .iter()
-        .filter(|lister| lister.capability == Capability::CapabilityList);
-    let mut candidates: BTreeSet<DocId> =
-        listing.map(|lister| lister.id).chain(document.up).collect();
+    let listing = listers.iter().filter(|it| it.is_of_capabilities());
+    let (lists, indexes): (Vec<&Lister>, Vec<_>) = listing.partition(|it| it.form == Form::List);
+    let mut sets: BTreeSet<DocId> = lists.iter().map(|it| it.id).collect();
+    let mut candidates: BTreeSet<DocId> = indexes.iter().map(|it| it.id).collect();
+    candidates.extend(document.up);
     if let Some(index) = index {
         let sql = "SELECT set_id FROM member WHERE document = ?1";
         candidates.extend(step.db.all::<Vec<DocId>>(sql, index)?);
     }
-    let mut sets = BTreeSet::new();
     for set in candidates {
-        if owed::is_a_set(step, document.source, set)? {
+        if !sets.contains(&set) && owed::is_a_set(step, document.source, set)? {
             sets.insert(set);
         }
     }
@@ -248,7 +283,7 @@ fn sets_of(
 fn is_archived(document: &SeenDocument, listers: &[Lister]) -> bool {
     let is_living = |lister: &Lister| {
         !lister.capability.is_archive()
-            && (lister.capability == Capability::CapabilityList || lister.form == Form::Index)
+            && (lister.is_of_capabilities() || lister.form == Form::Index)
     };
     !document.version.capability.is_archive()
         && listers.iter().any(|lister| lister.capability.is_archive())

@@ -1,4 +1,4 @@
-//! Candidates that cannot be read (R3).
+//! Candidates: what is known of each, and of those that cannot be read (R3), or are no documents (R2).
 
 use crate::announce::event::Fact;
 use crate::announce::observation::{DocumentPath, Incomplete};
@@ -6,20 +6,62 @@ use crate::announce::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
+use crate::announce::steps::documents::{COLUMNS, SeenDocument};
 use crate::announce::steps::{Step, change_sets};
-use crate::state::Result;
+use crate::state::{Db, DocId, Result, from_row};
+
+/// All that is known of a candidate: a document that was seen, or a file that is none, or cannot be read.
+#[derive(Debug)]
+pub struct KnownCandidate {
+    pub has_findings: bool,
+    pub is_other_file: bool,
+    /// If it could not be read: true if it predates its baseline, and if it was reported; and when it is to be.
+    pub trouble: Option<(bool, bool)>,
+    pub report_at: Option<Timestamp>,
+    /// Its row, if its URI was ever mentioned.
+    pub id: Option<DocId>,
+    pub document: Option<SeenDocument>,
+}
+
+from_row! { KnownCandidate { has_findings, is_other_file, trouble, report_at, id, document } }
+
+impl Db<'_> {
+    /// Returns all that is known of a candidate.
+    pub fn candidate(self, uri: &Uri, path: &DocumentPath) -> Result<KnownCandidate> {
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM finding WHERE about = ?1 AND part = 2), \
+             EXISTS (SELECT 1 FROM other_file WHERE mount = ?2 AND path = ?3), \
+             t.predates, t.reported, t.report_at, d.id, d.presence > 0, {COLUMNS} FROM (SELECT 1) \
+             LEFT JOIN trouble t ON t.uri = ?1 LEFT JOIN document d ON d.uri = ?1"
+        );
+        let known = self.first(&sql, (uri, path))?;
+        Ok(known.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+    }
+}
+
+/// Forgets that a candidate was no document.
+pub fn forget_other_file(
+    step: &Step<'_>,
+    path: &DocumentPath,
+    known: &KnownCandidate,
+) -> Result<()> {
+    let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
+    if known.is_other_file {
+        step.db.run(sql, path)?;
+    }
+    Ok(())
+}
 
 /// Notes that a document cannot be read; it keeps its last good state.
 pub fn note(
     step: &mut Step<'_>,
     position: usize,
-    uri: &Uri,
-    path: &DocumentPath,
+    (uri, path, at): (&Uri, &DocumentPath, Timestamp),
     reason: &Incomplete,
-    at: Timestamp,
+    known: &KnownCandidate,
 ) -> Result<()> {
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
-    let document = step.db.document_at(uri)?;
+    let document = &known.document;
     if is_reachable {
         // It is there, whether or not another mount had it before (R13).
         let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
@@ -55,21 +97,22 @@ pub fn note(
     )
 }
 
-/// Forgets a candidate that can be read, or is gone. Returns whether it predates its baseline, and was reported. If it lasted,
-/// entries that it has or had count as seen from now on (C7).
-pub fn forget(step: &Step<'_>, position: usize, uri: &Uri) -> Result<Option<(bool, bool)>> {
-    let sql = "SELECT predates, reported, report_at FROM trouble WHERE uri = ?1";
-    let trouble: Option<(bool, bool, Option<Timestamp>)> = step.db.first(sql, uri)?;
-    let Some((predates, reported, report_at)) = trouble else {
-        return Ok(None);
+/// Forgets that a candidate could not be read. If that lasted, entries that it has or had count as seen from now on (C7).
+pub fn forget(step: &Step<'_>, position: usize, uri: &Uri, known: &KnownCandidate) -> Result<()> {
+    let Some((_, reported)) = known.trouble else {
+        return Ok(());
     };
     step.db.run("DELETE FROM trouble WHERE uri = ?1", uri)?;
     let plan = &step.plan.sources[position];
     let graced = later(step.now, plan.broken_after);
-    if reported || report_at.is_some_and(|at| later(at, plan.deletion_grace) <= graced) {
+    if reported
+        || known
+            .report_at
+            .is_some_and(|at| later(at, plan.deletion_grace) <= graced)
+    {
         change_sets::stop_watching_entries(step, step.live.sources[position].id)?;
     }
-    Ok(Some((predates, reported)))
+    Ok(())
 }
 
 /// Reports the candidates that could not be read for long, once each.
