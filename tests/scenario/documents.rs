@@ -402,3 +402,22 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
     world.wait(100);
     assert_eq!(world.findings().len(), 0);
 }
+
+/// R2: so that no report counts it, and a restart compares its file with what was read last.
+#[test]
+fn a_document_that_returns_is_no_file_of_another_kind_any_more() {
+    let mut world = World::with_two_sets(plan());
+    for (capability, others) in [("framework-notification", 1_usize), ("changelist", 0)] {
+        world.write(
+            "/a/changelist.xml",
+            list(capability).up("/a/capabilitylist.xml"),
+        );
+        world.wait(1);
+        let sql = "SELECT count(*) FROM other_file";
+        assert_eq!(
+            world.db().first(sql, ()).unwrap(),
+            Some(others),
+            "{capability}"
+        );
+    }
+}
